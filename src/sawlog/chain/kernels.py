@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.kernels.jit import inlined, walker
+from sawlog.kernels.numbers import _ZERO
 from sawlog.kernels.signature import Bytes, UInt64
 
 # Verdicts: what `judge` says of a position; each with a number of bytes.
@@ -50,8 +51,6 @@ FULL = 1
 """No room for more rows, bytes or events."""
 END = 2
 """The end of the file, or of what this walk owns."""
-
-_ZERO = np.uint64(0)
 
 
 class Window(NamedTuple):

@@ -159,7 +159,7 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
         complete: set[int] = set()
         starts = (memoryview(record) for head in heads for record in head)
         pairs = ((id, record) for record in starts if (id := _schema_id(record)) not in complete)
-        records = list(map(memoryview, _representative_records(pairs, complete, schemas)))
+        records = [memoryview(record) for record in _representative_records(pairs, complete, schemas)]
     selected: Sequence[Schema] = schemas.select(options.table)
     if not selected:
         selected = _schemas_of(records, schemas) or schemas.select(("all",))

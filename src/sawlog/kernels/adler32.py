@@ -13,6 +13,7 @@ import numpy as np
 
 from sawlog.kernels.jit import CHECKED, PLAIN, inlined, intrinsic, ir, target, types
 from sawlog.kernels.memory import load_u64
+from sawlog.kernels.numbers import _EIGHT, _HALF, _ONE, _U32, _ZERO
 from sawlog.kernels.vector import spread
 
 MODULUS = 65521
@@ -23,16 +24,11 @@ BRIEF = 5552
 """Bytes whose two sums fit into 32 bits."""
 
 _BASE = np.uint64(MODULUS)
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_EIGHT = np.uint64(8)
 _LANES = np.uint64(0x00FF00FF00FF00FF)
 _SUM = np.uint64(0x0001000100010001)
 _EVEN = np.uint64(0x0008000600040002)
 _ODD = np.uint64(0x0007000500030001)
 _TOP = np.uint64(48)
-_HALF = np.uint64(32)
-_U32 = np.uint64(0xFFFFFFFF)
 
 
 def _byte() -> ir.IntType:

@@ -15,11 +15,9 @@ from sawlog.arrow import Column
 from sawlog.kernels.jit import always_inlined, kernel
 from sawlog.kernels.layout import Number, Slice, loader, storer
 from sawlog.kernels.memory import store_u32
+from sawlog.kernels.numbers import _FOUR, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes
 from sawlog.kernels.vector import copy_short
-
-_ZERO = np.uint64(0)
-_FOUR = np.uint64(4)
 
 
 def taker(width: int, *, big: bool = False) -> Any:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import load_u64
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SIXTEEN, _THREE, _TWO, _U32, _ZERO
 from sawlog.kernels.signature import Bytes, OutUInt64s, UInt64, UInt64s
 
 STATE = 16
@@ -17,16 +18,7 @@ STATE = 16
 _MUL_0 = np.array([0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3], np.uint64)
 _MUL_1 = np.array([0x3BD39E10CB0EF593, 0xC0ACF169B5F18A8C, 0xBE5466CF34E90C6C, 0x452821E638D01377], np.uint64)
 
-_U32 = np.uint64(0xFFFFFFFF)
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
-_THREE = np.uint64(3)
-_FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
-_SIXTEEN = np.uint64(16)
 _BYTES_3 = np.uint64(24)
-_HALF = np.uint64(32)
 _BYTES_6 = np.uint64(48)
 _BYTES_7 = np.uint64(56)
 _TOP_1 = np.uint64(63)

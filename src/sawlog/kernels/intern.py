@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sawlog.kernels.jit import CHECKED, always_inlined, inlined, intrinsic, ir, kernel, types, walker
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SIXTEEN, _ZERO
 from sawlog.kernels.signature import WRITABLE, Bytes, Int64, Int64s, OutInt32s, OutInt64s, OutUInt64s, UInt64, UInt64s
 
 CHUNK = 64 << 10
@@ -21,12 +22,6 @@ CHUNK = 64 << 10
 AHEAD = 16
 """Strings whose slots are asked for in advance."""
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
-_SIXTEEN = np.uint64(16)
-_HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _EVERY: NDArray[np.uint8] = np.zeros(0, np.uint8)

@@ -10,16 +10,8 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.text import utf8_length
-
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
-_THREE = np.uint64(3)
-_FOUR = np.uint64(4)
-_SIX = np.uint64(6)
-_EIGHT = np.uint64(8)
-_TEN = np.uint64(10)
 
 _DAY = 86_400_000_000
 _FIRST_DAY = -719_162

@@ -8,15 +8,10 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u16, load_u64, store_u64
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIXTEEN, _TWO, _ZERO
 from sawlog.kernels.signature import Bool, Bytes, OutBytes, UInt64
 from sawlog.kernels.snappy import repeat_bytes
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
-_FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
-_SIXTEEN = np.uint64(16)
 _MORE = np.uint64(15)
 _MOST = np.uint64(255)
 

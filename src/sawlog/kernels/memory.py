@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import CHECKED, always_inlined, cgutils, inlined, intrinsic, ir, types
-
-_EIGHT = np.uint64(8)
-_HALF = np.uint64(32)
-_U32 = np.uint64(0xFFFFFFFF)
+from sawlog.kernels.numbers import _EIGHT, _HALF, _U32
 
 
 def load_number(bits: int, offset: int = 0, *, big: bool = False) -> Any:

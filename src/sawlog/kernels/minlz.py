@@ -8,18 +8,10 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes
+from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bool, Bytes, OutBytes, UInt64
 from sawlog.kernels.snappy import repeat_bytes
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
-_THREE = np.uint64(3)
-_FOUR = np.uint64(4)
-_FIVE = np.uint64(5)
-_SIX = np.uint64(6)
-_SEVEN = np.uint64(7)
-_EIGHT = np.uint64(8)
 _ELEVEN = np.uint64(11)
 _COPY3 = np.uint64(4)
 _TAG = np.uint64(3)

@@ -7,14 +7,8 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _LOW7, _ONE, _SEVEN, _THREE, _ZERO
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_THREE = np.uint64(3)
-_FOUR = np.uint64(4)
-_SEVEN = np.uint64(7)
-_EIGHT = np.uint64(8)
-_LOW7 = np.uint64(127)
 _MORE = np.uint64(128)
 _TAGS = np.uint64(0xFFFFFFFF)
 

@@ -8,18 +8,11 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, load_u64, store_u64
+from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIXTEEN, _TWO, _ZERO
 
 SLACK = 32
 """Bytes that an expansion may write past its end."""
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
-_FOUR = np.uint64(4)
-_FIVE = np.uint64(5)
-_SEVEN = np.uint64(7)
-_EIGHT = np.uint64(8)
-_SIXTEEN = np.uint64(16)
 _LONG_LITERAL = np.uint64(60)
 _TAG = np.uint64(3)
 

@@ -8,13 +8,8 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import load_u64, store_u16
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _THREE, _TWO, _ZERO
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
-_THREE = np.uint64(3)
-_FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _DIGITS = np.frombuffer(bytes(range(256)).hex().encode(), np.dtype("<u2")).astype(np.uint64)
 """The two digits of each byte, as a number of 16 bits."""

@@ -8,16 +8,14 @@ import numpy as np
 
 from sawlog.kernels.jit import CHECKED, cgutils, inlined, intrinsic, ir, types
 from sawlog.kernels.memory import load_u32
+from sawlog.kernels.numbers import _FOUR, _ONE, _U32
 
 _P1 = np.uint64(0x9E3779B1)
 _P2 = np.uint64(0x85EBCA77)
 _P3 = np.uint64(0xC2B2AE3D)
 _P4 = np.uint64(0x27D4EB2F)
 _P5 = np.uint64(0x165667B1)
-_U32 = np.uint64(0xFFFFFFFF)
 _STRIPE = np.uint64(16)
-_FOUR = np.uint64(4)
-_ONE = np.uint64(1)
 _WIDTH = np.uint64(32)
 
 

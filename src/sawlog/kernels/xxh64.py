@@ -8,6 +8,7 @@ import numpy as np
 
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import high_product, load_u32, load_u64
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SIXTEEN, _U32, _ZERO
 
 _P32_1 = np.uint64(0x9E3779B1)
 _P32_2 = np.uint64(0x85EBCA77)
@@ -42,13 +43,6 @@ _MIDDLE_LAST = 119
 _STRIPES = 16
 """Stripes of 64 bytes between two scrambles."""
 
-_U32 = np.uint64(0xFFFFFFFF)
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
-_SIXTEEN = np.uint64(16)
-_HALF = np.uint64(32)
 _STRIPE = np.uint64(64)
 
 

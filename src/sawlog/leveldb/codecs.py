@@ -24,6 +24,7 @@ from sawlog.kernels.jit import kernel
 from sawlog.kernels.lz4 import expand_after
 from sawlog.kernels.memory import load_u16, load_u32, load_u64
 from sawlog.kernels.minlz import expand_minlz
+from sawlog.kernels.numbers import _ONE, _ZERO
 from sawlog.kernels.signature import Bytes, Int32s, OutInt64s
 from sawlog.kernels.snappy import SLACK
 from sawlog.kernels.varints import encode_varint, read_varint
@@ -216,9 +217,6 @@ UNDECLARED = -1
 """In `sizes`: the frame does not say how long its content is."""
 BROKEN = -2
 """In `sizes`: the record is no ZSTD frame, or none that ends where the record ends."""
-
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
 
 
 @kernel

@@ -9,6 +9,7 @@ import numpy as np
 from sawlog.kernels.crc32c import crc32c_extend
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, high_product, load_u32, load_u64, store_u32
+from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIXTEEN, _THREE, _ZERO
 from sawlog.kernels.protobuf import of_group, put_varint, read_field, varint, varint_size
 from sawlog.kernels.signature import WRITABLE, Bool, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, UInt64, UInt64s
 
@@ -46,15 +47,9 @@ class Elements(NamedTuple):
 OK = -1
 """No cell was wrong; otherwise kernels answer with the first row that is."""
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
 _WIRE_LENGTH = np.uint64(2)
 _WIRES = np.array([0, 5, 1, _WIRE_LENGTH], np.uint64)
 """How single elements are stored, by `VARINT` and the others."""
-_THREE = np.uint64(3)
-_FOUR = np.uint64(4)
-_SEVEN = np.uint64(7)
-_EIGHT = np.uint64(8)
 
 
 @inlined
@@ -151,8 +146,6 @@ _F1 = np.uint64(0xFF51AFD7ED558CCD)
 _F2 = np.uint64(0xC4CEB9FE1A85EC53)
 _N1 = np.uint64(0x52DCE729)
 _N2 = np.uint64(0x38495AB5)
-_FIVE = np.uint64(5)
-_SIXTEEN = np.uint64(16)
 _R33 = np.uint64(33)
 _MOST = np.uint64(0xFFFFFFFFFFFFFFFF)
 

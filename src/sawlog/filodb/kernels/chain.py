@@ -27,6 +27,7 @@ from sawlog.filodb.kernels.records import Out, ask_ahead, judge_record, on_damag
 from sawlog.filodb.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.layout import loader
+from sawlog.kernels.numbers import _U32, _ZERO
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutInt64s, OutUInt64s, Record, UInt32s, UInt64, UInt64s
 from sawlog.kernels.xxh32 import xxh32
 
@@ -35,7 +36,6 @@ _HIDDEN = int(Kind.HIDDEN_CONTAINER)
 _UNKNOWN_VERSION = int(Kind.UNKNOWN_VERSION)
 _BAD_HEADER = int(Kind.BAD_HEADER)
 _BAD_LENGTH = int(Kind.BAD_CONTAINER_LENGTH)
-_ZERO = np.uint64(0)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _HEADER = np.uint64(layout.CONTAINER_HEADER_SIZE)
 _LOOK = np.uint64(header.LOOK)
@@ -45,7 +45,6 @@ _LAST = np.uint64(layout.VERSION_WORD.end - 1)
 """The last byte of the version word: the version itself."""
 _HASH_SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
-_U32 = np.uint64(0xFFFFFFFF)
 _is_header = inlined(header.is_header)
 _is_whole = inlined(header.is_whole)
 _load_length = loader(layout.LENGTH)

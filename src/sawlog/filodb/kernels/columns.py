@@ -14,6 +14,7 @@ from sawlog.kernels.columns import taker
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.layout import loader
 from sawlog.kernels.memory import load_u16, load_u32, store_u32, store_u64
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _ZERO
 from sawlog.kernels.signature import Array, OutBytes, Record, UInt64, UInt64s
 
 # What to do for a column.
@@ -48,9 +49,6 @@ BLOCK = 64
 
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
-_ZERO = np.uint64(0)
-_FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
 _HISTOGRAM_HEAD = np.uint64(layout.HISTOGRAM_HEADER_SIZE)
 _MAX_BUCKETS = np.uint64(layout.MAX_BUCKETS)
 _EMPTY_HISTOGRAM = int(HistogramFormat.EMPTY)

@@ -13,6 +13,7 @@ from sawlog.kernels.columns import putter
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.layout import storer
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u16, store_u32
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _ZERO
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s, Record, UInt64s
 from sawlog.kernels.vector import copy_short
 from sawlog.kernels.xxh32 import xxh32
@@ -46,9 +47,6 @@ _VERSION_WORD = np.uint64(layout.VERSION << layout.VERSION_SHIFT)
 _ALIGN = layout.ALIGNMENT
 _store_word = storer(layout.VERSION_WORD)
 _store_time = storer(layout.TIMESTAMP)
-_ZERO = np.uint64(0)
-_FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _SEED = np.uint64(layout.HASH_SEED)
 _put_fixed = putter()

@@ -24,12 +24,10 @@ from sawlog.filodb.kernels.payloads import (
 from sawlog.filodb.layout import HistogramFormat
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, store_u16
+from sawlog.kernels.numbers import _ONE, _TWO, _ZERO
 from sawlog.kernels.signature import Float64s, Int32s, Int64, OutBytes, OutFloat64s, OutUInt64s, Record, UInt64s
 from sawlog.kernels.xxh32 import xxh32
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _LONGEST = np.uint64(layout.MAX_PAYLOAD)
 _HISTOGRAM_HEAD = np.uint64(layout.HISTOGRAM_HEADER_SIZE)

@@ -14,6 +14,7 @@ from sawlog.filodb.kernels.powers import fill_powers
 from sawlog.filodb.layout import HistogramFormat, Kind
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import load_u16, load_u32, load_u64
+from sawlog.kernels.numbers import _ONE, _TWO, _ZERO
 from sawlog.kernels.signature import (
     Bytes,
     Float64,
@@ -26,9 +27,6 @@ from sawlog.kernels.signature import (
     OutUInt64s,
 )
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
 _HEAD = np.uint64(layout.HISTOGRAM_HEADER_SIZE)
 _GEOMETRIC_SIZE = np.uint64(layout.GEOMETRIC_SIZE)
 _EXPONENTIAL_SIZE = np.uint64(layout.EXPONENTIAL_SIZE)

@@ -28,6 +28,7 @@ from sawlog.kernels.memory import (
     store_u32,
     store_u64,
 )
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SEVEN, _ZERO
 from sawlog.kernels.signature import Bool, Bytes, Int64, OutBytes, OutUInt64s, Record, UInt64
 from sawlog.kernels.text import beyond_ascii, utf8_end
 from sawlog.kernels.vector import copy_short
@@ -61,12 +62,6 @@ MEMO_BYTES = 4 << 20
 _HEAD = np.uint64(24)
 """In front of each map: its length, entries, bytes of keys and of values, the place of the map that followed it last,
 and whether it has text beyond ASCII; 4 bytes each. A head without a map comes first."""
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
-_SEVEN = np.uint64(7)
-_HALF = np.uint64(32)
 _VALUE_LENGTH = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _load_size = loader(layout.PAYLOAD.length)
 _FLAG = layout.PREDEFINED_FLAG

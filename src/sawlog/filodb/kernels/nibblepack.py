@@ -9,6 +9,7 @@ import numpy as np
 from sawlog.filodb import layout
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import load_u64, store_u64
+from sawlog.kernels.numbers import _FOUR, _ONE, _ZERO
 from sawlog.kernels.signature import Bytes, Int64, OutBytes, OutUInt64s, UInt64, UInt64s
 
 FAILED = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -18,9 +19,6 @@ GROUP = layout.NIBBLE_GROUP
 MAX_GROUP_BYTES = 2 + 8 * GROUP
 """Mask, widths, and eight values of sixteen nibbles."""
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_FOUR = np.uint64(4)
 _NIBBLE = np.uint64(15)
 _HALF = np.uint64(0xFFFFFFFF)
 _HALF_BITS = np.uint64(32)

@@ -17,6 +17,7 @@ from sawlog.kernels.columns import slice_putter
 from sawlog.kernels.intern import enter, find, hash_string
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_u64, same_bytes, store_u16
+from sawlog.kernels.numbers import _EIGHT, _ONE, _U32, _ZERO
 from sawlog.kernels.signature import (
     Array,
     Bool,
@@ -89,16 +90,12 @@ HEADS = 256
 PROBES = 4
 """Slots at which a map is looked for among those of the batch: by their values, which other maps may share."""
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_EIGHT = np.uint64(8)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _LONGEST = np.uint64(layout.MAX_PAYLOAD)
 _LONGEST_KEY = np.uint64(layout.MAX_KEY)
 _FLAG = np.uint64(layout.PREDEFINED_FLAG)
 _SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
-_U32 = np.uint64(0xFFFFFFFF)
 _put_key, _put_payload = slice_putter(layout.MAP_KEY), slice_putter(layout.PAYLOAD)
 
 

@@ -26,12 +26,12 @@ from sawlog.filodb.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined
 from sawlog.kernels.layout import loader
 from sawlog.kernels.memory import prefetch
+from sawlog.kernels.numbers import _ONE
 from sawlog.kernels.signature import Array, OutBytes, OutInt64s
 
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
 _WITH_ID = np.uint64(layout.LENGTH_SIZE + layout.SCHEMA_ID_SIZE)
 _ROUND = np.uint64(layout.ALIGNMENT - 1)
-_ONE = np.uint64(1)
 _SIGN = np.uint64(0x80000000)
 _BAD_LENGTH = int(Kind.BAD_RECORD_LENGTH)
 _HIDDEN = int(Kind.HIDDEN_CONTAINER)

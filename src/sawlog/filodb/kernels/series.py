@@ -15,6 +15,7 @@ from sawlog.filodb.kernels.records import Out, on_damage, take_records
 from sawlog.filodb.kernels.state import STATE, Rules
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes, store_u32, store_u64
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _U32, _ZERO
 from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, OutInt64s, Record, UInt64
 from sawlog.kernels.xxh32 import xxh32
 
@@ -42,13 +43,7 @@ SLOT_SIZE = 8
 PROBES = 16
 """Places that are tried where the stored hash leads; who stores equal hashes for all is led on by a secret one."""
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
 _MIX = np.uint64(0x9E3779B1)
-_U32 = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
 _AHEAD = 8
 """Rows ahead of the present one whose place is asked into the cache."""
 

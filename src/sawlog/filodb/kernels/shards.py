@@ -11,13 +11,13 @@ from sawlog.filodb.kernels.gather import Labels, Texts
 from sawlog.filodb.kernels.payloads import sort_keys
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import same_bytes
+from sawlog.kernels.numbers import _U32
 from sawlog.kernels.signature import OutBytes, OutInt32s, OutUInt32s
 from sawlog.kernels.xxh32 import xxh32
 
 _SEED = np.uint64(layout.HASH_SEED)
 _INIT = np.uint64(layout.HASH_INIT)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
-_U32 = np.uint64(0xFFFFFFFF)
 _ORDER_DIFFERS = 0xEE
 """Keys without bytes from here on have the same order in UTF-8 as in Java."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from sawlog.errors import SchemaError
-from sawlog.filodb.schemas import hocon
 from sawlog.filodb.schemas.record import Column, RecordSchema, parse_columns, schema_hash
-from sawlog.guard import Undecodable, call_decoder, decoder_raising
+from sawlog.guard import Undecodable, call_decoder, decoder_raising, optional
+
+_REMOTE = re.compile(r"^[^#\n]*\binclude\b[^#\n]*\b(?:url|package)\s*\(", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -286,7 +288,34 @@ def _document(text: str, source: str, directory: str | None) -> dict[str, Any]:
         document = call_decoder(decoder_raising(load, RecursionError), text)
         if isinstance(document, dict):
             return document
-    return hocon.parse(text, source=source, directory=directory)
+    return _parse_hocon(text, source=source, directory=directory)
+
+
+def _parse_hocon(text: str, *, source: str, directory: str | None = None) -> dict[str, Any]:
+    """Parse a configuration file of FiloDB's, with substitutions and includes; `include` finds files only."""
+    pyhocon = optional("pyhocon", "filodb", f"{source}: definitions in HOCON")
+    if _REMOTE.search(text):
+        raise SchemaError(f"{source}: include: only files can be included")
+    if directory is None and re.search(r"^[^#\n]*\binclude\b\s*[\"(r]", text, re.MULTILINE):
+        raise SchemaError(f"{source}: include: give the path of the definitions, so that files are found next to it")
+    read = decoder_raising(pyhocon.ConfigFactory.parse_string, RecursionError, TypeError, AttributeError)
+    tree = call_decoder(read, text, basedir=directory or os.devnull)
+    if isinstance(tree, Undecodable):
+        raise SchemaError(f"{source}: {tree.detail}")
+    if not isinstance(tree, pyhocon.ConfigTree):
+        raise SchemaError(f"{source}: expected an object, found a list")
+    plain: dict[str, Any] = _plain(tree)
+    return plain
+
+
+def _plain(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {_unquoted(key): _plain(value) for key, value in tree.items()}
+    return [_plain(subtree) for subtree in tree] if isinstance(tree, list) else tree
+
+
+def _unquoted(key: str) -> str:
+    return key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
 
 
 def _partition_schema(value: Any, source: str) -> PartitionSchema:

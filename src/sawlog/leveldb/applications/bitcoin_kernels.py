@@ -11,6 +11,7 @@ import numpy as np
 
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32
+from sawlog.kernels.numbers import _FOUR, _LOW7, _NINE, _ONE, _SEVEN, _TEN, _ZERO
 from sawlog.kernels.signature import Array, Bytes, OutBytes, OutInt32s, OutUInt32s
 from sawlog.kernels.text import put_reversed_hex
 from sawlog.leveldb.applications import bitcoin_layout as layout
@@ -43,13 +44,6 @@ MOST_VALUE = layout.MOST_SCRIPT + 4 * layout.MAX_VARINT_BYTES
 DIGITS = 2 * layout.HASH_SIZE
 """Hexadecimal digits of a hash."""
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_FOUR = np.uint64(4)
-_SEVEN = np.uint64(7)
-_NINE = np.uint64(9)
-_TEN = np.uint64(10)
-_LOW7 = np.uint64(127)
 _MORE = np.uint64(128)
 _FULL = np.uint64(layout.VARINT_BITS - 7)
 """A number with more bits has no room for seven more."""

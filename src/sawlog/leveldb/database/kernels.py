@@ -8,6 +8,7 @@ import numpy as np
 
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import compare_bytes, copy_bytes, load_big_u64, same_bytes
+from sawlog.kernels.numbers import _EIGHT, _SIXTEEN, _ZERO
 from sawlog.kernels.signature import (
     WRITABLE,
     Bool,
@@ -150,9 +151,6 @@ def place_keys(data: Bytes, starts: Int64s, ends: Int64s, versioned: Bool, out: 
         out_ends[row + 1] = used
 
 
-_ZERO = np.uint64(0)
-_EIGHT = np.uint64(8)
-_SIXTEEN = np.uint64(16)
 _SHORT = np.uint64(128)
 
 

@@ -15,6 +15,7 @@ from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_text, put_timestamp
 from sawlog.kernels.memory import copy_bytes, load_u64
+from sawlog.kernels.numbers import _NINE, _ONE, _SIX, _TEN, _ZERO
 from sawlog.kernels.protobuf import of_group, read_field
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s, OutUInt64s
 from sawlog.leveldb.datastore import layout
@@ -106,12 +107,7 @@ _M_BYTES = np.uint64(layout.MEANING_BYTESTRING)
 _M_ENTITY = np.uint64(layout.MEANING_ENTITY)
 _M_EMPTY = np.uint64(layout.MEANING_EMPTY_LIST)
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_SIX = np.uint64(6)
-_NINE = np.uint64(9)
 _LOW8 = np.uint64(255)
-_TEN = np.uint64(10)
 _POINT_SIZE = np.uint64(20)
 """Two doubles with their tags, between the tags of the group."""
 _SLACK = np.uint64(128)

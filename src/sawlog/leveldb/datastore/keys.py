@@ -10,6 +10,7 @@ from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.json_text import put_integer
 from sawlog.kernels.memory import copy_bytes
+from sawlog.kernels.numbers import _ONE, _SEVEN, _ZERO
 from sawlog.kernels.protobuf import read_field
 from sawlog.kernels.signature import Array, Bytes, OutBytes, OutInt32s
 from sawlog.kernels.text import utf8_end
@@ -52,9 +53,6 @@ _TYPE = np.uint64(wire_tag("Element", "type"))
 _STEP_ID = np.uint64(wire_tag("Element", "id"))
 _STEP_NAME = np.uint64(wire_tag("Element", "name"))
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_SEVEN = np.uint64(7)
 
 STEP_ROOM = 2 + 20
 """Two slashes and the longest id."""

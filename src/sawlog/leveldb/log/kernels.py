@@ -36,6 +36,7 @@ from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.layout import loader, storer
 from sawlog.kernels.memory import copy_bytes, prefetch
+from sawlog.kernels.numbers import _U32, _ZERO
 from sawlog.kernels.signature import (
     Array,
     Bool,
@@ -135,8 +136,6 @@ _TYPE = np.uint64(layout.TYPE.offset)
 _MASK_DELTA = np.uint64(layout.MASK_DELTA)
 _ROTATE_RIGHT = np.uint64(layout.MASK_ROTATION)
 _ROTATE_LEFT = np.uint64(32 - layout.MASK_ROTATION)
-_U32 = np.uint64(0xFFFFFFFF)
-_ZERO = np.uint64(0)
 _load_checksum = loader(layout.CHECKSUM)
 _load_length = loader(layout.LENGTH)
 _load_log_number = loader(layout.LOG_NUMBER)

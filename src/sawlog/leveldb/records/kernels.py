@@ -9,6 +9,7 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u32
+from sawlog.kernels.numbers import _LOW7, _ONE, _SEVEN, _U32, _ZERO
 from sawlog.kernels.protobuf import put_varint
 from sawlog.kernels.signature import (
     Array,
@@ -134,15 +135,10 @@ INVALID = 2
 
 _HEADER = np.uint64(layout.BATCH_HEADER)
 _COUNT = np.uint64(layout.COUNT_OFFSET)
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_SEVEN = np.uint64(7)
-_LOW7 = np.uint64(127)
 _HALF = np.uint64(4)
 _HALF_BITS = np.uint64(32)
 _LINE = np.uint64(64)
 _AHEAD = np.uint64(1024)
-_U32 = np.uint64(0xFFFFFFFF)
 _VARINT32_SHIFT = np.uint64(7 * (layout.VARINT32_BYTES - 1))
 _VARINT_MORE = 128
 

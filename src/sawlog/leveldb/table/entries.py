@@ -10,6 +10,7 @@ from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.lz4 import expand_lz4
 from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u32, store_u64
+from sawlog.kernels.numbers import _EIGHT, _ONE, _ZERO
 from sawlog.kernels.protobuf import put_varint, varint
 from sawlog.kernels.signature import (
     Array,
@@ -165,9 +166,6 @@ _MOST = np.uint64(layout.MOST_EXPANSION)
 _SLACK = np.uint64(SLACK)
 _MOST_PER_BYTE = np.uint64(255)
 """A byte of LZ4 makes no more, one of Snappy less."""
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_EIGHT = np.uint64(8)
 _NEVER = NOWHERE >> _ONE
 _MISPLACED = _NEVER - _ONE
 _SHORT = np.uint64(SHORT)

@@ -10,6 +10,7 @@ from sawlog.chain.kernels import record_type
 from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _LOW7, _ONE, _SEVEN, _SIXTEEN, _THREE, _U32, _ZERO
 from sawlog.kernels.protobuf import varint
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s, UInt64
 from sawlog.kernels.xxh32 import xxh32
@@ -66,22 +67,12 @@ _VALUES_APART = np.uint64(layout.VALUES_APART)
 _NOT_PLAIN = np.uint64(layout.VALUES_APART | layout.UNKNOWN_FLAG)
 _HASH_LARGEST = np.uint64(layout.HASH_INDEX_LARGEST)
 _FACTOR = np.uint64(layout.LAST_BYTE_FACTOR)
-_U32 = np.uint64(0xFFFFFFFF)
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
 NOWHERE = np.uint64((1 << 64) - 1)
 """Where entries end that do not fit into their block."""
-_THREE = np.uint64(3)
-_FOUR = np.uint64(4)
-_SEVEN = np.uint64(7)
-_EIGHT = np.uint64(8)
-_SIXTEEN = np.uint64(16)
-_LOW7 = np.uint64(127)
 _SHORT_LENGTHS = np.uint64(0x00808080)
 _SHORT_KEY_LENGTHS = np.uint64(0x80808080)
 _LONG_VALUE = np.uint64(0x00800000)
 _TOP_BYTE = np.uint64(24)
-_HALF = np.uint64(32)
 
 _CRC = int(Checksum.CRC32C)
 _XXH32 = int(Checksum.XXH32)

@@ -9,6 +9,7 @@ import numpy as np
 from sawlog.kernels.intern import AHEAD, Interned, Strings, find, mixed, place_of, same_string
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, prefetch
+from sawlog.kernels.numbers import _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s, UInt64, UInt64s
 
 
@@ -29,12 +30,6 @@ class Table(NamedTuple):
     marks: OutUInt64s
 
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
-_THREE = np.uint64(3)
-_SIX = np.uint64(6)
-_TEN = np.uint64(10)
 _LOW6 = np.uint64(63)
 _FAIL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _MOST = np.uint64(0x7FFFFFFFFFFFFFFF)

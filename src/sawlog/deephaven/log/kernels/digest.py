@@ -8,6 +8,7 @@ import numpy as np
 
 from sawlog.kernels.adler32 import LONGEST, adler32, finish, sums
 from sawlog.kernels.jit import inlined
+from sawlog.kernels.numbers import _ONE, _ZERO
 
 STEP = 64
 """The running sums are noted every so many bytes."""
@@ -16,8 +17,6 @@ SUMMED_BYTES = LONGEST
 SUMMED = np.uint64(1024)
 """Longer stretches are looked up in the running sums, once a file has shown damage."""
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
 _STEP = np.uint64(STEP)
 
 

@@ -12,6 +12,7 @@ from sawlog.kernels.adler32 import adler32
 from sawlog.kernels.columns import putter, slice_putter
 from sawlog.kernels.jit import inlined, wide_kernel
 from sawlog.kernels.memory import load_u32, store_big_u32
+from sawlog.kernels.numbers import _FOUR, _ONE
 from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, Record, UInt64
 
 COLUMN = record_type(
@@ -60,8 +61,6 @@ TOO_LARGE = 2
 INVALID = 3
 """Offsets that no valid Arrow array has."""
 
-_ONE = np.uint64(1)
-_FOUR = np.uint64(4)
 _SIZE = np.uint64(layout.SIZE_SIZE)
 _BODY = np.uint64(layout.SIZE_SIZE + layout.FLAGS_SIZE)
 _DIGEST = np.uint64(layout.DIGEST_SIZE)

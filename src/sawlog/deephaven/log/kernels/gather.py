@@ -12,6 +12,7 @@ from sawlog.kernels.columns import append, taker
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.layout import Number, loader, storer
 from sawlog.kernels.memory import store_u32
+from sawlog.kernels.numbers import _FOUR, _ZERO
 from sawlog.kernels.text import beyond_ascii
 from sawlog.kernels.vector import gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64, lanes
 
@@ -45,8 +46,6 @@ CHUNK = 512
 ABSENT = 0xFFFFFFFF
 
 _ABSENT = np.uint64(ABSENT)
-_ZERO = np.uint64(0)
-_FOUR = np.uint64(4)
 _LENGTH = np.uint64(layout.COUNT_SIZE)
 _load_length = loader(layout.VALUE.length)
 

@@ -30,6 +30,7 @@ from sawlog.deephaven.log.kernels.locate import row_end
 from sawlog.deephaven.log.layout import Kind
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import load_big_u32, load_u64
+from sawlog.kernels.numbers import _EIGHT, _ONE, _ZERO
 from sawlog.kernels.signature import Array, Bool, Int64, OutUInt32s, OutUInt64s, UInt64
 
 STATE = state_type(
@@ -100,9 +101,6 @@ class Rules(NamedTuple):
 REACH = 8 << 20
 """Bytes in sight that the search wants, to follow chains of entries through."""
 _REACH = np.uint64(REACH)
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_EIGHT = np.uint64(8)
 _SIZE = np.uint64(layout.SIZE_SIZE)
 _HEAD = np.uint64(layout.SIZE_SIZE + layout.FLAGS_SIZE)
 _DIGEST = np.uint64(layout.DIGEST_SIZE)

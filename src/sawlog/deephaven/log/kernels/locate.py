@@ -12,9 +12,8 @@ from sawlog.deephaven.log.kernels.gather import ABSENT, CHUNK
 from sawlog.kernels.adler32 import BRIEF, LEAD, adler32_before
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import load_big_u32, load_u64, prefetch
+from sawlog.kernels.numbers import _ONE, _ZERO
 
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
 _AHEAD = np.uint64(4096)
 """Bytes: the next page is asked for in time, for what the CPU fetches by itself stops where a page ends."""
 _SIZE = np.uint64(layout.SIZE_SIZE)

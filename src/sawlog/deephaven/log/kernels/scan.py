@@ -14,6 +14,7 @@ from sawlog.deephaven.log.layout import Kind
 from sawlog.kernels.adler32 import LEAD, adler32_before
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_big_u32, prefetch
+from sawlog.kernels.numbers import _ONE, _ZERO
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Record
 from sawlog.kernels.vector import PLACES, pairs
 
@@ -25,7 +26,6 @@ ENTRY = record_type(
 )
 """An entry that a walk has found."""
 
-_ZERO = np.uint64(0)
 _AHEAD = np.uint64(4096)
 """Bytes: the next page is asked for in time, for what the CPU fetches by itself stops where a page ends."""
 _SIZE = np.uint64(layout.SIZE_SIZE)
@@ -41,7 +41,6 @@ _BAD = np.int64(1)
 _TYPE_1, _TYPE_2 = (np.uint64(byte) for byte in layout.COMMAND_RECORD.to_bytes(2, "big"))
 _ID_1, _ID_2 = (np.uint64(byte) for byte in layout.DELETE_PARTITION.to_bytes(2, "big"))
 _APART = np.uint64(layout.RECORD_DATA_OFFSET - layout.RECORD_TYPE_OFFSET)
-_ONE = np.uint64(1)
 _PLACES = np.uint64(PLACES)
 
 
