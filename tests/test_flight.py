@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import threading
 import time
 import weakref
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +21,9 @@ import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
-from sawlog.storage import File, Storage, ask_ahead, files, flight
-from sawlog.storage.flight import Flight
+from sawlog import OptionError
+from sawlog.storage import File, Storage, ask_ahead, flight
+from sawlog.storage.flight import Flight, Pace
 from sawlog.storage.remote import State
 from sawlog.storage.sources import RemoteSource
 from tests.test_requests import SAMPLES
@@ -58,9 +61,15 @@ class Object:
 
 
 @pytest.fixture
-def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(flight, "REMOTE_RANGE", 200_000)
     monkeypatch.setattr(flight, "AHEAD_BYTES", 1_600_000)
+    monkeypatch.setattr(flight, "MOST_BYTES", 1_600_000)
+    for remembered in (flight._default_bytes, flight._paces):
+        remembered.cache_clear()
+    yield
+    for remembered in (flight._default_bytes, flight._paces):
+        remembered.cache_clear()
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -110,6 +119,35 @@ def test_the_end_of_a_range_is_not_fetched_twice() -> None:
     assert len(remote.asked) == 4
 
 
+@pytest.mark.parametrize(("capacity", "limit"), [(5, 8), (12, 16), (1000, 64)])
+def test_more_requests_are_made_while_more_arrives(capacity: int, limit: int) -> None:
+    now = 0.0
+    pace = Pace(8, 64, lambda: now)
+    for _ in range(8):
+        pace.begin()
+    for answer in range(2000):  # of a store that answers so many at a time
+        now += 1 / min(capacity, pace.limit)
+        pace.end()
+        pace.begin()
+        if answer > 200:
+            pace.wait()
+        assert pace.limit <= (2 * limit if answer > 200 else 8), "nobody waits at first: decoding takes longer"
+        if 600 < answer < 700:
+            assert pace.limit == limit
+
+
+def test_an_option_says_how_much_is_on_its_way() -> None:
+    flight._paces.cache_clear()
+    remote, held = Object(), Flight.of({"bytes_in_flight": "20_000_000"})
+    assert held.ranges(remote) == 2  # type: ignore[arg-type]
+    assert held.room(remote)[0] == 16 << 20  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(Storage({"bytes_in_flight": 1})))._flight.room(remote)[0] == 1  # type: ignore[arg-type]
+    assert not Storage({"bytes_in_flight": 1 << 20}).exists("memory://nothing"), "the store is not asked for it"
+    for wrong in ("much", 0, None):
+        with pytest.raises(OptionError, match="bytes_in_flight"):
+            Storage({"bytes_in_flight": wrong})
+
+
 class Part:
     """A fragment of the object."""
 
@@ -123,8 +161,7 @@ class Part:
 @pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("taken", [25, 3])
 def test_fragments_are_asked_for_before_their_turn_and_let_go_of(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
-    monkeypatch.setattr(files, "AHEAD_BYTES", 1_000_000)
-    remote, held = Object(), Flight()
+    remote, held = Object(), Flight(1_000_000)
     storage = SimpleNamespace(_states={remote.url: remote.state}, _flight=held, _object=lambda *_: remote)
     answers: list[weakref.ref[Any]] = []
     begin = held.begin

@@ -112,10 +112,11 @@ class Storage:
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _listed: dict[str, list[File]] = field(default_factory=dict, repr=False, compare=False)
     _roots: set[str] = field(default_factory=set, repr=False, compare=False)
-    _flight: Flight = field(default_factory=Flight, repr=False, compare=False)
+    _flight: Flight = field(init=False, repr=False, compare=False)
     _connections: dict[tuple[int, str], Store] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_flight", Flight.of(self.options))
         if AS_OF in self.options:
             self._objects.until = parse_time(self.options[AS_OF])
             object.__setattr__(self, "options", {key: self.options[key] for key in self.options if key != AS_OF})
@@ -615,7 +616,7 @@ def ask_ahead(fragments: Iterable[AnyRange], threads: int = 1) -> Iterator[AnyRa
             ranges = _ask(fragment)
             waiting.append((fragment, ranges))
             count += ranges.length
-            while waiting and (count > AHEAD_BYTES or len(waiting) > AHEAD_FILES):
+            while waiting and (count > ranges.room[0] or len(waiting) > ranges.room[1]):
                 count -= waiting[0][1].length
                 yield _take(waiting, decoded, threads)
         while waiting:
@@ -633,11 +634,13 @@ class _Ahead:
 
     Attributes:
         length: Their bytes.
+        room: Bytes and fragments that are worth having on their way at a time.
         flight: What is on its way.
         requests: Those that nobody had made before, with their files.
     """
 
     length: int
+    room: tuple[int, int]
     flight: Flight
     requests: list[tuple[Remote, Request]]
 
@@ -660,16 +663,17 @@ def _ask(fragment: Ranged) -> _Ahead:
     """Have the first bytes of a remote fragment fetched."""
     storage = fragment.scan.storage
     requests: list[tuple[Remote, Request]] = []
-    length = 0
+    length, room = 0, (AHEAD_BYTES, AHEAD_FILES)
     for file, offset, size in fragment.extents:
         path, is_tagged = (file, False) if isinstance(file, str) else (file.path, file.is_tagged)
-        if length >= AHEAD_BYTES or not (path in storage._states or is_tagged):
+        if length >= room[0] or not (path in storage._states or is_tagged):
             continue
         remote = storage._object(path, None if isinstance(file, str) else file)
-        end = offset + min(size, AHEAD_BYTES - length)
+        room = storage._flight.room(remote)
+        end = offset + max(0, min(size, room[0] - length))
         requests += [(remote, request) for request in storage._flight.begin(remote, offset, end)]
         length += end - offset
-    return _Ahead(length, storage._flight, requests)
+    return _Ahead(length, room, storage._flight, requests)
 
 
 def discard_staged(storage: Storage, staged: Iterable[Staged]) -> None:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from typing import Any
 
-from sawlog.storage.remote import Remote, State
+from sawlog.errors import OptionError
+from sawlog.storage.remote import IN_FLIGHT, Remote, State
 
 REMOTE_RANGE = 8 << 20
 """Bytes fetched from a remote file in one request."""
 AHEAD_BYTES = 64 << 20
-"""Bytes of a read that are on their way, or have arrived, before they are needed."""
+"""Bytes of a read that are on their way, or have arrived, before they are needed, until more are worth it."""
 AHEAD_FILES = 64
-"""Files of a read that are asked for before they are needed."""
+"""Small files of a read that are asked for before they are needed, until more are worth it."""
+MOST_BYTES = 256 << 20
+"""Bytes that `AHEAD_BYTES` may become, if nothing else is asked for."""
+MOST_FILES = 128
+"""Files that `AHEAD_FILES` may become."""
 WHOLE_BYTES = 128 << 10
 """Files up to this size are fetched whole by the first request, whatever it is for."""
 EDGE_BYTES = 128 << 10
@@ -27,8 +36,12 @@ KEPT_BYTES = 128 << 20
 
 _EDGES = 64
 """Ranges of which the first bytes are kept."""
-_REQUESTS = 32
-"""Requests at a time."""
+_SHARES = 16
+"""The part of the memory that `MOST_BYTES` may be is one of this many."""
+_GAIN = 1.1
+"""Twice as many requests at a time are worth it if so many times as much arrives."""
+_ROUNDS = 32
+"""Rounds after which a pace that was found is looked for again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +63,123 @@ class Request:
         return end <= self.end and not (self.answer.done() and self.answer.exception())
 
 
-class Flight:
-    """Ranges of remote files that are fetched by threads of their own, and beginnings that are kept."""
+class Pace:
+    """Requests to a store that are worth having under way at a time: twice as many while then more arrives.
 
-    def __init__(self) -> None:
+    After each change, as many as that are answered before the next as many are timed. Rounds in which nobody waits for
+    an answer say nothing: then decoding is what takes long.
+
+    Args:
+        first: Their number at first, and at least.
+        most: Their number at most.
+        clock: Returns seconds.
+
+    Attributes:
+        limit: Their number.
+    """
+
+    def __init__(self, first: int, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit = self._earlier_limit = first
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rate = 0.0
+        self._rounds = 0  # left until a pace is looked for again
+        self._under_way = 0
+        self._begin_round()
+
+    def fetch(self, remote: Remote, start: int, end: int) -> memoryview:
+        """The bytes of a range, fetched now."""
+        self.begin()
+        try:
+            return remote.fetch(start, end)
+        finally:
+            self.end()
+
+    def begin(self) -> None:
+        """Count a request that is being made."""
+        with self._lock:
+            if not self._under_way:
+                self._begin_round()
+            self._under_way += 1
+
+    def end(self) -> None:
+        """Count an answer; with the last one of a round, find out how many requests are worth it."""
+        with self._lock:
+            self._under_way -= 1
+            self._answers += 1
+            if self._answers == self.limit:
+                self._since = self._clock()
+            elif self._answers >= 2 * self.limit:
+                self._end_round(self.limit / max(1e-9, self._clock() - self._since))
+
+    def wait(self) -> None:
+        """Note that somebody waits for an answer."""
+        self._is_awaited = True
+
+    def _begin_round(self) -> None:
+        self._answers = 0
+        self._since = 0.0
+        self._is_awaited = False
+
+    def _end_round(self, rate: float) -> None:
+        if self._rounds:
+            self._rounds -= 1
+        elif self._is_awaited:
+            if rate > _GAIN * self._rate:
+                self._rate, self._earlier_limit = rate, self.limit
+                self.limit = min(2 * self.limit, self._most)
+            else:
+                self._rate, self._rounds, self.limit = 0.0, _ROUNDS, self._earlier_limit
+        self._begin_round()
+
+
+class Flight:
+    """Ranges of remote files that are fetched by threads of their own, and beginnings that are kept.
+
+    Args:
+        most_bytes: Bytes of a read that are on their way, or have arrived, before they are needed, at most.
+    """
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self._most_bytes = _default_bytes() if most_bytes is None else most_bytes
         self._lock = threading.Lock()
         self._pieces: dict[str, list[Request]] = {}
         self._heads: OrderedDict[str, tuple[State, Request]] = OrderedDict()
         self._head_bytes = 0
         self._edges: deque[tuple[str, Request]] = deque(maxlen=_EDGES)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Flight:
+        """As the options of a storage say.
+
+        Raises:
+            OptionError: When they do not give a number of bytes.
+        """
+        if IN_FLIGHT not in options:
+            return cls()
+        with contextlib.suppress(TypeError, ValueError):
+            if (most_bytes := int(options[IN_FLIGHT])) > 0:
+                return cls(most_bytes)
+        raise OptionError(f"{IN_FLIGHT}={options[IN_FLIGHT]!r}: expected a number of bytes, at least 1")
+
+    def ranges(self, remote: Remote) -> int:
+        """Return how many ranges of a large file are worth having on their way at a time."""
+        return max(1, min(_pace(remote, is_small=False).limit, self._most_bytes // REMOTE_RANGE))
+
+    def room(self, remote: Remote) -> tuple[int, int]:
+        """Return how many bytes, and how many files, of a read are worth having on their way at a time."""
+        return min(self.ranges(remote) * REMOTE_RANGE, self._most_bytes), _pace(remote, is_small=True).limit
+
+    def bytes_of(self, remote: Remote, piece: Request) -> memoryview:
+        """The bytes of a piece, once they are there.
+
+        Raises:
+            CancelledError: When another source of the file had no more use for it.
+        """
+        if not piece.answer.done():
+            _pace(remote, is_small=remote.state.size <= WHOLE_BYTES).wait()
+        return piece.answer.result()
 
     def begin(self, remote: Remote, start: int, end: int) -> list[Request]:
         """Have a range fetched; return the pieces that were not on their way before."""
@@ -67,8 +188,9 @@ class Flight:
             return []
         with self._lock:
             pieces = self._pieces.setdefault(remote.url, [])
+            fetch = _pace(remote, is_small=False).fetch
             fresh = [
-                Request(position, stop, _pool().submit(remote.fetch, position, stop))
+                Request(position, stop, _pool().submit(fetch, remote, position, stop))
                 for position, stop in _gaps(pieces, start, min(end, remote.state.size))
             ]
             pieces += fresh
@@ -92,7 +214,9 @@ class Flight:
             if not 0 < length <= WHOLE_BYTES:
                 return None
             self._discard_head(remote.url)
-            answer: Future[memoryview] = Future() if at_once else _pool().submit(remote.fetch, 0, length)
+            answer: Future[memoryview] = (
+                Future() if at_once else _pool().submit(_pace(remote, is_small=True).fetch, remote, 0, length)
+            )
             piece = Request(0, length, answer)
             self._heads[remote.url] = remote.state, piece
             self._head_bytes += length
@@ -168,7 +292,31 @@ def _gaps(pieces: list[Request], start: int, end: int) -> Iterator[tuple[int, in
 @cache
 def _pool() -> ThreadPoolExecutor:
     """Threads that make requests, the first made first; a process that was forked has its own."""
-    return ThreadPoolExecutor(_REQUESTS, "sawlog-flight")
+    return ThreadPoolExecutor(MOST_FILES, "sawlog-flight")
+
+
+@cache
+def _paces(store: str) -> tuple[Pace, Pace]:
+    """The paces of a store, for ranges and for small files; this process remembers them.
+
+    Args:
+        store: Where it is: what is in front of the path in its URLs.
+    """
+    return Pace(AHEAD_BYTES // REMOTE_RANGE, MOST_FILES), Pace(AHEAD_FILES, MOST_FILES)
+
+
+def _pace(remote: Remote, *, is_small: bool) -> Pace:
+    return _paces("/".join(remote.url.split("/")[:3]))[is_small]
+
+
+@cache
+def _default_bytes() -> int:
+    """`MOST_BYTES`, or a share of the memory of the machine, or of what the process may have, where that is less."""
+    memory = [_SHARES * MOST_BYTES]
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system says
+        memory.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        memory.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))  # which may be "max"
+    return min(memory) // _SHARES
 
 
 if hasattr(os, "register_at_fork"):

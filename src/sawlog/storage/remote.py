@@ -34,6 +34,9 @@ _TAGS = ("ETag", "etag", "versionId", "md5Hash", "generation")
 _TIMES = ("LastModified", "Last-Modified", "last_modified", "mtime", "updated", "created")
 """What they call the time of that."""
 
+IN_FLIGHT = "bytes_in_flight"
+"""The option that says how many bytes of a read are on their way at most; it is sawlog's, not the store's."""
+
 _OBJECTS = ("s3", "gs", "gcs", "abfs", "abfss", "az", "adl", "http", "https")
 """Schemes of the stores that obstore reaches."""
 _EXTRAS = {**dict.fromkeys(_OBJECTS, "remote"), "kafka": "kafka"}
@@ -65,6 +68,7 @@ def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     import fsspec
 
     fsspec.register_implementation("kafka", _TOPICS, clobber=True)
+    options = {name: value for name, value in options.items() if name != IN_FLIGHT}
     try:
         scheme = url.partition("://")[0]
         if scheme in _OBJECTS:

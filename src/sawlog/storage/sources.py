@@ -362,9 +362,9 @@ class RemoteSource:
         after = min(self._end, piece.end + self._ranges * flight.REMOTE_RANGE)
         if piece.end < after:
             self._own_pieces += self._flight.begin(self._remote, piece.end, after)
-        self._ranges = min(2 * self._ranges, flight.AHEAD_BYTES // flight.REMOTE_RANGE)
+        self._ranges = min(2 * self._ranges, self._flight.ranges(self._remote))
         try:
-            return piece.answer.result()[offset - piece.start :]
+            return self._flight.bytes_of(self._remote, piece)[offset - piece.start :]
         except CancelledError:  # another source of the file had no more use for it
             return self._remote.fetch(offset, piece.end)
 
