@@ -96,7 +96,6 @@ class SeriesScan(Fragment):
 
     @property
     def extents(self) -> Iterator[tuple[File, int, int]]:
-        """The containers."""
         return ((container.file, *container.extent) for container in self.ranges)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:

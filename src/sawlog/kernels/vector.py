@@ -11,15 +11,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import CHECKED, always_inlined, inlined, intrinsic, ir, types
-from sawlog.kernels.memory import (
-    copy_bytes,
-    load_big_u16,
-    load_big_u32,
-    load_big_u64,
-    store_u16,
-    store_u32,
-    store_u64,
-)
+from sawlog.kernels.memory import copy_bytes, load_big_u16, load_big_u32, load_big_u64, store_u16, store_u32, store_u64
 
 LOADED = 4
 """Bytes that must be readable at each place, for values that are narrower."""

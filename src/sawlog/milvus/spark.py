@@ -15,13 +15,7 @@ from sawlog.format.planning import view_schema
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import CollectionContents, SegmentsWarning
 from sawlog.milvus.layout import PARTITION_COLUMN
-from sawlog.milvus.metadata.written import (
-    WrittenCollection,
-    WrittenLog,
-    WrittenSegment,
-    backup_documents,
-    json_field,
-)
+from sawlog.milvus.metadata.written import WrittenCollection, WrittenLog, WrittenSegment, backup_documents, json_field
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.types import ROW_ID, TIMESTAMP
 from sawlog.spark.digest import digest, quoted

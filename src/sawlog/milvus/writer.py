@@ -15,20 +15,8 @@ from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Writer
 from sawlog.milvus import layout
 from sawlog.milvus.encode import Place, ddl_logs, delta_log, empty_log, encode, insert_log, raw_size
-from sawlog.milvus.layout import (
-    COLLECTION_COLUMN,
-    DDL_EVENTS,
-    PARTITION_COLUMN,
-    SEGMENT_COLUMN,
-    DataType,
-    EventType,
-)
-from sawlog.milvus.metadata.written import (
-    WrittenCollection,
-    WrittenLog,
-    WrittenSegment,
-    backup_documents,
-)
+from sawlog.milvus.layout import COLLECTION_COLUMN, DDL_EVENTS, PARTITION_COLUMN, SEGMENT_COLUMN, DataType, EventType
+from sawlog.milvus.metadata.written import WrittenCollection, WrittenLog, WrittenSegment, backup_documents
 from sawlog.milvus.options import WriteOptions
 from sawlog.milvus.stats import encode_stats, stats_log
 from sawlog.milvus.types import ROW_ID, TIMESTAMP, Field, field_of

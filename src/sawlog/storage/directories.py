@@ -18,14 +18,7 @@ from sawlog.storage.commit_log import LOG
 from sawlog.storage.names import PathLike, is_remote, normalize
 from sawlog.storage.remote import Store, connected, modified_at, version_of
 from sawlog.storage.sources import failed_read
-from sawlog.storage.staging import (
-    STAGED_SUFFIX,
-    StagedDirectory,
-    begin,
-    staged_end,
-    staged_name,
-    sync_directory,
-)
+from sawlog.storage.staging import STAGED_SUFFIX, StagedDirectory, begin, staged_end, staged_name, sync_directory
 from sawlog.storage.workers import map_ordered, single_step
 
 _UPLOADS = 8

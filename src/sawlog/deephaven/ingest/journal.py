@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from sawlog.deephaven.ingest.history import (
-    HistoricalTable,
-    MergeRecord,
-    NamespaceSet,
-    read_document,
-    write_document,
-)
+from sawlog.deephaven.ingest.history import HistoricalTable, MergeRecord, NamespaceSet, read_document, write_document
 from sawlog.deephaven.ingest.records import RECORD_NAME, Partition, PositionRecord, Progress
 from sawlog.deephaven.ingest.tree import IntradayTable, Location, remove_empty, remove_location
 from sawlog.deephaven.table.options import ReadOptions, WriteOptions

@@ -25,13 +25,7 @@ from sawlog.deephaven.table.options import ReadOptions
 from sawlog.deephaven.table.specs import TableSpecs
 from sawlog.deephaven.table.tree import TreeWalk, find_locations
 from sawlog.deephaven.table.types import PARTITION_KEY, TYPE_KEY, ColumnSpec
-from sawlog.deephaven.table.views import (
-    COLUMNS_SCHEMA,
-    GROUPS_SCHEMA,
-    LocationColumns,
-    LocationGroups,
-    column_grouping,
-)
+from sawlog.deephaven.table.views import COLUMNS_SCHEMA, GROUPS_SCHEMA, LocationColumns, LocationGroups, column_grouping
 from sawlog.deephaven.types import ColumnType
 from sawlog.errors import DamageError, FormatError, OptionError, warn
 from sawlog.format.charts import BarChart, Picture

@@ -11,14 +11,7 @@ from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import Verdict, committed_rows, row_width
 from sawlog.deephaven.table.gaps import find_gaps, promised_by_others
-from sawlog.deephaven.table.infer import (
-    MAX_DEFINITION,
-    Evidence,
-    definition_specs,
-    infer,
-    known_rows,
-    schema_spec,
-)
+from sawlog.deephaven.table.infer import MAX_DEFINITION, Evidence, definition_specs, infer, known_rows, schema_spec
 from sawlog.deephaven.table.location import Headers, Location, plain_count, read_checkpoint
 from sawlog.deephaven.table.options import ReadOptions
 from sawlog.deephaven.table.schema_file import declared

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from sawlog.filodb.histograms.functions import (
-    histogram_add,
-    histogram_fraction,
-    histogram_merge,
-    histogram_quantile,
-)
+from sawlog.filodb.histograms.functions import histogram_add, histogram_fraction, histogram_merge, histogram_quantile
 from sawlog.filodb.histograms.histogram import BucketKind, Buckets, Histogram
 from sawlog.filodb.histograms.merge import add, merge
 

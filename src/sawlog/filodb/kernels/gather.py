@@ -7,16 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sawlog.kernels.jit import kernel
-from sawlog.kernels.signature import (
-    Bytes,
-    Int32s,
-    Int64,
-    OutBytes,
-    OutInt32s,
-    OutInt64s,
-    OutUInt32s,
-    OutUInt64s,
-)
+from sawlog.kernels.signature import Bytes, Int32s, Int64, OutBytes, OutInt32s, OutInt64s, OutUInt32s, OutUInt64s
 from sawlog.kernels.text import beyond_ascii, utf8_end
 
 

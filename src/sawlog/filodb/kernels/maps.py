@@ -19,15 +19,7 @@ from sawlog.kernels.columns import append
 from sawlog.kernels.intern import enter, find, hash_string, new_seed
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.layout import loader
-from sawlog.kernels.memory import (
-    copy_bytes,
-    load_u32,
-    load_u64,
-    prefetch,
-    same_bytes,
-    store_u32,
-    store_u64,
-)
+from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SEVEN, _ZERO
 from sawlog.kernels.signature import Bool, Bytes, Int64, OutBytes, OutUInt64s, Record, UInt64
 from sawlog.kernels.text import beyond_ascii, utf8_end

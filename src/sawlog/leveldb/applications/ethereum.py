@@ -13,14 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 import pyarrow as pa
 
 from sawlog.leveldb.applications.script_values import to_json
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Cursor,
-    Entry,
-    UnknownBytesError,
-    columns_of,
-    text,
-)
+from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, UnknownBytesError, columns_of, text
 
 HASH_SIZE, NUMBER_SIZE = 32, 8
 """Bytes of a hash, and of a block's number in a key, big-endian."""

@@ -11,15 +11,7 @@ import pyarrow as pa
 
 from sawlog.leveldb.applications.chromium import EPOCH, microseconds
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Cursor,
-    Entry,
-    UnknownBytesError,
-    columns_of,
-    row_of,
-    text,
-)
+from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, UnknownBytesError, columns_of, row_of, text
 
 _KEY = re.compile(rb"(?:([A-Z]+)-)?([a-z][a-z0-9_]*)-(?:(dt|md)-(.*)|GlobalMetadata)", re.DOTALL)
 """Keys: the kind of storage, the data type, whether the entry is an entity or metadata on it, and the entity's key."""

@@ -22,15 +22,7 @@ from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.applications.idb_order import is_key
 from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.indexed_db import DIRECTORY_SUFFIX
-from sawlog.leveldb.columns import (
-    KEY,
-    MARKED_SCHEMA,
-    OPERATION,
-    SCHEMAS,
-    SEQUENCE,
-    VALUE,
-    WRITES_SCHEMA,
-)
+from sawlog.leveldb.columns import KEY, MARKED_SCHEMA, OPERATION, SCHEMAS, SEQUENCE, VALUE, WRITES_SCHEMA
 from sawlog.leveldb.database.expected import missing_logs
 from sawlog.leveldb.database.identity import Identity
 from sawlog.leveldb.database.layout import (

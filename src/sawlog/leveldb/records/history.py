@@ -62,7 +62,6 @@ class RefusedError(DamageError):
         self.damage = damage
 
     def __reduce__(self) -> tuple[type[RefusedError], tuple[Damage]]:
-        """Pickle by the damage."""
         return (RefusedError, (self.damage,))
 
 
@@ -178,7 +177,6 @@ class ReplayedWrites(Fragment):
 
     @property
     def extents(self) -> Iterator[tuple[File, int, int]]:
-        """The logs."""
         return ((log.file, *log.extent) for log in self.ranges)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -388,16 +386,8 @@ def _key_numbers(rows: pa.RecordBatch) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class LatestWrites(Fragment):
+class LatestWrites(ReplayedWrites):
     """The whole history of a database, folded. It cannot be split."""
-
-    ranges: tuple[NumberedRange, ...]
-    several: ClassVar = True
-
-    @property
-    def extents(self) -> Iterator[tuple[File, int, int]]:
-        """The logs."""
-        return ((log.file, *log.extent) for log in self.ranges)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The rows in the order of their sequence numbers."""

@@ -65,16 +65,7 @@ from sawlog.milvus.metadata.nearby import Choice, choose_metadata
 from sawlog.milvus.metadata.schema import user_schema
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.paths import LogFile
-from sawlog.milvus.types import (
-    DELETED,
-    DYNAMIC_KEY,
-    ID_KEY,
-    INSERTED,
-    NULLABLE_KEY,
-    PLACE,
-    SYSTEM,
-    Field,
-)
+from sawlog.milvus.types import DELETED, DYNAMIC_KEY, ID_KEY, INSERTED, NULLABLE_KEY, PLACE, SYSTEM, Field
 from sawlog.storage import File, Source, read_indexed
 
 _ROW_VIEWS = ("rows", "inserts", "history")

@@ -28,14 +28,7 @@ from sawlog.milvus.layout import Kind
 from sawlog.milvus.log import Log, opened
 from sawlog.milvus.metadata.schema import typed_default
 from sawlog.milvus.options import ReadOptions
-from sawlog.milvus.payloads.payload import (
-    BATCH_ROWS,
-    ColumnStream,
-    Payload,
-    UnreadableError,
-    batch_rows,
-    mask_of,
-)
+from sawlog.milvus.payloads.payload import BATCH_ROWS, ColumnStream, Payload, UnreadableError, batch_rows, mask_of
 from sawlog.milvus.payloads.stored import bare_field, check_stored, field_id
 from sawlog.milvus.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
 from sawlog.storage import File

@@ -15,14 +15,7 @@ from pyspark.errors import PySparkException
 
 from sawlog import api
 from sawlog.deephaven.ingest.arrange import Arrangement, LocationsWriter, Target, contiguous, ranges
-from sawlog.deephaven.ingest.history import (
-    HistoricalTable,
-    MergeRecord,
-    NamespaceSet,
-    Part,
-    recorded_parts,
-    void_parts,
-)
+from sawlog.deephaven.ingest.history import HistoricalTable, MergeRecord, NamespaceSet, Part, recorded_parts, void_parts
 from sawlog.deephaven.ingest.journal import Journal, delete_merged, forget, recover, step_aside, take_back
 from sawlog.deephaven.ingest.order import check_sortable
 from sawlog.deephaven.ingest.runs import Piece, RetainedRows, Sorter, measure, pieces, size, united

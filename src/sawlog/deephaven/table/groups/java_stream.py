@@ -130,7 +130,6 @@ class Reader(ByteCursor):
         return FormatError(f"{self.where}: byte {self.position} of the serialized objects: {message}")
 
     def missing(self, label: str, length: int) -> FormatError:
-        """Return the error to raise where the stream ends inside of a value."""
         return self.error(f"expected {length} bytes, found {self.left}")
 
     def number(self, layout: str) -> Any:
