@@ -33,11 +33,31 @@ from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import Dialect
 
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A compression that can be expanded.
+
+    Attributes:
+        arrow: Arrow's name of it; empty where Arrow does not have it.
+        takes_dictionary: Whether it uses a dictionary; the others ignore one.
+    """
+
+    arrow: str = ""
+    takes_dictionary: bool = False
+
+
+CODECS = {
+    Compression.SNAPPY: Codec("snappy"),
+    Compression.ZLIB: Codec(takes_dictionary=True),
+    Compression.BZIP2: Codec(),
+    Compression.LZ4: Codec("lz4_raw", takes_dictionary=True),
+    Compression.LZ4HC: Codec("lz4_raw", takes_dictionary=True),
+    Compression.ZSTD: Codec("zstd", takes_dictionary=True),
+    Compression.MINLZ: Codec(),
+}
+"""Blocks of other compressions are not read: XPRESS is in no library."""
 LZ4 = (Compression.LZ4, Compression.LZ4HC)
-WITH_DICTIONARY = (*LZ4, Compression.ZLIB, Compression.ZSTD)
-"""The other codecs ignore dictionaries."""
-_ARROW = {Compression.SNAPPY: "snappy", **dict.fromkeys(LZ4, "lz4_raw"), Compression.ZSTD: "zstd"}
-"""Arrow's names of those that it has."""
 _COMPRESSIONS = {int(kind): kind for kind in Compression}
 
 
@@ -89,7 +109,7 @@ def compress(kind: Compression, content: bytes, *, sized: bool) -> bytes:
         encoder = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         stored = encoder.compress(content) + encoder.flush()
     else:
-        stored = pa.Codec(_ARROW[kind]).compress(content, asbytes=True)
+        stored = pa.Codec(CODECS[kind].arrow).compress(content, asbytes=True)
     return encode_varint(len(content)) + stored if sized and kind is not Compression.SNAPPY else stored
 
 
@@ -128,7 +148,7 @@ def _expand(kind: Compression, data: pa.Buffer, size: int | None, max_bytes: int
         return _minlz(data, size)
     if dictionary and kind in LZ4:
         return _lz4_after(data, size, dictionary)
-    buffer: pa.Buffer = pa.Codec(_ARROW[kind]).decompress(data, decompressed_size=size)
+    buffer: pa.Buffer = pa.Codec(CODECS[kind].arrow).decompress(data, decompressed_size=size)
     return buffer
 
 

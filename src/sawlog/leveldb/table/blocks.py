@@ -177,12 +177,12 @@ class BlockRules:
         if code == Compression.NONE:
             return stored if stored.size <= self.longest else (Kind.BLOCK_TOO_LARGE, stored.size, self.longest)
         kind = codecs.compression_of(self.dialect, code, stored)
-        if kind is None or kind is Compression.XPRESS or self.foreign:
+        if kind not in codecs.CODECS or self.foreign:
             return Kind.UNKNOWN_COMPRESSION, code, 0
         size, data = codecs.take_size(kind, stored, sized=self._sizes)
         if size is not None and size > self.longest:
             return Kind.BLOCK_TOO_LARGE, size, self.longest
-        dictionary = self.dictionary if of_entries and kind in codecs.WITH_DICTIONARY else b""
+        dictionary = self.dictionary if of_entries and codecs.CODECS[kind].takes_dictionary else b""
         content = codecs.expand(self.dialect, kind, data, size, self.longest, dictionary)
         if isinstance(content, Undecodable) or (size is not None and content.size != size):
             return Kind.BAD_COMPRESSION, code, 0
