@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog.leveldb.applications import application
+from sawlog.leveldb.applications.bedrock_layout import NAMES, PREFIXES, TAGS
 from sawlog.leveldb.applications.fragments import _parts, column_of
 from sawlog.leveldb.applications.view import Entry, UnknownBytesError
 
+from .test_bedrock import ENTRIES, key_of
 from .test_bitcoin import COINS, GENESIS, KEY, TXID
 
 
@@ -141,3 +144,102 @@ def test_the_room_for_a_part_is_not_that_of_the_batch() -> None:
     assert view is not None
     entries = [(b"t" + TXID, b"\1\2\3"), (b"R", b"x" * (9 << 20)), (b"t" + TXID, b"\1\2\4"), (b"R", b"1")]
     assert plain("bitcoin_blocks", [*entries, entries[0]], b"") == [True, False, True, False, True]
+
+
+def nbt_text(data: bytes) -> bytes:
+    return struct.pack("<H", len(data)) + data
+
+
+SHORT = st.binary(max_size=3) | st.text(max_size=4).map(lambda text: text.encode("utf-8", "surrogatepass"))
+DOUBLES = st.floats() | st.integers(-5, 1 << 54).map(float) | st.sampled_from([0.1, -0.0, 1e16, 1e-5, 1e22])
+SCALARS = st.one_of(
+    *(
+        st.binary(min_size=size, max_size=size).map(lambda data, tag=tag: (tag, data))
+        for tag, size in ((1, 1), (2, 2), (3, 4), (4, 8), (5, 4), (6, 8))
+    ),
+    DOUBLES.map(lambda value: (6, struct.pack("<d", value))),
+    st.floats(width=32).map(lambda value: (5, struct.pack("<f", value))),
+    SHORT.map(lambda data: (8, nbt_text(data))),
+    st.builds(
+        lambda array, count: (array[0], struct.pack("<I", count) + bytes(range(array[1] * count))),
+        st.sampled_from([(7, 1), (11, 4), (12, 8)]),
+        st.integers(0, 4),
+    ),
+)
+
+
+def lists(tags: st.SearchStrategy[tuple[int, bytes]]) -> st.SearchStrategy[tuple[int, bytes]]:
+    return st.builds(
+        lambda tag, count: (9, bytes([tag[0] if count else 0]) + struct.pack("<I", count) + tag[1] * count),
+        tags,
+        st.integers(0, 3),
+    )
+
+
+def compounds(tags: st.SearchStrategy[tuple[int, bytes]]) -> st.SearchStrategy[tuple[int, bytes]]:
+    fields = st.lists(st.tuples(SHORT, tags), max_size=4, unique_by=lambda field: field[0])
+    return fields.map(lambda every: (10, b"".join(bytes([t]) + nbt_text(n) + d for n, (t, d) in every) + b"\0"))
+
+
+TREES = st.recursive(SCALARS, lambda tags: lists(tags) | compounds(tags), max_leaves=8)
+ROOTS = st.builds(lambda tag, name: bytes([tag[0]]) + nbt_text(name) + tag[1], TREES, SHORT)
+
+
+@st.composite
+def subchunks(draw: st.DrawFn) -> bytes:
+    version, layers = draw(st.sampled_from([1, 8, 9])), draw(st.integers(0, 2))
+    head = bytes([version]) + b"" if version == 1 else bytes([version, layers]) + (b"\xfc" if version == 9 else b"")
+    out = [head]
+    for _ in range(1 if version == 1 else layers):
+        bits = draw(st.sampled_from([0, 1, 2, 3, 5, 6, 8, 16]))
+        size = draw(st.integers(0, 3))
+        palette = b"".join(draw(ROOTS) for _ in range(size if bits else 1))
+        each = 32 // (bits or 1)
+        word = draw(st.integers(0, (1 << 32) - 1)) if draw(st.booleans()) else 0
+        words = b"" if not bits else struct.pack("<I", word) + bytes(-(-4096 // each) * 4 - 4)
+        out.append(bytes([bits << 1]) + words + (struct.pack("<I", size) if bits else b"") + palette)
+    return b"".join(out)
+
+
+WORLD_KEYS = st.one_of(
+    st.builds(
+        lambda place, tag, rest: place + bytes([tag]) + rest,
+        st.sampled_from([b"", b"\1\0\0\0"]).map(lambda dimension: struct.pack("<ii", 25, -3) + dimension),
+        st.sampled_from([*TAGS, 0, 200]),
+        st.sampled_from([b"", b"\xfc"]),
+    ),
+    st.sampled_from([b"actorprefix" + b"\0\0\0\1\0\0\0\x85", b"digp" + bytes(8), b"digp" + bytes(8) + b"\2\0\0\0"]),
+    st.sampled_from(sorted(NAMES)).map(str.encode),
+    st.builds(lambda start, rest: start.encode() + rest, st.sampled_from(PREFIXES), SHORT),
+)
+WORLD = st.one_of(
+    st.tuples(WORLD_KEYS, st.one_of(ROOTS, st.lists(ROOTS, max_size=3).map(b"".join), st.binary(max_size=17))),
+    st.tuples(st.just(key_of(25, -3, 47, subchunk=-4)), subchunks()),
+)
+
+
+@given(st.lists(WORLD | changed(WORLD), max_size=5))
+def test_worlds_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
+    plain("bedrock", entries)
+
+
+def test_most_entries_of_a_world_are_left_to_the_kernels() -> None:
+    entries = [entry for entry in ENTRIES.items() if entry[0] != b"something else"]
+    assert plain("bedrock", entries) == [True] * len(entries)
+    compressed = b"\x0a\0\0\x06\1\0d" + struct.pack("<d", 1.5e-7) + b"\5\1\0f" + struct.pack("<f", 0.1) + b"\0"
+    assert plain("bedrock", [(b"portals", compressed), (b"portals", b"")]) == [True, False]
+
+
+@pytest.mark.parametrize("depth", [150, 151, 2000])
+def test_tags_in_tags_are_plain_down_to_the_depth_that_python_reads(depth: int) -> None:
+    lists = b"\x09\1\0\0\0" * depth + b"\1\0\0\0\0"
+    assert plain("bedrock", [(b"portals", b"\x09\0\0" + lists)]) == [depth <= 150]
+
+
+def test_a_compound_of_very_many_names_is_left_to_python() -> None:
+    names = b"".join(b"\1" + struct.pack("<H", 2) + struct.pack("<H", number) + b"\0" for number in range(0x20, 0x7F))
+    many = b"".join(b"\1\4\0%04d\0" % number for number in range(1100))
+    assert plain("bedrock", [(b"portals", b"\x0a\0\0" + names + b"\0"), (b"portals", b"\x0a\0\0" + many + b"\0")]) == [
+        True,
+        False,
+    ]

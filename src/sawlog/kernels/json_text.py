@@ -8,9 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sawlog.kernels.jit import inlined
+from sawlog.arrow import Column
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import copy_bytes
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
+from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
 from sawlog.kernels.text import utf8_length
 
 _DAY = 86_400_000_000
@@ -159,3 +163,51 @@ def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
     out[pos] = 90
     out[pos + _ONE] = 34
     return pos + _TWO
+
+
+@kernel
+def fill_slots(
+    text: Bytes, ends: Int64s, slots: Int64s, numbers: Bytes, number_ends: Int64s, out: OutBytes, out_ends: OutInt32s
+) -> None:
+    """Put the texts of doubles where they belong.
+
+    Args:
+        text: uint8, texts without doubles.
+        ends: int64, text i is `text[ends[i] : ends[i + 1]]`.
+        slots: int64, ascending: where in `text` doubles belong.
+        numbers: uint8, the texts of the doubles, each followed by one byte more.
+        number_ends: int64, number i is `numbers[number_ends[i] + 1 : number_ends[i + 1]]`.
+        out: uint8, with room for all.
+        out_ends: int32, as `ends`.
+    """
+    pos = _ZERO
+    text_pos = _ZERO
+    slot = 0
+    for row in range(len(ends) - 1):
+        end = np.uint64(ends[row + 1])
+        while slot < len(slots) and np.uint64(slots[slot]) < end:
+            length = np.uint64(slots[slot]) - text_pos
+            copy_bytes(out, pos, text, text_pos, length)
+            pos += length
+            text_pos += length
+            start = np.uint64(number_ends[slot]) + _ONE
+            length = np.uint64(number_ends[slot + 1]) - start
+            copy_bytes(out, pos, numbers, start, length)
+            pos += length
+            slot += 1
+        copy_bytes(out, pos, text, text_pos, end - text_pos)
+        pos += end - text_pos
+        text_pos = end
+        out_ends[row + 1] = pos
+
+
+def fill_numbers(
+    text: NDArray[np.uint8], ends: NDArray[np.int64], slots: NDArray[np.int64], numbers: bytes
+) -> tuple[Column, NDArray[np.int32]]:
+    """Return texts with the numbers of a list in JSON in their slots, and where each text ends."""
+    listed = np.frombuffer(numbers, np.uint8)
+    # Each text is between two of the brackets and commas.
+    bounds = np.flatnonzero((listed == ord(",")) | (listed == ord("[")) | (listed == ord("]")))
+    out, out_ends = Column(np.uint8, int(ends[-1]) + len(listed)), np.zeros(len(ends), np.int32)
+    fill_slots(text, ends, slots, listed, bounds, out.values, out_ends)
+    return out, out_ends

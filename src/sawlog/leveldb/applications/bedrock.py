@@ -9,47 +9,45 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.leveldb.applications.script_values import MAX_DEPTH, binary, number, to_json
-from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, UnknownBytesError, columns_of, text
-
-_CHUNK_SIZES = (9, 10, 13, 14)
-"""Of keys of chunks: x and z, then the dimension if it is not the overworld, a tag, and the height of a subchunk."""
-_SUBCHUNK = 47
-ACTOR, DIGEST = b"actorprefix", b"digp"
-"""How keys of actors begin, before a number of 8 bytes, and of lists of a chunk's actors, before its place."""
-_ACTOR_SIZE = 8
-_HASH_SIZE = 8
-DICTIONARY = "LevelChunkMetaDataDictionary"
-BLOCKS = 16**3
-_WORD_BITS = 32
-_WORLD_CHUNKS = 30_000_000 // 16
-"""How far from its middle a world has chunks: 30 million blocks."""
-
-NUMBERS = {1: "b", 2: "<h", 3: "<i", 4: "<q", 5: "<f", 6: "<d"}
-"""Tags of NBT that are numbers, as `struct` has them."""
-BYTES, TEXT, LIST, COMPOUND = 7, 8, 9, 10
-ARRAYS = {BYTES: "b", 11: "<i", 12: "<q"}
-"""Tags of NBT that are a count and numbers."""
-NAMES = frozenset(
-    {
-        "~local_player",
-        "AutonomousEntities",
-        "BiomeData",
-        "BiomeIdsTable",
-        DICTIONARY,
-        "Nether",
-        "Overworld",
-        "TheEnd",
-        "game_flatworldlayers",
-        "mVillages",
-        "mobevents",
-        "portals",
-        "schedulerWT",
-        "scoreboard",
-    }
+from sawlog.arrow import array_of, binary_parts, called, cast
+from sawlog.kernels.json_text import fill_numbers
+from sawlog.leveldb.applications import bedrock_kernels as k
+from sawlog.leveldb.applications.bedrock_layout import (
+    ACTOR,
+    ACTOR_SIZE,
+    ARRAYS,
+    BLOCK_BITS,
+    BLOCKS,
+    CHUNK_SIZES,
+    COMPOUND,
+    DICTIONARY,
+    DIGEST,
+    HASH_SIZE,
+    LIST,
+    NAMES,
+    NUMBERS,
+    PREFIXES,
+    SUBCHUNK,
+    TAGS,
+    TEXT,
+    VERSIONS,
+    WORD_BITS,
+    WORLD_CHUNKS,
 )
-"""Keys of what is not of a chunk."""
-PREFIXES = ("player_", "map_", "VILLAGE_", "tickingarea_", "structuretemplate_", "dimension")
+from sawlog.leveldb.applications.script_values import MAX_DEPTH, binary, number, to_json
+from sawlog.leveldb.applications.view import (
+    ApplicationView,
+    Cursor,
+    Entry,
+    PlainRows,
+    TextColumn,
+    UnknownBytesError,
+    columns_of,
+    text,
+    text_array,
+)
+from sawlog.leveldb.columns import named
+from sawlog.leveldb.records.kernels import Strings
 
 
 class Place(NamedTuple):
@@ -173,7 +171,7 @@ def _dictionary(cursor: Cursor) -> Any:
     for _ in range(_length(cursor)):
         if cursor.reasons and not cursor.left:
             break
-        entry: dict[str, Any] = {"hash": cursor.little(_HASH_SIZE)}
+        entry: dict[str, Any] = {"hash": cursor.little(HASH_SIZE)}
         kind = cursor.byte()
         _name(cursor)
         entries.append(entry | {"value": _tag(cursor, kind)})
@@ -190,7 +188,7 @@ def _number(cursor: Cursor) -> Any:
 def _subchunk(cursor: Cursor) -> Any:
     """Layers of 16 by 16 by 16 blocks: the kinds of blocks, and how many there are of each."""
     version = cursor.byte()
-    if version not in (1, 8, 9):
+    if version not in VERSIONS:
         raise UnknownBytesError(f"version {version} of a subchunk")
     layers = 1 if version == 1 else cursor.byte()
     subchunk: dict[str, Any] = {"version": version}
@@ -203,12 +201,12 @@ def _subchunk(cursor: Cursor) -> Any:
 def _layer(cursor: Cursor) -> list[Any]:
     """Numbers of blocks, packed into words of 32 bits, then what they stand for."""
     bits = cursor.byte() >> 1
-    if bits not in (0, 1, 2, 3, 4, 5, 6, 8, 16):
+    if bits not in BLOCK_BITS:
         raise UnknownBytesError(f"{bits} bits per block, before byte {cursor.position}")
     counts = np.array([BLOCKS])
     size = 1
     if bits:
-        each = _WORD_BITS // bits
+        each = WORD_BITS // bits
         words = np.frombuffer(cursor.take(-(-BLOCKS // each) * 4, "blocks"), "<u4")
         numbers = words[:, None] >> np.arange(each, dtype=np.uint32) * np.uint32(bits) & np.uint32((1 << bits) - 1)
         counts = np.bincount(numbers.reshape(-1)[:BLOCKS].astype(np.int64))
@@ -225,54 +223,41 @@ def _layer(cursor: Cursor) -> list[Any]:
 
 
 def _unknown(cursor: Cursor) -> Any:
-    raise UnknownBytesError(f"{cursor.left} bytes of a kind that is not decoded")
+    raise UnknownBytesError(f"{cursor.left}{_UNDECODED}")
 
 
-TAGS: Mapping[int, tuple[str, Callable[[Cursor], Any]]] = {
-    43: ("Data3D", _unknown),
-    44: ("Version", _number),
-    45: ("Data2D", _unknown),
-    46: ("Data2DLegacy", _unknown),
-    _SUBCHUNK: ("SubChunkPrefix", _subchunk),
-    48: ("LegacyTerrain", _unknown),
-    49: ("BlockEntity", _roots),
-    50: ("Entity", _roots),
-    51: ("PendingTicks", _roots),
-    52: ("LegacyBlockExtraData", _unknown),
-    53: ("BiomeState", _unknown),
-    54: ("FinalizedState", _number),
-    55: ("ConversionData", _unknown),
-    56: ("BorderBlocks", _unknown),
-    57: ("HardcodedSpawners", _unknown),
-    58: ("RandomTicks", _roots),
-    59: ("Checksums", _unknown),
-    60: ("GenerationSeed", _number),
-    61: ("GeneratedPreCavesAndCliffsBlending", _number),
-    62: ("BlendingBiomeHeight", _unknown),
-    63: ("MetaDataHash", _number),
-    64: ("BlendingData", _unknown),
-    65: ("ActorDigestVersion", _number),
-    118: ("LegacyVersion", _number),
+_READERS: Mapping[str, Callable[[Cursor], Any]] = {
+    "": _unknown,
+    "number": _number,
+    "roots": _roots,
+    "subchunk": _subchunk,
 }
-"""What is kept of a chunk, by its tag, and how the value is read."""
+"""Readers of the values that `TAGS` names."""
 
 
 def place_of(key: bytes) -> Place | None:
     """Return the fields of a chunk's key; `None` for other keys."""
-    if len(key) not in _CHUNK_SIZES:
+    if len(key) not in CHUNK_SIZES:
         return None
     x, z = struct.unpack_from("<ii", key)
-    tag_at = 8 if len(key) < _CHUNK_SIZES[2] else 12
+    tag_at = 8 if len(key) < CHUNK_SIZES[2] else 12
     dimension = int.from_bytes(key[8:tag_at], "little", signed=True)
     subchunk = struct.unpack_from("b", key, tag_at + 1)[0] if len(key) > tag_at + 1 else None
-    if key[tag_at] not in TAGS or (key[tag_at] == _SUBCHUNK) != (subchunk is not None):
+    if key[tag_at] not in TAGS or (key[tag_at] == SUBCHUNK) != (subchunk is not None):
         return None
     return Place(x, z, dimension, key[tag_at], subchunk)
 
 
 def _within(place: Place | None) -> bool:
     """Whether a chunk is inside of a world, which few other keys of the same length say."""
-    return place is not None and max(abs(place.x), abs(place.z)) <= _WORLD_CHUNKS
+    return place is not None and max(abs(place.x), abs(place.z)) <= WORLD_CHUNKS
+
+
+_UNDECODED = " bytes of a kind that is not decoded"
+_MAX_BYTES = 16 << 20
+"""Values that add up to more are left to Python: the room for their text is several times that."""
+_SLOT_BYTES = 4
+"""The least that a double takes: a float32 in a list."""
 
 
 class Bedrock(ApplicationView):
@@ -294,6 +279,40 @@ class Bedrock(ApplicationView):
         recognized = sum(_named(key) is not None or _within(place_of(key)) for key in keys)
         return bool(keys) and 2 * recognized >= len(keys)
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+        """Entries whose values are decoded as a whole, but for the dictionary of metadata."""
+        del context
+        rows = len(keys)
+        entries, contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        size = int(contents.offsets[-1] - contents.offsets[0])
+        if size > _MAX_BYTES:
+            return None
+        names = TextColumn(rows, int(entries.offsets[-1] - entries.offsets[0]))
+        kinds, places = np.empty(rows, np.uint8), np.zeros((4, rows), np.int32)
+        texts, ends = np.empty(k.ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8), np.zeros(rows + 1, np.int64)
+        slots, doubles = np.empty(size // _SLOT_BYTES + 1, np.int64), np.empty(size // _SLOT_BYTES + 1, np.uint64)
+        rendered = k.Rendered(kinds, places, *names.buffers, texts, ends, slots, doubles)
+        used = k.render_world(entries, contents, rendered, k.new_scratch())
+        is_actor, is_list, is_named = (kinds == k.KINDS.index(name) for name in ("actor", "actors", "named"))
+        is_chunk = ~(is_actor | is_list | is_named)
+        is_subchunk = kinds == k.KINDS.index(TAGS[SUBCHUNK][0])
+        validity = [is_chunk | is_list, is_chunk | is_list, is_chunk | is_list, is_subchunk]
+        columns = {
+            name: array_of(column, pa.int32(), ~is_there)
+            for name, column, is_there in zip(("x", "z", "dimension", "subchunk"), places, validity, strict=True)
+        }
+        sizes = array_of(np.diff(contents.offsets), pa.int32(), ~k.UNDECODED[kinds])
+        data, data_ends = fill_numbers(
+            texts, ends, slots[:used], to_json(doubles[:used].view(np.float64).tolist()).encode()
+        )
+        columns |= {
+            "kind": named(kinds, k.KINDS),
+            "name": names.take(pa.string(), is_actor | is_named),
+            "value": text_array(pa.string(), data, data_ends, ~k.UNDECODED[kinds]),
+            "reason": called("binary_join_element_wise", "value: ", cast(sizes, pa.string()), _UNDECODED, ""),
+        }
+        return PlainRows(kinds > 0, columns)
+
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """The place of a chunk, or a name; values are NBT for the most part."""
         del context
@@ -301,7 +320,8 @@ class Bedrock(ApplicationView):
         if (named := _named(entry.key)) is not None:
             row, read = named
         elif (place := place_of(entry.key)) is not None:
-            kind, read = TAGS[place.tag]
+            kind, content = TAGS[place.tag]
+            read = _READERS[content]
             row = {"kind": kind, "x": place.x, "z": place.z, "dimension": place.dimension, "subchunk": place.subchunk}
         else:
             raise UnknownBytesError(f"a key of {len(entry.key)} bytes that is neither of a chunk nor a known name")
@@ -317,7 +337,7 @@ class Bedrock(ApplicationView):
 def _named(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
     """Return the columns of a key that is not of a chunk, and the reader of its value; `None` for unknown ones."""
     tail = key.removeprefix(ACTOR)
-    if tail != key and len(tail) == _ACTOR_SIZE:
+    if tail != key and len(tail) == ACTOR_SIZE:
         return {"kind": "actor", "name": tail.hex()}, _root
     tail = key.removeprefix(DIGEST)
     if tail != key and len(tail) in (8, 12):
@@ -331,4 +351,4 @@ def _named(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
 
 def _actors(cursor: Cursor) -> Any:
     """The numbers of actors, as their keys have them."""
-    return [cursor.take(_ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // _ACTOR_SIZE))]
+    return [cursor.take(ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // ACTOR_SIZE))]

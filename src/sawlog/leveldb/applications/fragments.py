@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -126,18 +127,18 @@ def _parts(view: ApplicationView, context: Any, batch: pa.RecordBatch, fields: S
     doubtful = np.flatnonzero(~plain.is_plain | _are_deletions(batch.column("operation")))
     entries = batch if len(doubtful) == batch.num_rows else batch.take(fixed_array(pa.int64(), doubtful))
     start = decoded = 0
-    for rows in _stretches(view, context, entries):
+    for rows in itertools.chain(_stretches(view, context, entries), [[]]):
         places = doubtful[decoded : decoded + len(rows)] - start
         decoded += len(rows)
-        stop = int(doubtful[decoded]) if decoded < len(doubtful) else batch.num_rows
-        columns = {field.name: _whole_column(plain, field, start, stop - start, places, rows) for field in fields}
-        undecoded = sum(row.get(_REASON.name) is not None for row in rows)
-        yield Part(batch.slice(start, stop - start), columns, undecoded)
+        stop = int(doubtful[decoded]) if rows and decoded < len(doubtful) else batch.num_rows
+        if start < stop:
+            columns = {
+                field.name: _whole_column(plain, field, start, stop - start, places, rows)
+                for field in {*fields, _REASON}
+            }
+            undecoded = stop - start - columns[_REASON.name].null_count
+            yield Part(batch.slice(start, stop - start), columns, undecoded)
         start = stop
-    if start < batch.num_rows:
-        count = batch.num_rows - start
-        columns = {field.name: _whole_column(plain, field, start, count, doubtful[:0], ()) for field in fields}
-        yield Part(batch.slice(start), columns, 0)
 
 
 def _whole_column(

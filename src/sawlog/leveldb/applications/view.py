@@ -72,7 +72,8 @@ class PlainRows(NamedTuple):
 
     Attributes:
         is_plain: Which of the entries are such.
-        columns: By name, without those that are null in all rows. What they have for other entries is arbitrary.
+        columns: By name, `reason` among them; those that are null in all rows are left out. What they have for other
+            entries is arbitrary.
     """
 
     is_plain: NDArray[np.bool_]
@@ -97,11 +98,15 @@ class TextColumn:
 
     def take(self, kind: pa.DataType, is_there: NDArray[np.bool_] | None = None) -> pa.Array:
         """Return them as an array, which owns the memory from then on; null where they are not there."""
-        validity = (
-            None if is_there is None or is_there.all() else pa.py_buffer(np.packbits(is_there, bitorder="little"))
-        )
-        data = self._column.take(int(self._ends[-1]))
-        return pa.Array.from_buffers(kind, len(self._ends) - 1, [validity, pa.py_buffer(self._ends), data])
+        return text_array(kind, self._column, self._ends, is_there)
+
+
+def text_array(
+    kind: pa.DataType, data: Column, ends: NDArray[np.int32], is_there: NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """Return the array of which text i is `data[ends[i] : ends[i + 1]]`; null where it is not there."""
+    validity = None if is_there is None or is_there.all() else pa.py_buffer(np.packbits(is_there, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(ends) - 1, [validity, pa.py_buffer(ends), data.take(int(ends[-1]))])
 
 
 class ApplicationView(ABC):

@@ -14,10 +14,10 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_text, put_timestamp
-from sawlog.kernels.memory import copy_bytes, load_u64
+from sawlog.kernels.memory import load_u64
 from sawlog.kernels.numbers import _NINE, _ONE, _SIX, _TEN, _ZERO
 from sawlog.kernels.protobuf import of_group, read_field
-from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s, OutUInt64s
+from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt64s, OutUInt64s
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.keys import Keys, has_steps, read_key
 from sawlog.leveldb.datastore.layout import wire_tag
@@ -427,39 +427,3 @@ def render_entities(entities: Strings, rendered: Rendered, tables: Keys, scratch
             state.position, state.slots, state.steps = position, slots, steps
         rendered.ends[row + 1] = state.position
     return state.slots, state.steps
-
-
-@kernel
-def fill_slots(
-    text: Bytes, ends: Int64s, slots: Int64s, numbers: Bytes, number_ends: Int64s, out: OutBytes, out_ends: OutInt32s
-) -> None:
-    """Put the texts of doubles where they belong.
-
-    Args:
-        text: uint8, texts without doubles.
-        ends: int64, text i is `text[ends[i] : ends[i + 1]]`.
-        slots: int64, ascending: where in `text` doubles belong.
-        numbers: uint8, the texts of the doubles, each followed by one byte more.
-        number_ends: int64, number i is `numbers[number_ends[i] + 1 : number_ends[i + 1]]`.
-        out: uint8, with room for all.
-        out_ends: int32, as `ends`.
-    """
-    pos = _ZERO
-    text_pos = _ZERO
-    slot = 0
-    for row in range(len(ends) - 1):
-        end = np.uint64(ends[row + 1])
-        while slot < len(slots) and np.uint64(slots[slot]) < end:
-            length = np.uint64(slots[slot]) - text_pos
-            copy_bytes(out, pos, text, text_pos, length)
-            pos += length
-            text_pos += length
-            start = np.uint64(number_ends[slot]) + _ONE
-            length = np.uint64(number_ends[slot + 1]) - start
-            copy_bytes(out, pos, numbers, start, length)
-            pos += length
-            slot += 1
-        copy_bytes(out, pos, text, text_pos, end - text_pos)
-        pos += end - text_pos
-        text_pos = end
-        out_ends[row + 1] = pos

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import Column, bitmap, ends_of, fixed_array
 from sawlog.kernels.columns import gathered
+from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.datastore import kernels as k
 from sawlog.leveldb.datastore import keys
 from sawlog.leveldb.records.kernels import Strings
@@ -93,12 +94,8 @@ class PlainEntities:
     def _properties(self) -> pa.Array:
         import orjson
 
-        numbers = np.frombuffer(orjson.dumps(self._doubles, option=orjson.OPT_SERIALIZE_NUMPY), np.uint8)
-        # Each text is between two of the brackets and commas.
-        bounds = np.flatnonzero((numbers == ord(",")) | (numbers == ord("[")) | (numbers == ord("]")))
-        size = int(self._ends[-1]) + len(numbers)
-        out, ends = Column(np.uint8, size), np.zeros(len(self._ends), np.int32)
-        k.fill_slots(self._text, self._ends, self._slots, numbers, bounds, out.values, ends)
+        numbers = orjson.dumps(self._doubles, option=orjson.OPT_SERIALIZE_NUMPY)
+        out, ends = fill_numbers(self._text, self._ends, self._slots, numbers)
         # Entities that are not plain have empty texts.
         ends = np.append(ends[:1], ends[1:][self.rows])
         return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
