@@ -24,7 +24,7 @@ import sawlog
 from sawlog import OptionError
 from sawlog.storage import File, Storage, ask_ahead, flight
 from sawlog.storage.flight import Flight, Pace
-from sawlog.storage.remote import State
+from sawlog.storage.remote import Remote, State
 from sawlog.storage.sources import RemoteSource
 from tests.test_requests import SAMPLES
 
@@ -240,8 +240,16 @@ def test_files_of_the_next_fragments_are_on_their_way(
     ahead.close()  # type: ignore[attr-defined]
     held = dataset.scan.storage._flight
     assert not held._pieces, "what nobody reads is let go of"
-    asked.clear()
+    fetch, fetched = Remote.fetch, Counter[str]()
+
+    def counted(remote: Remote, start: int, end: int) -> memoryview:
+        fetched[remote.url] += end - start
+        return fetch(remote, start, end)
+
+    monkeypatch.setattr(Remote, "fetch", counted)
     rows = dataset.to_table().num_rows
+    sizes = {file.path: file.size for file in dataset.files}
+    assert [path for path, count in fetched.items() if count > sizes[path]] == [], "nothing twice"
     assert rows == sum(part.inspect().rows for part in fragments)
     assert not held._pieces
 

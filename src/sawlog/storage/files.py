@@ -287,10 +287,7 @@ class Storage:
         if name not in self._found and is_remote(name):
             with contextlib.closing(self._object(name, path if isinstance(path, File) else None)) as remote:
                 stop = remote.state.size if length is None else min(offset + length, remote.state.size)
-                head = self._flight.head(remote, stop, at_once=True)
-                if head is not None:
-                    return bytes(head.answer.result()[offset:stop])
-                return bytes(remote.fetch(offset, stop))
+                return self._flight.read(remote, offset, stop)
         descriptor = os.open(name, os.O_RDONLY)
         try:
             self._check_same(name, descriptor)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -180,6 +180,24 @@ class Flight:
         if not piece.answer.done():
             _pace(remote, is_small=remote.state.size <= WHOLE_BYTES).wait()
         return piece.answer.result()
+
+    def read(self, remote: Remote, start: int, end: int) -> bytes:
+        """Return a range, of which nothing is fetched that is on its way already."""
+        first, parts = start, []
+        while start < end:
+            with self._lock:
+                piece = _covering(self._pieces.get(remote.url, []), start)
+            if piece is None or not piece.serves(piece.end):
+                break
+            try:
+                parts.append(self.bytes_of(remote, piece)[start - piece.start : end - piece.start])
+            except CancelledError:
+                break
+            start = min(end, piece.end)
+        if start < end:
+            head = self.head(remote, end, at_once=True) if start == first else None
+            parts.append(remote.fetch(start, end) if head is None else head.answer.result()[start:end])
+        return b"".join(parts)
 
     def begin(self, remote: Remote, start: int, end: int) -> list[Request]:
         """Have a range fetched; return the pieces that were not on their way before."""

@@ -28,11 +28,18 @@ from sawlog.milvus.layout import Kind
 from sawlog.milvus.log import Log, opened
 from sawlog.milvus.metadata.schema import typed_default
 from sawlog.milvus.options import ReadOptions
-from sawlog.milvus.payloads.payload import BATCH_ROWS, ColumnStream, Payload, UnreadableError, batch_rows, mask_of
+from sawlog.milvus.payloads.payload import (
+    BATCH_ROWS,
+    SMALL,
+    ColumnStream,
+    Payload,
+    UnreadableError,
+    batch_rows,
+    mask_of,
+)
 from sawlog.milvus.payloads.stored import bare_field, check_stored, field_id
 from sawlog.milvus.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
 from sawlog.storage import File
-from sawlog.storage.flight import WHOLE_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,16 +107,18 @@ class BatchFragment(Fragment):
 
     @property
     def extents(self) -> Iterator[tuple[File, int, int]]:
-        """The files of its fields; of those that have other columns or rows, too, only small ones."""
+        """The files of its fields, and the first one, which says how they are stored; of column groups all."""
         if self.missing:
             return
         batch = self.batch
+        for log in [*batch.files.values()][: None if batch.groups else 1]:
+            yield log.file, 0, log.file.size if log.file.size <= SMALL else 0
         for user_field in self._join().wanted.values():
             id = batch.groups.get(user_field.id, user_field.id)
             if id in batch.files:
                 file = batch.files[id].file
                 is_own = id == user_field.id and id not in batch.slices
-                yield file, 0, file.size if is_own or file.size <= WHOLE_BYTES else 0
+                yield file, 0, file.size if is_own or file.size <= SMALL else 0
         for file in (*(self.deltas if self.first else ()), *self.reported):
             yield file, 0, file.size
 
