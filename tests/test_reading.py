@@ -34,7 +34,6 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (
         "deephaven.table.dataset.DeephavenTableContents",
         "filodb.dataset.ContainerContents",
-        "leveldb.database.dataset.DatabaseContents",
     ):
         monkeypatch.setattr(f"sawlog.{place}.threads_split_files", True)
 

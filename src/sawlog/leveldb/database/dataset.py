@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import itertools
 import posixpath
 import re
@@ -13,9 +14,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
-from sawlog.errors import FormatError, OptionError
+from sawlog.errors import DiskError, FormatError, OptionError
 from sawlog.format.capabilities import Counting
 from sawlog.format.charts import Picture
 from sawlog.format.contract import PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Format, Fragment, Range, Scan, View
@@ -48,6 +50,7 @@ from sawlog.leveldb.database.fragments import (
     MetadataFile,
     MissingFile,
     Orphan,
+    SharedFiles,
 )
 from sawlog.leveldb.database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
 from sawlog.leveldb.database.manifest import Metadata, read_metadata
@@ -66,7 +69,7 @@ from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.layout import COMPARATOR, EXTERNAL_VERSION
-from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, spared_blocks
+from sawlog.leveldb.table.meta import SPARED, BoundsReader, MapReader, on_keys, spared_blocks
 from sawlog.leveldb.table.rows import table_map
 from sawlog.storage import File, Source
 
@@ -78,6 +81,10 @@ _KEYS = 100
 """So many keys of tables, or of a small log, show what application has written them."""
 _ENTRIES = ("rows", "live", "all")
 """Views that read all entries; the application's read them, too, by ways of their own."""
+_THREAD_PIECES = 2
+"""So many pieces of a file does a range of a thread take: it opens all tables that reach into it."""
+_PIECES_OF_TASK = 4
+"""Into so many pieces is a table looked at for each task, so that ranges of several tables are of about one size."""
 _FAULTS = 3
 """So many of them does `info` show."""
 _LOG_BYTES = 4 << 20
@@ -97,9 +104,6 @@ class DatabaseContents(Contents):
     metadata: Metadata
     version: DatabaseVersion
     versions: dict[str, DatabaseVersion]
-    threads_split_files: ClassVar[bool] = (
-        False  # half of the merging is done under the interpreter's lock; two threads are slower
-    )
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._others: Sequence[File] = ()
@@ -233,13 +237,66 @@ class DatabaseContents(Contents):
     def _version_ranges(
         self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion, kind: type[KeyRange]
     ) -> Iterator[KeyRange]:
-        """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""
-        cuts = list(_cuts(version, task_bytes or TASK_BYTES)) if version.bytewise else []
-        logs = sum(file.size for file in version.logs)
-        for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
+        """Ranges of keys of about `task_bytes` of tables, or of `TASK_BYTES` that begin where tables do."""
+        if task_bytes and request.scan.threads > 1:
+            task_bytes *= _THREAD_PIECES
+        cuts = self._cuts(version, task_bytes) if version.bytewise else iter(())
+        shared: SharedFiles | None = None
+        low: bytes | None = b""
+        while low is not None:
+            high = next(cuts, None)
             tables = overlapping(version.tables, low, high) if version.bytewise else version.tables
-            size = logs + sum(table.file.size for table in tables)
-            yield kind(*request, version.path, size, version, tables, low, high)
+            size = sum(file.size for file in version.logs) + sum(table.file.size for table in tables)
+            if low or high is not None:
+                shared = SharedFiles(tables, shared)
+            yield kind(*request, version.path, size, version, tables, low, high, shared)
+            low = high
+
+    def _cuts(self, version: DatabaseVersion, task_bytes: int | None) -> Iterator[bytes]:
+        """Keys that ranges begin with."""
+        least = task_bytes or TASK_BYTES
+        # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
+        deeper = [table for table in version.tables if table.level]
+        large = [table for table in version.tables if not table.level and task_bytes and table.file.size > least]
+        gathered, last = 0, b""
+        for key, size in self._pieces(version, [*deeper, *large] or version.tables, task_bytes):
+            if gathered >= least and key > last:
+                yield key
+                gathered, last = 0, key
+            gathered += size
+
+    def _pieces(
+        self, version: DatabaseVersion, tables: Iterable[LiveTable], task_bytes: int | None
+    ) -> Iterator[tuple[bytes, int]]:
+        """Yield keys where tables, or pieces of those that are larger than a task, may be cut, and bytes from there."""
+        pieces: list[tuple[bytes, int]] = []
+        for table in sorted(tables, key=lambda table: table.smallest):
+            while pieces and pieces[0][0] <= table.smallest:
+                yield heapq.heappop(pieces)
+            inner: list[tuple[bytes, int]] = []
+            if task_bytes and table.file.size > task_bytes and not table.part:
+                inner = self._inner_pieces(version, table, task_bytes // _PIECES_OF_TASK)
+            for piece in inner or [(table.smallest, table.file.size)]:
+                heapq.heappush(pieces, piece)
+        yield from sorted(pieces)
+
+    def _inner_pieces(self, version: DatabaseVersion, table: LiveTable, least: int) -> list[tuple[bytes, int]]:
+        """The pieces of a table between separators of its index; nothing where there is no index to rely on."""
+        scan = Scan(options=version.table_options(self.scan.options), storage=self.scan.storage)
+        with contextlib.suppress(DiskError, FileNotFoundError):  # a read says so
+            table_with_index = table_map(table.file, scan)
+            if table_with_index is None or table_with_index.bounds is None:
+                return []
+            offsets = table_with_index.handles["offset"]
+            offsets = offsets[offsets < table.file.size].astype(np.int64)
+            if not len(offsets):
+                return []
+            _, blocks = np.unique(offsets // max(least, 1), return_index=True)
+            index = BoundsReader(table_with_index.bounds)
+            keys = [table.smallest, *(index.separator(int(block) - 1) for block in blocks[1:])]
+            sizes = np.diff(offsets[blocks], append=table.file.size)
+            return [(max(key, table.smallest), int(size)) for key, size in zip(keys, sizes, strict=True)]
+        return []
 
     def _entries(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
         """The ranges, and the orphans that are asked for."""
@@ -494,18 +551,6 @@ class DatabaseContents(Contents):
             maps = (table_map(table.file, scan) for table in version.tables)
             facts[SPARED] = spared_blocks(maps, request.projection)
         return facts
-
-
-def _cuts(version: DatabaseVersion, task_bytes: int) -> Iterator[bytes]:
-    """Keys that ranges begin with."""
-    gathered = 0
-    # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
-    deeper = [table for table in version.tables if table.level]
-    for table in sorted(deeper or version.tables, key=lambda table: table.smallest):
-        if gathered >= task_bytes and table.smallest:
-            yield table.smallest
-            gathered = 0
-        gathered += table.file.size
 
 
 def overlapping(tables: Sequence[LiveTable], low: bytes, high: bytes | None) -> tuple[LiveTable, ...]:

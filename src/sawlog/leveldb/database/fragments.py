@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import array_of, constant, fill_null, scalar_of, values_of
 from sawlog.errors import SawlogError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
-from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
+from sawlog.format.damage import UNSUPPORTED, Damage, Findings, OnDamage, Tail, TailStatus
 from sawlog.format.query import conditions
 from sawlog.format.scan import Projection, Scan
 from sawlog.leveldb.columns import (
@@ -53,15 +53,14 @@ from sawlog.leveldb.records.parts import LogParts
 from sawlog.leveldb.records.transactions import Transactions
 from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRange
 from sawlog.leveldb.table.layout import Role
-from sawlog.leveldb.table.meta import BoundsReader
+from sawlog.leveldb.table.meta import BoundsReader, TableMap
 from sawlog.leveldb.table.pebble import MalformedError
-from sawlog.leveldb.table.rows import RowReader, TableRange
+from sawlog.leveldb.table.rows import ReadOnce, RowReader, TableRange
 from sawlog.storage.flight import WHOLE_BYTES
 
 if TYPE_CHECKING:
     from sawlog.format.contract import BoundScan
     from sawlog.leveldb.database.merge import MergedEntries
-    from sawlog.leveldb.table.meta import TableMap
     from sawlog.storage import File, Source
 
 LOG_LEVEL = -1
@@ -263,6 +262,71 @@ class _ForwardingFindings(Findings):
         return self._into.listing
 
 
+class _Reports(Findings):
+    """Findings that are kept, to be handed on to those of several ranges of keys."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, on_damage: OnDamage) -> None:
+        super().__init__(on_damage)
+        self._calls: list[Damage | tuple[str, int, int]] = []
+
+    def damage(self, damage: Damage) -> None:
+        self._calls.append(damage)
+
+    def tally(self, kind: str, count: int, length: int) -> None:
+        self._calls.append((kind, count, length))
+
+    def hand_on(self, findings: Findings) -> None:
+        """Report all of it."""
+        for call in self._calls:
+            if isinstance(call, Damage):
+                findings.damage(call)
+            else:
+                findings.tally(*call)
+
+
+@dataclass
+class LogEntries:
+    """The entries of logs.
+
+    Attributes:
+        reports: The damage of the logs.
+        entries: Of each log that has any its path, its range deletions, and its other entries in key order.
+        tail: The end of the last log that has an unfinished one.
+    """
+
+    reports: _Reports
+    entries: list[tuple[str, pa.RecordBatch, pa.RecordBatch]] = field(default_factory=list)
+    tail: Tail | None = None
+
+
+class SharedFiles:
+    """The maps of tables, and the entries of logs, once for the ranges of keys that a process reads.
+
+    Args:
+        tables: The tables of a range.
+        before: The files of the range before.
+    """
+
+    def __init__(self, tables: Sequence[LiveTable], before: SharedFiles | None) -> None:
+        maps: dict[str, ReadOnce[TableMap]] = {} if before is None else before._maps
+        self._logs: ReadOnce[LogEntries] = ReadOnce() if before is None else before._logs
+        # Parts of a file have sequence numbers of their own, which their maps take.
+        paths = [table.file.path for table in tables if not table.part]
+        self._maps: dict[str, ReadOnce[TableMap]] = {
+            path: maps[path] if path in maps else ReadOnce[TableMap]() for path in paths
+        }
+
+    def map_of(self, table: LiveTable) -> ReadOnce[TableMap] | None:
+        """The map of a table that ranges share."""
+        return None if table.part else self._maps.get(table.file.path)
+
+    def logs(self, read: Callable[[], LogEntries]) -> LogEntries:
+        """The entries of the logs, read when they are first asked for."""
+        return self._logs.get(read)
+
+
 @dataclass(frozen=True)
 class MissingFile(Fragment):
     """A file that should be there and is not, or not whole."""
@@ -306,25 +370,31 @@ class KeyRange(Fragment):
         tables: Those tables that may hold such keys.
         low: The first user key.
         high: The user key after the last one; `None`: there is no end.
+        shared: The files that other ranges of this process read, too; other processes read them again.
     """
 
     version: DatabaseVersion
     tables: tuple[LiveTable, ...]
     low: bytes
     high: bytes | None
+    shared: SharedFiles | None = field(default=None, repr=False, compare=False)
 
     several: ClassVar = True
 
     @property
     def extents(self) -> Iterator[tuple[File, int, int]]:
         """Its logs, and its tables where all of a table is in the range and no filter leaves any of it out."""
-        for file in (*self.version.prior, *self.version.logs):
-            yield file, 0, file.size
+        if self.shared is None or not self.low:  # later ranges share what the first has read of logs
+            for file in (*self.version.prior, *self.version.logs):
+                yield file, 0, file.size
         if any(condition.column == "key" for condition in conditions(self.projection.query)):
             return
         for table in self.tables:
             is_whole = not table.part and self._split(table) == (b"", None)
             yield table.file, 0, table.file.size if is_whole or table.file.size <= WHOLE_BYTES else 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "shared": None}
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The rows of a range of keys. Damage is reported when the merging of the files reaches it."""
@@ -423,7 +493,15 @@ class KeyRange(Fragment):
         reported = begins or first, after if ends is None else ends
         if table.virtual is not None and begins:  # every range of keys reads all of the file: the first one reports
             reported = begins, begins
-        fields = {"live": live, "begins": begins, "ends": ends, "reported": reported, "sequence": table.sequence}
+        table_map = None if self.shared is None else self.shared.map_of(table)
+        fields = {
+            "map": table_map,
+            "live": live,
+            "begins": begins,
+            "ends": ends,
+            "reported": reported,
+            "sequence": table.sequence,
+        }
         table_range = JudgedTable.whole(table.file, scan, projection, pruned=True, virtual=table.virtual, **fields)
         schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
         ledger = _ForwardingFindings(findings, owned=not begins and not first)
@@ -435,10 +513,23 @@ class KeyRange(Fragment):
         return Stream(table.file.path, table.level, batches)
 
     def _log_streams(self, findings: Findings) -> Iterator[Stream]:
+        from sawlog.leveldb.database.merge import slice_keys
+
+        read = partial(self.read_logs, findings.on_damage)
+        logs = read() if self.shared is None else self.shared.logs(read)
+        ledger = _ForwardingFindings(findings, owned=not self.low)
+        logs.reports.hand_on(ledger)
+        if not self.low and logs.tail is not None:
+            findings.tail = logs.tail
+        for path, deletions, points in logs.entries:
+            yield Stream(path, LOG_LEVEL, iter([deletions, slice_keys(points, self.low, self.high)]))
+
+    def read_logs(self, on_damage: OnDamage) -> LogEntries:
+        """The entries of all logs that may count."""
         from sawlog.leveldb.database.merge import only, sorted_batch
 
         options = LogReadOptions(verify_checksums=self.scan.options.verify_checksums)
-        scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
+        scan = Scan(view="writes", on_damage=on_damage, options=options, storage=self.scan.storage)
         version = self.version
         logged = version.transactions
         transactions = None if logged is None else Transactions(logged.shared, logged.pending)
@@ -446,11 +537,12 @@ class KeyRange(Fragment):
         schema = schema if version.dialect == "pebble" else schema.append(STAMP_SIZE_FIELD)
         projection = Projection.of(schema, scan)
         mode = self.scan.options.recovery
-        replay = Replay(mode, _ForwardingFindings(findings, owned=not self.low)) if mode is not None else None
+        logs = LogEntries(_Reports(on_damage))
+        replay = Replay(mode, logs.reports) if mode is not None else None
         parts = LogParts(version.logs)
         for file in (*version.prior, *version.logs):
             log_range = WriteRange.whole(file, scan, projection, version.dialect, numbered=True)
-            ledger = Findings(findings.on_damage, drained=True)
+            ledger = Findings(on_damage, drained=True)
             if transactions is None:
                 log_batches = parts.batches(log_range, replay, ledger)
             else:
@@ -466,24 +558,14 @@ class KeyRange(Fragment):
                 batches = [waiting for batch in batches if (waiting := _unwritten(batch)).num_rows]
             # What is wrong inside of records is found out later than what is wrong around them.
             for damage in sorted(ledger.damages, key=lambda finding: finding.offset):
-                _ForwardingFindings(findings, owned=not self.low).damage(damage)
-            if not self.low and ledger.tail is not None and ledger.tail.unfinished and not parts.has_next(file):
-                findings.tail = ledger.tail.of(file.path)
+                logs.reports.damage(damage)
+            if ledger.tail is not None and ledger.tail.unfinished and not parts.has_next(file):
+                logs.tail = ledger.tail.of(file.path)
             if batches:
                 entries = pa.concat_batches(batches)
-                points = sorted_batch(self._inside(only(entries, deletions=False)))
-                yield Stream(file.path, LOG_LEVEL, iter([only(entries, deletions=True), points]))
-
-    def _inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow.compute as pc
-
-        if self.low:
-            batch = batch.filter(pc.greater_equal(batch.column("key"), scalar_of(self.low, pa.binary())))
-        return (
-            batch
-            if self.high is None
-            else batch.filter(pc.less(batch.column("key"), scalar_of(self.high, pa.binary())))
-        )
+                points = sorted_batch(only(entries, deletions=False))
+                logs.entries.append((file.path, only(entries, deletions=True), points))
+        return logs
 
     def _filter_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The operations of a log on keys of the column family."""

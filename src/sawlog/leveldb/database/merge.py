@@ -180,7 +180,7 @@ class Judge:
         )
 
     def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return _slice_keys(batch, self._begins, self._ends)
+        return slice_keys(batch, self._begins, self._ends)
 
 
 def _first(flags: pa.Array) -> int:
@@ -189,7 +189,7 @@ def _first(flags: pa.Array) -> int:
     return int(hits.argmax()) if hits.any() else len(flags)
 
 
-def _slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
+def slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
     """The entries on keys in `[low, high)`, of such as are in key order."""
     keys = batch.column(KEY)
     first = count_below(keys, low) if low else 0
@@ -688,7 +688,7 @@ class _Deletions:
     def add(self, path: str, level: int, batch: pa.RecordBatch) -> None:
         """Take in those of a file, in any order."""
         # As rows, the others belong to the ranges that they begin in.
-        self._waiting.append(Run(path, level, [_slice_keys(sorted_batch(batch), self._low, self._high)]))
+        self._waiting.append(Run(path, level, [slice_keys(sorted_batch(batch), self._low, self._high)]))
         if self._high is not None:
             batch = batch.filter(pc.less(batch.column(KEY), scalar_of(self._high, pa.binary())))
         if self._low:

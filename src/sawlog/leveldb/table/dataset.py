@@ -23,7 +23,7 @@ from sawlog.leveldb.table.blocks import block_damage
 from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
 from sawlog.leveldb.table.layout import Role
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, TableMap, on_keys, separators, spared_blocks
-from sawlog.leveldb.table.rows import SharedMap, SpanWalk, TableRange, table_map
+from sawlog.leveldb.table.rows import ReadOnce, SpanWalk, TableRange, table_map
 from sawlog.storage import File, Source, known_answer, note_answer
 from sawlog.storage.index import packed, unpacked
 
@@ -151,13 +151,13 @@ class TableContents(Contents):
     def _ranges(self, kind: type[TableRange], request: BoundScan, task_bytes: int | None) -> Iterator[TableRange]:
         """Ranges that begin at data blocks. Where the index cannot be read, or without `task_bytes`, one per file."""
         for file in self.files:
-            table = SharedMap() if task_bytes is not None and file.size > task_bytes else None
+            table = ReadOnce[TableMap]() if task_bytes is not None and file.size > task_bytes else None
             starts = [0, *(self._cuts(file, task_bytes or 0, table) if table is not None else ())]
             for start, end in zip(starts, [*starts[1:], file.size], strict=True):
                 pruned = self._prunes(request)
                 yield kind(*request, file.path, end - start, file, start, end, pruned, table)
 
-    def _cuts(self, file: File, task_bytes: int, table: SharedMap) -> Iterator[int]:
+    def _cuts(self, file: File, task_bytes: int, table: ReadOnce[TableMap]) -> Iterator[int]:
         """Offsets at which a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
         storage = self.scan.storage
         known_cuts = known_answer(storage, file, CUTS)
@@ -176,7 +176,7 @@ class TableContents(Contents):
         """Ask where large tables may be cut."""
         for file in self.files:
             if file.size > CUT_BYTES:
-                deque(self._cuts(file, CUT_BYTES, SharedMap()), 0)
+                deque(self._cuts(file, CUT_BYTES, ReadOnce[TableMap]()), 0)
 
     views: ClassVar = {
         "rows": View(

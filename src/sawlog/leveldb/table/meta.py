@@ -55,6 +55,11 @@ class Bounds:
         """Number of bytes of the separators up to each, with trailers and timestamps."""
         return self.separators["length"].astype(np.int64).cumsum()
 
+    @cached_property
+    def restarts(self) -> NDArray[np.int64]:
+        """Those that share nothing with the one before."""
+        return np.flatnonzero(self.separators["shared"] == 0)
+
     @property
     def room(self) -> NDArray[np.uint8]:
         """Room for the longest of them."""
@@ -74,14 +79,18 @@ class BoundsReader:
     """Expands the separators of an index, best in their order: it goes on where it has been."""
 
     def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
         self._index = bounds.index
-        self._held = bounds.room
         self._next = 0
-        self._restarts = np.flatnonzero(bounds.separators["shared"] == 0)
+
+    @cached_property
+    def _held(self) -> NDArray[np.uint8]:
+        return self._bounds.room
 
     def take(self, first: int, last: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """The separators of some blocks: key i is `keys[ends[i] : ends[i + 1]]`."""
-        restart = int(self._restarts[np.searchsorted(self._restarts, first, "right") - 1])
+        restarts = self._bounds.restarts
+        restart = int(restarts[np.searchsorted(restarts, first, "right") - 1])
         place = max(restart, self._next) if self._next <= first else restart
         keys = np.zeros(int(self._index.separators["length"][first:last].sum()), np.uint8)
         ends = np.zeros(last - first + 1, np.int64)
@@ -91,6 +100,10 @@ class BoundsReader:
 
     def separator(self, number: int) -> bytes:
         """The separator of a block."""
+        place, shared, length = self._index.separators[number].tolist()
+        if not shared:  # all of it is there
+            length -= self._bounds.trailer if length >= self._bounds.trailer else 0
+            return bytes(self._index.data[place : place + length - min(length, self._bounds.stamp)])
         keys, ends = self.take(number, number + 1)
         return keys[: ends[1]].tobytes()
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -394,15 +394,18 @@ def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int,
     return pairwise([0, *ends[:count].tolist()])
 
 
-class SharedMap:
-    """The map of a table, once for all of its ranges that a process reads."""
+_Read = TypeVar("_Read")
+
+
+class ReadOnce(Generic[_Read]):
+    """The map of a table, or what else is read once for all ranges that a process reads."""
 
     def __init__(self) -> None:
-        self.found: TableMap | None = None
+        self.found: _Read | None = None
         self._lock = threading.Lock()
 
-    def get(self, read: Callable[[], TableMap]) -> TableMap:
-        """The map, read when it is first asked for."""
+    def get(self, read: Callable[[], _Read]) -> _Read:
+        """Return it, read when it is first asked for."""
         with self._lock:
             if self.found is None:
                 self.found = read()
@@ -423,7 +426,7 @@ class TableRange(FileRange):
     """
 
     pruned: bool
-    map: SharedMap | None = field(default=None, repr=False, compare=False)
+    map: ReadOnce[TableMap] | None = field(default=None, repr=False, compare=False)
     stored: bool = False
 
     @classmethod
