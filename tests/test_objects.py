@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,10 +19,11 @@ import fsspec
 import obstore
 import pyarrow as pa
 import pytest
+from obstore.store import MemoryStore
 
 import sawlog
 from sawlog.errors import ChangedError, OptionError, StorageError
-from sawlog.storage import Storage, flight, store_options
+from sawlog.storage import Storage, flight, objects, store_options
 
 DATA = bytes(range(256)) * 40
 
@@ -247,3 +250,21 @@ def test_names_of_fsspec_are_those_of_obstore(tmp_path: Path, monkeypatch: pytes
         "sas_key": "?s",
         "account_name": "a",
     }
+
+
+def test_a_listing_takes_at_most_1_kb_of_memory_per_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, store = 2000, MemoryStore()
+    for number in range(count):
+        obstore.put(store, f"logs/{number:06}.log", b"x")
+    monkeypatch.setattr(objects.S3Objects, "_store", lambda self, name: store)
+    storage = Storage({"key": "of-listings", "secret": "b"})
+    assert len(storage.find("s3://few/logs/000001.log")) == 1  # which imports
+    tracemalloc.start()
+    try:
+        files = storage.find("s3://bucket/logs")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    names = sum(sys.getsizeof(file.path) for file in files)
+    tags = 2 * 32 * count  # those of S3 are so much longer
+    assert (peak - names + tags) / count <= 1000

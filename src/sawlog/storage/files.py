@@ -529,7 +529,9 @@ class Storage:
         logs: set[str] = set()
         listed: dict[str, list[File]] = {}
         fs.invalidate_cache()
-        for name, info in fs.find(match).items():
+        infos = fs.find(match)
+        for name in tuple(infos):
+            info = infos.pop(name)  # there may be a million of them
             explicit = name == match
             url = fs.unstrip_protocol(name)
             if info["size"] is None:  # by an HTTP server that makes its answers as it sends them
