@@ -243,3 +243,35 @@ def test_a_compound_of_very_many_names_is_left_to_python() -> None:
         True,
         False,
     ]
+
+
+STRINGS = st.one_of(
+    st.text(st.characters(max_codepoint=255), max_size=5).map(lambda text: b"\1" + text.encode("latin-1")),
+    st.text(max_size=5).map(lambda text: b"\0" + text.encode("utf-16-le", "surrogatepass")),
+    st.lists(st.sampled_from([0xD800, 0xDC00, 0x41, 0x7FF, 0x800]), max_size=4).map(
+        lambda units: b"\0" + struct.pack(f"<{len(units)}H", *units)
+    ),
+)
+ITEMS = st.tuples(
+    st.builds(
+        lambda origin, name: b"_" + origin.encode() + b"\0" + name,
+        st.sampled_from(["https://a.example", "", "gr\xfc\xdfe"]),
+        STRINGS,
+    ),
+    STRINGS,
+)
+OTHER_ITEMS = st.sampled_from(
+    [(b"VERSION", b"1"), (b"META:a", b"\x08\5\x10\7"), (b"_", b"\1"), (b"", b""), (b"_a", b"\1")]
+)
+
+
+@given(st.lists(ITEMS | changed(ITEMS) | OTHER_ITEMS, max_size=6))
+def test_items_of_local_storage_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
+    plain("local_storage", entries)
+
+
+def test_most_items_of_local_storage_are_decoded_many_at_a_time() -> None:
+    key = b"_https://a.example\0\1key"
+    values = [b"\1plain", b"\1gr\xfc\xdfe", b"\0" + "\u0436\u8a9e".encode("utf-16-le"), b"\1", b"\0\0\xd8", b"\0x"]
+    entries = [(key, value) for value in values]
+    assert plain("local_storage", [*entries, (b"META:x", b"")]) == [True] * 4 + [False] * 3

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from sawlog.arrow import binary_parts, called, constant_string, values_of
 from sawlog.guard import Undecodable, decode_json
+from sawlog.kernels.columns import gathered
 from sawlog.leveldb.applications.protobuf import Messages, integer
-from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError, columns_of, row_of, text
+from sawlog.leveldb.applications.view import (
+    ApplicationView,
+    Entry,
+    Home,
+    PlainRows,
+    UnknownBytesError,
+    columns_of,
+    row_of,
+    text,
+)
 
 _AREAS = {
     "Local Extension Settings": "local",
@@ -64,9 +77,11 @@ def _place(path: str) -> tuple[str | None, str | None]:
 
 
 VERSION = b"VERSION"
-PREFIXES = {b"_": "item", b"META:": "modified", b"METAACCESS:": "accessed"}
+ITEM = b"_"
+PREFIXES = {ITEM: "item", b"META:": "modified", b"METAACCESS:": "accessed"}
 """How keys begin, and the kinds of entries."""
-ENCODINGS = {0: "utf-16-le", 1: "latin-1"}
+UTF_16, LATIN_1 = 0, 1
+ENCODINGS = {UTF_16: "utf-16-le", LATIN_1: "latin-1"}
 """The first byte of keys and values of pages, and what follows."""
 _METADATA = Messages("Metadata: 1 time int, 2 size int")
 EPOCH = 11_644_473_600_000_000
@@ -107,6 +122,30 @@ class LocalStorage(ApplicationView):
         del comparator
         return path.endswith("Local Storage/leveldb") or any(key.startswith((b"META:", b"METAACCESS:")) for key in keys)
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+        """Items whose origin is ASCII, and whose texts have no surrogates."""
+        del context
+        data, offsets = binary_parts(keys)
+        stored, value_offsets = binary_parts(values)
+        starts, ends = (bounds.astype(np.int64) for bounds in (offsets[:-1], offsets[1:]))
+        value_starts, value_ends = (bounds.astype(np.int64) for bounds in (value_offsets[:-1], value_offsets[1:]))
+        zeros = called("find_substring", keys, options=("MatchSubstringOptions", b"\0"))
+        names = starts + values_of(zeros, np.int32) + 1
+        is_plain = (names > starts + 1) & (names < ends) & (value_starts < value_ends)
+        is_plain[is_plain] = data[starts[is_plain]] == ITEM[0]
+        is_plain &= _are_below(data, starts, names, 128)
+        columns = {}
+        for column, bytes_of, first, last in (
+            ("key", data, names, ends),
+            ("value", stored, value_starts, value_ends),
+        ):
+            columns[column], is_text = _texts(bytes_of, first, last, is_plain)
+            is_plain = is_plain & is_text
+        origins = _slices(data, starts + 1, names - starts - 2, is_plain)
+        columns["storage_key"] = pa.Array.from_buffers(pa.string(), len(keys), [None, *origins])
+        columns["kind"] = constant_string(PREFIXES[ITEM], len(keys))
+        return PlainRows(is_plain, columns)
+
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """Items in two encodings, metadata in protobuf, the version as text."""
         del context
@@ -117,7 +156,7 @@ class LocalStorage(ApplicationView):
         if prefix is None:
             raise UnknownBytesError(f"a key that begins with neither of {', '.join(map(repr, PREFIXES))}")
         suffix = entry.key[len(prefix) :]
-        if prefix != b"_":
+        if prefix != ITEM:
             origin, wrong = text(suffix, "utf-8")
             metadata = columns_of(entry.value, _metadata)
             return row_of({"kind": PREFIXES[prefix], "storage_key": origin}, wrong, metadata)
@@ -138,6 +177,74 @@ def _string(data: bytes) -> tuple[str | None, str | None]:
     if not data or data[0] not in ENCODINGS:
         return None, f"encoding {data[:1].hex() or 'missing'}, expected {' or '.join(map(str, ENCODINGS))}"
     return text(data[1:], ENCODINGS[data[0]])
+
+
+def _texts(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], is_wanted: NDArray[np.bool_]
+) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Return strings, each after the byte that says how it is encoded, and which of them have no surrogates.
+
+    Args:
+        data: The bytes.
+        starts: String i is `data[starts[i] : ends[i]]`.
+        ends: See there.
+        is_wanted: Which are read; these are not empty.
+    """
+    encodings = np.full(len(starts), -1)
+    encodings[is_wanted] = data[starts[is_wanted]]
+    lengths = ends - starts - 1
+    is_wide = (encodings == UTF_16) & (lengths % 2 == 0)
+    is_text = (encodings == LATIN_1) | is_wide
+    parts = []
+    for encoding, dtype, is_selected in ((LATIN_1, "u1", encodings == LATIN_1), (UTF_16, "<u2", is_wide)):
+        if not is_selected.any():
+            continue
+        width = np.dtype(dtype).itemsize
+        end_buffer, bytes_of = _slices(data, starts + 1, lengths, is_selected)
+        units = np.frombuffer(bytes_of or b"", dtype)
+        unit_ends = np.frombuffer(end_buffer, np.int32) // width
+        if width > 1:
+            is_text &= ~_have(units & 0xF800 == 0xD800, unit_ends)
+        if len(units) and units.max() >= 128:
+            # Surrogates, which are not shown of these strings, become as many bytes as any other unit would.
+            plain_units = np.where(units & 0xF800 == 0xD800, 0x0800, units).astype("<u2") if width > 1 else units
+            longer = (np.searchsorted(np.flatnonzero(plain_units >= least), unit_ends) for least in (0x80, 0x0800))
+            unit_ends = (unit_ends + sum(longer)).astype(np.int32)
+            bytes_of = pa.py_buffer(plain_units.tobytes().decode(ENCODINGS[encoding]).encode())
+        elif width > 1:
+            bytes_of = pa.py_buffer(units.astype(np.uint8))
+        buffers = [None, pa.py_buffer(np.ascontiguousarray(unit_ends)), bytes_of]
+        parts.append(pa.Array.from_buffers(pa.string(), len(starts), buffers))
+    if not parts:
+        return pa.nulls(len(starts), pa.string()), is_text
+    # Each string is in one of them, and empty in the other.
+    return parts[0] if len(parts) == 1 else called("binary_join_element_wise", *parts, ""), is_text
+
+
+def _slices(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], is_wanted: NDArray[np.bool_]
+) -> tuple[pa.Buffer, pa.Buffer]:
+    """Return ends and bytes of `data[start : start + length]`; nothing of those that are not wanted."""
+    return gathered(data, np.where(is_wanted, starts, 0), np.where(is_wanted, lengths, 0))
+
+
+def _have(is_marked: NDArray[np.bool_], ends: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which strings have a unit that is marked; string i ends at `ends[i + 1]`."""
+    places = np.searchsorted(np.flatnonzero(is_marked), ends)
+    has_mark: NDArray[np.bool_] = places[1:] > places[:-1]
+    return has_mark
+
+
+def _are_below(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], limit: int
+) -> NDArray[np.bool_]:
+    """Return of which strings `data[start:end]` all bytes are below a limit."""
+    if not len(starts):
+        return np.zeros(0, np.bool_)
+    first = int(starts[0])
+    places = np.flatnonzero(data[first : int(ends.max(initial=first))] >= limit) + first
+    is_below: NDArray[np.bool_] = np.searchsorted(places, starts) == np.searchsorted(places, ends)
+    return is_below
 
 
 def _metadata(value: bytes) -> dict[str, Any]:
