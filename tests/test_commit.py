@@ -28,46 +28,9 @@ from sawlog.storage.commit_log import LOG, CommitLog, Record
 from sawlog.storage.owners import has_exited, this_owner
 from sawlog.storage.staging import published
 from tests.exactly_once.commits import Commits
+from tests.support import NOBODY, begin_commit, place, put_record, stage_file, visible_files
 
-NOBODY = f"{this_owner().partition('-')[0]}-4194305-1"
-"""A process that this machine does not have."""
-
-
-@pytest.fixture(params=["local", "no exchange", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Storage, str]:
-    if request.param == "s3":
-        return Storage(request.getfixturevalue("s3")), f"s3://logs/{tmp_path.name}/out"
-    if request.param == "no exchange":
-        monkeypatch.setattr(sawlog.storage.commit, "exchange", lambda *_: False)
-    return Storage(), str(tmp_path / "out")
-
-
-def begin(place: tuple[Storage, str], name: str, **changes: Any) -> Job:
-    job = Job.begin(*place, name)
-    if "owner" in changes:
-        changes["staging"] = job.staging.replace(job.owner, changes["owner"])
-    return replace(job, **changes)
-
-
-def stage(job: Job, *names: str, data: bytes = b"x") -> list[Any]:
-    staged = []
-    for name in names:
-        file = job.storage.stage(f"{job.staging}/{name}")
-        file.write(data)
-        staged.append(file.finish())
-    return staged
-
-
-def put(place: tuple[Storage, str], name: str, *names: str) -> None:
-    job = begin(place, name)
-    job.publish(stage(job, *names))
-    job.sweep()
-
-
-def visible(place: tuple[Storage, str]) -> list[str]:
-    storage, root = place
-    root = storage.directories.spelled(root)
-    return [file.path[len(root) + 1 :] for file in storage.find(root)] if storage.exists(root) else []
+__all__ = ["place"]
 
 
 @pytest.mark.spread(5)
@@ -86,33 +49,33 @@ def test_the_same_on_an_object_store(s3: dict[str, Any], tmp_path: Path) -> None
 
 
 def test_files_appear_in_the_directory_itself(place: tuple[Storage, str]) -> None:
-    put(place, "one", "a", "d/b")
-    assert visible(place) == ["a", "d/b"]
-    put(place, "two", "c")
-    put(place, "three", "e", "d/f")
-    assert visible(place) == ["a", "c", "d/b", "d/f", "e"]
-    job = begin(place, "four")
+    put_record(place, "one", "a", "d/b")
+    assert visible_files(place) == ["a", "d/b"]
+    put_record(place, "two", "c")
+    put_record(place, "three", "e", "d/f")
+    assert visible_files(place) == ["a", "c", "d/b", "d/f", "e"]
+    job = begin_commit(place, "four")
     root = place[0].directories.spelled(place[1])
-    job.publish(stage(job, "a2", "d/b2"), lambda: [f"{root}/a", f"{root}/d/b", f"{root}/c"])
+    job.publish(stage_file(job, "a2", "d/b2"), lambda: [f"{root}/a", f"{root}/d/b", f"{root}/c"])
     job.sweep()
-    assert visible(place) == ["a2", "d/b2", "d/f", "e"]
+    assert visible_files(place) == ["a2", "d/b2", "d/f", "e"]
     assert place[0].directories.staged(os.path.dirname(root), "") == []
 
 
 def test_what_is_there_is_not_replaced_by_chance(place: tuple[Storage, str]) -> None:
-    put(place, "one", "a", "b")
+    put_record(place, "one", "a", "b")
     for names in (("a",), ("a", "c")):
-        job = begin(place, "two")
+        job = begin_commit(place, "two")
         with pytest.raises(SawlogError, match="/out/a: exists already, and job two has not written it"):
-            job.publish(stage(job, *names, data=b"other"))
+            job.publish(stage_file(job, *names, data=b"other"))
         job.abort()
-    assert visible(place) == ["a", "b"]
+    assert visible_files(place) == ["a", "b"]
     assert place[0].read(f"{place[1]}/a") == b"x"
 
 
 def test_a_reader_obeys_the_log(place: tuple[Storage, str]) -> None:
     storage, root = place
-    put(place, "one", "old/1", "old/2", "other")
+    put_record(place, "one", "old/1", "old/2", "other")
     log = CommitLog(storage.directories, storage.directories.spelled(root))
     last = log.last() or Record()
     states: list[tuple[dict[str, Any], list[str]]] = [
@@ -123,7 +86,7 @@ def test_a_reader_obeys_the_log(place: tuple[Storage, str]) -> None:
     for number, (changes, expected) in enumerate(states, last.number + 1):
         assert log.append(Record(number, owner=this_owner(), **changes))
         assert not log.append(Record(number)), "another one was faster"
-        assert visible(place) == expected
+        assert visible_files(place) == expected
         assert [file.path.rpartition("/")[2] for file in storage.find(os.path.dirname(root))], "one above"
     assert len(storage.directories.names_in(f"{root}/{LOG}")) == 1
 
@@ -152,16 +115,16 @@ def test_a_log_that_is_none_is_an_error(tmp_path: Path, changes: dict[str, Any] 
 @pytest.mark.parametrize("state", ["publishing", "published"])
 def test_the_next_job_finishes_what_a_dead_one_began(place: tuple[Storage, str], state: str) -> None:
     storage, root = place[0], place[0].directories.spelled(place[1])
-    put(place, "one", "a", "b")
-    dead = begin(place, "dead", owner=NOBODY)
-    stage(dead, "c")
+    put_record(place, "one", "a", "b")
+    dead = begin_commit(place, "dead", owner=NOBODY)
+    stage_file(dead, "c")
     log = CommitLog(storage.directories, root)
     number = (log.last() or Record()).number + 1
     names = {"publishing": {"new": ["b"]}, "published": {"old": ["b"]}}[state]
     assert log.append(Record(number, state=state, job="dead", owner=NOBODY, **names))  # type: ignore[arg-type]
-    assert visible(place) == ["a"]
-    put(place, "two", "d")
-    assert visible(place) == ["a", "d"]
+    assert visible_files(place) == ["a"]
+    put_record(place, "two", "d")
+    assert visible_files(place) == ["a", "d"]
     assert not storage.exists(f"{root}/b")
     assert not storage.exists(dead.staging)
 
@@ -170,7 +133,7 @@ def test_a_job_that_is_at_work_is_waited_for(
     place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch, sleep_is: Callable[[Callable[[float], None]], None]
 ) -> None:
     log = CommitLog(place[0].directories, place[0].directories.spelled(place[1]))
-    put(place, "one", "a", "b")
+    put_record(place, "one", "a", "b")
     last = log.last() or Record()
     log.append(Record(last.number + 1, "publishing", "other", this_owner(), new=["a"]))
     waits: list[float] = []
@@ -181,40 +144,40 @@ def test_a_job_that_is_at_work_is_waited_for(
             log.append(Record(last.number + 2, "done", "other"))
 
     sleep_is(wait)
-    put(place, "two", "c")
+    put_record(place, "two", "c")
     assert len(waits) == 3
-    assert visible(place) == ["a", "b", "c"]
+    assert visible_files(place) == ["a", "b", "c"]
     log.append(Record((log.last() or Record()).number + 1, "publishing", "silent", "", new=["c"]))
     monkeypatch.setattr(sawlog.storage.commit, "LEASE", -1.0)
-    put(place, "three", "d")
-    assert visible(place) == ["a", "b", "d"]
+    put_record(place, "three", "d")
+    assert visible_files(place) == ["a", "b", "d"]
 
 
 def test_one_that_was_taken_for_dead_does_not_publish(
     place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(place, "one", "a", "b")
+    put_record(place, "one", "a", "b")
     monkeypatch.setattr(sawlog.storage.commit, "exchange", lambda *_: False)
-    slow = begin(place, "slow")
-    staged = stage(slow, "c", "d")
+    slow = begin_commit(place, "slow")
+    staged = stage_file(slow, "c", "d")
     move = Job.move_all
 
     def late(job: Job, moves: list[tuple[str, str]]) -> None:
         move(job, moves)
         if job.name == "slow":
             monkeypatch.setattr(sawlog.storage.commit, "LEASE", -1.0)
-            put(place, "two", "e")
+            put_record(place, "two", "e")
 
     monkeypatch.setattr(Job, "move_all", late)
     with pytest.raises(SawlogError, match="another job took this one for dead"):
         slow.publish(staged)
-    assert visible(place) == ["a", "b", "e"]
+    assert visible_files(place) == ["a", "b", "e"]
 
 
 def test_jobs_that_commit_at_the_same_time(place: tuple[Storage, str]) -> None:
     names = [f"job{number}" for number in range(4)]
-    jobs = [begin(place, name) for name in names]
-    staged = [stage(job, f"{job.name}-1", f"{job.name}-2") for job in jobs]
+    jobs = [begin_commit(place, name) for name in names]
+    staged = [stage_file(job, f"{job.name}-1", f"{job.name}-2") for job in jobs]
     errors: list[BaseException] = []
 
     def publish(job: Job, files: list[Any]) -> None:
@@ -230,35 +193,35 @@ def test_jobs_that_commit_at_the_same_time(place: tuple[Storage, str]) -> None:
     for thread in threads:
         thread.join()
     assert not errors
-    assert visible(place) == [f"{name}-{number}" for name in names for number in (1, 2)]
+    assert visible_files(place) == [f"{name}-{number}" for name in names for number in (1, 2)]
 
 
 def test_whole_directories_are_replaced(place: tuple[Storage, str]) -> None:
     storage, root = place[0], place[0].directories.spelled(place[1])
-    put(place, "one", "loc/a", "loc/b", "kept/a")
-    job = begin(place, "two")
-    job.publish(stage(job, "new/a", "new/b"), lambda: [f"{root}/loc/"])
+    put_record(place, "one", "loc/a", "loc/b", "kept/a")
+    job = begin_commit(place, "two")
+    job.publish(stage_file(job, "new/a", "new/b"), lambda: [f"{root}/loc/"])
     job.sweep()
-    assert visible(place) == ["kept/a", "new/a", "new/b"]
+    assert visible_files(place) == ["kept/a", "new/a", "new/b"]
     assert not storage.exists(f"{root}/loc")
     assert storage.directories.staged(os.path.dirname(root), "") == []
 
 
 def test_micro_batches_are_remembered(place: tuple[Storage, str]) -> None:
     for query, batch in (("q1", 4), ("q2", 1), ("q1", 5)):
-        job = begin(place, "x").within(f"batch-{query}-{batch}", f"{query}-{batch}", "r")
-        job.publish(stage(job, "a", "b"), None, MicroBatch(query, batch, "r"))
+        job = begin_commit(place, "x").within(f"batch-{query}-{batch}", f"{query}-{batch}", "r")
+        job.publish(stage_file(job, "a", "b"), None, MicroBatch(query, batch, "r"))
         job.sweep()
     last = job.log.last()
     assert last is not None
     assert (last.batches, last.runs) == ({"q1": 5, "q2": 1}, {"q1": "r", "q2": "r"})
-    assert len(visible(place)) == 6
+    assert len(visible_files(place)) == 6
 
 
 def test_what_others_have_put_there_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of another tool that comes while the directory is exchanged, links, modes, and what is open."""
     place, root = (Storage(), str(tmp_path / "out")), tmp_path / "out"
-    put(place, "one", "a", "d/b")
+    put_record(place, "one", "a", "d/b")
     (root / "README.txt").write_text("kept")
     (root / "link").symlink_to("README.txt")
     (root / "d").chmod(0o750)
@@ -276,8 +239,8 @@ def test_what_others_have_put_there_is_kept(tmp_path: Path, monkeypatch: pytest.
 
     (root / "README2.txt").write_text("older")
     monkeypatch.setattr(sawlog.storage.commit, "exchange", late)
-    job = begin(place, "two")
-    job.publish(stage(job, "e", "f"), lambda: [f"{root}/a", f"{root}/d/b"])
+    job = begin_commit(place, "two")
+    job.publish(stage_file(job, "e", "f"), lambda: [f"{root}/a", f"{root}/d/b"])
     job.sweep()
     opened.write(", and written to")
     opened.close()
@@ -285,7 +248,7 @@ def test_what_others_have_put_there_is_kept(tmp_path: Path, monkeypatch: pytest.
     assert (root / "README2.txt").read_text() == "newer"
     assert (root / "link").is_symlink()
     assert stat.S_IMODE((root / "d").stat().st_mode) == 0o750
-    assert sorted(visible(place)) == ["README.txt", "README2.txt", "d/late", "e", "f", "link", "new/late"]
+    assert sorted(visible_files(place)) == ["README.txt", "README2.txt", "d/late", "e", "f", "link", "new/late"]
     assert os.listdir(tmp_path) == ["out"]
 
 
@@ -294,15 +257,15 @@ def test_a_mount_point_is_not_exchanged(tmp_path: Path, monkeypatch: pytest.Monk
     root.mkdir()
     monkeypatch.setattr(os.path, "ismount", lambda path: str(path) == str(root))
     place, inode = (Storage(), str(root)), root.stat().st_ino
-    assert begin(place, "one").staging.startswith(f"{root}/._.one.")
+    assert begin_commit(place, "one").staging.startswith(f"{root}/._.one.")
     for name in ("one", "two"):
-        put(place, name, f"{name}-1", f"d/{name}-2")
-    assert visible(place) == ["d/one-2", "d/two-2", "one-1", "two-1"]
+        put_record(place, name, f"{name}-1", f"d/{name}-2")
+    assert visible_files(place) == ["d/one-2", "d/two-2", "one-1", "two-1"]
     assert root.stat().st_ino == inode
 
 
 def test_paths_say_what_they_will_be() -> None:
-    job = begin((Storage(), "/a.b/Trades/w1"), "0f-1")
+    job = begin_commit((Storage(), "/a.b/Trades/w1"), "0f-1")
     assert published(f"{job.staging}/2024/T") == "/a.b/Trades/w1/2024/T"
     inside = job.within("batch-1", "q-1", "r")
     assert published(f"{inside.staging}/x") == "/a.b/Trades/w1/batch-1/x"
@@ -330,20 +293,20 @@ def test_in_a_worker_of_spark_the_driver_owns() -> None:
 
 def test_a_directory_that_is_replaced_while_it_is_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, root = (Storage(), str(tmp_path / "out")), str(tmp_path / "out")
-    put(place, "one", "a", "b")
+    put_record(place, "one", "a", "b")
     scandir, calls = os.scandir, itertools.count()
 
     def slow(path: Any) -> Any:
         found = scandir(path)
         if str(path) == root and next(calls) == 0:
             monkeypatch.undo()
-            job = begin(place, "two")
-            job.publish(stage(job, "c", "d"), lambda: [f"{root}/a", f"{root}/b"])
+            job = begin_commit(place, "two")
+            job.publish(stage_file(job, "c", "d"), lambda: [f"{root}/a", f"{root}/b"])
             job.sweep()
         return found
 
     monkeypatch.setattr(os, "scandir", slow)
-    assert visible(place) == ["c", "d"]
+    assert visible_files(place) == ["c", "d"]
 
 
 def test_a_record_is_read_as_it_is_now(place: tuple[Storage, str]) -> None:
@@ -374,12 +337,12 @@ def test_what_is_read_next_to_a_job_is_what_was_found(
     """Records of the log are no part of it, also on stores that know no conditions."""
     storage, root = place
     monkeypatch.setattr(sawlog.storage.remote.Store, "has_objects", False)
-    put(place, "one", "a", "b")
-    put(place, "two", "c", "d")
+    put_record(place, "one", "a", "b")
+    put_record(place, "two", "c", "d")
     reader = replace(storage)
     files = reader.find(root)
     assert [reader.read(file) for file in files] == [b"x"] * 4
-    put(place, "three", "e", "f")
+    put_record(place, "three", "e", "f")
     reader.confirm()
 
 

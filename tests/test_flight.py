@@ -26,7 +26,7 @@ from sawlog.storage import File, Storage, ask_ahead, flight
 from sawlog.storage.flight import Flight, Pace
 from sawlog.storage.remote import Remote, State
 from sawlog.storage.sources import RemoteSource
-from tests.test_requests import SAMPLES
+from tests.support import SAMPLES
 
 FILES = 12
 DATA = np.random.default_rng(3).integers(0, 256, 5_000_000, dtype=np.uint8)

@@ -13,38 +13,12 @@ import pytest
 import sawlog
 from sawlog.errors import FormatError, OptionError
 from tests.cli.conftest import Run, run
+from tests.support import GOLDEN_DATABASES, damage_file, folder, nested
 
-__all__ = ["run"]
-
-GOLDEN = Path(__file__).parent / "golden"
-DATABASE = GOLDEN / "leveldb_database/rocksdb-11.8.1-timed-put/db"
+__all__ = ["folder", "nested", "run"]
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
-
-
-@pytest.fixture
-def nested(tmp_path: Path) -> Path:
-    """A database with another one in a directory of its own."""
-    shutil.copytree(DATABASE, tmp_path / "db")
-    shutil.copytree(DATABASE, tmp_path / "db" / "inner")
-    return tmp_path / "db"
-
-
-@pytest.fixture
-def folder(nested: Path) -> Path:
-    """Two databases, one inside another, a log, a collection of Milvus, and a text."""
-    root = nested.parent
-    sawlog.write(pa.table({"record": [b"x" * 100] * 9}), root / "logs" / "000007.log", format="leveldb_log")
-    sawlog.write(pa.table({"pk": [1, 2, 3]}), root / "milvus", format="milvus_binlog")
-    (root / "notes.txt").write_text("hello")
-    return root
-
-
-def harm(path: Path, offset: int = 50) -> None:
-    data = bytearray(path.read_bytes())
-    data[offset] ^= 255
-    path.write_bytes(data)
 
 
 def test_several_databases_are_named_by_commands(nested: Path) -> None:
@@ -63,7 +37,7 @@ def test_each_part_of_a_folder_is_verified(folder: Path, run: Run) -> None:
     assert report.verdict is sawlog.Verdict.CLEAN
     assert report.rows == sum(one.rows for one in report.parts) == 9 + 3 + 2 * sawlog.verify(folder / "db/inner").rows
     assert [one.path for one in report.skipped if one.reason == "of no known format"] == [str(folder / "notes.txt")]
-    harm(folder / "logs" / "000007.log")
+    damage_file(folder / "logs" / "000007.log")
     damaged = sawlog.verify(folder)
     assert [one.verdict.value for one in damaged.parts] == ["clean", "clean", "damaged", "clean"]
     shown = run("verify", folder)
@@ -94,7 +68,7 @@ def test_the_only_part_of_a_folder_is_read_where_it_is(tmp_path: Path, run: Run)
 
 def test_damage_of_a_database_inside_another_counts(nested: Path, run: Run) -> None:
     assert run("verify", nested).code == 0
-    harm(next((nested / "inner").glob("*.sst"), None) or next((nested / "inner").glob("*.log")))
+    damage_file(next((nested / "inner").glob("*.sst"), None) or next((nested / "inner").glob("*.log")))
     assert run("verify", nested).code == 1
     assert run("verify", nested, "--format", "leveldb_database").code == 1
 
@@ -133,7 +107,7 @@ def test_each_part_of_a_folder_is_drawn(folder: Path, run: Run, tmp_path: Path) 
     assert refused.code == 2
     assert "there are 4 parts: name a file with --output for a summary and a page of each, or draw one" in refused.err
     assert run("map", *shlex.split(refused.err.split("one of them: sawlog map ")[1].split(";")[0])).code == 0
-    harm(folder / "logs" / "000007.log")
+    damage_file(folder / "logs" / "000007.log")
     assert run("map", folder, "--output", page).code == run("verify", folder).code == 1
     assert page.read_text().index("logs") < page.read_text().index("db/inner")
     assert "4 parts: 3 clean, 1 damaged; " in run("map", folder, "--output", page).out
@@ -141,16 +115,16 @@ def test_each_part_of_a_folder_is_drawn(folder: Path, run: Run, tmp_path: Path) 
 
 def test_each_collection_of_a_root_is_drawn(tmp_path: Path, run: Run) -> None:
     """Of two collections in one root there is a page each, by itself and in a folder with a log."""
-    shutil.copytree(GOLDEN / "milvus/2.3.5-multi", tmp_path / "folder" / "a")
+    shutil.copytree(GOLDEN_DATABASES / "milvus/2.3.5-multi", tmp_path / "folder" / "a")
     sawlog.write(pa.table({"record": [b"x"] * 9}), tmp_path / "folder" / "b" / "000007.log", format="leveldb_log")
-    for folder, pages in ((tmp_path / "folder", ["1-1", "1-2", "2"]), (tmp_path / "folder" / "a", ["1", "2"])):
-        output = tmp_path / folder.name / "pages" / "map.html"
-        done = run("map", folder, "--output", output)
-        assert done.code == run("verify", folder).code == 0
+    for directory, pages in ((tmp_path / "folder", ["1-1", "1-2", "2"]), (tmp_path / "folder" / "a", ["1", "2"])):
+        output = tmp_path / directory.name / "pages" / "map.html"
+        done = run("map", directory, "--output", output)
+        assert done.code == run("verify", directory).code == 0
         drawn = sorted(path.name for path in output.parent.iterdir())
         assert drawn == [*(f"map-{page}.html" for page in pages), "map.html"]
-        documents = [json.loads(line) for line in run("map", folder, "--json").out.splitlines()]
-        assert [one["rows"] for one in documents] == ([460, 1500, 9] if folder.name == "folder" else [460, 1500])
+        documents = [json.loads(line) for line in run("map", directory, "--json").out.splitlines()]
+        assert [one["rows"] for one in documents] == ([460, 1500, 9] if directory.name == "folder" else [460, 1500])
         shutil.rmtree(output.parent)
     refused = run("map", tmp_path / "folder" / "a", "--output", "-")
     assert (refused.code, refused.err.count("-o table=")) == (2, 2)

@@ -20,9 +20,9 @@ from sawlog.testing.newer import Newer
 from sawlog.testing.sample import Sample
 from tests.deephaven_log import reference as deephaven
 from tests.filodb_record import golden as filodb
-from tests.filodb_record.test_laws import trimmed
+from tests.filodb_record.support import trim_container
 from tests.leveldb_log.fragments import fragment, masked, write
-from tests.leveldb_log.test_writes import MANIFEST, batch, lp, put, varint
+from tests.leveldb_log.support import MANIFEST, batch, length_prefixed, put, varint
 from tests.leveldb_table.mutators import places
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -62,7 +62,7 @@ def logs() -> Cases:
     for dialect, tag in (("leveldb", 0x1A), ("rocksdb", 0x1A), ("pebble", 0x1B)):
         options = {"dialect": dialect}
         sample = Sample("writes", "leveldb_log", write(*records), "7.log", view="writes", options=options)
-        other = batch(2, 1, bytes([tag]) + lp(b"b") + lp(b"2"))
+        other = batch(2, 1, bytes([tag]) + length_prefixed(b"b") + length_prefixed(b"2"))
         newer = write(records[0], other, records[2])
         yield Newer(f"tag of an operation of {dialect}", sample, {"7.log": newer}, f"tag {tag:#04x}", 2)
     edits = [MANIFEST, b"\x02\x05", b"\x03\x07"]
@@ -198,7 +198,7 @@ def deephaven_logs() -> Cases:
 
 def containers() -> Cases:
     """The version of a container."""
-    whole, more = (trimmed(filodb.data(f"gauge_100_small_0{number}"), 13) for number in range(2))
+    whole, more = (trim_container(filodb.data(f"gauge_100_small_0{number}"), 13) for number in range(2))
     data = whole + more
     sample = Sample("containers", "filodb_record", data, "a.container", options={"table": "gauge"})
     newer = with_bytes(data, Change(len(whole) + 7, b"\x02"))

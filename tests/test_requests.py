@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import sawlog
 from sawlog.cli.app import app
 from tests.minio_drives.maker import Stored, format_drives, put
+from tests.support import SAMPLES
 
 FILES = 40
 MANY = 10_000
@@ -53,20 +54,6 @@ def requests(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     for name in ASKED:
         counted(name)
     return counts
-
-
-def gauges() -> pa.Table:
-    tags = pa.array([[("_ws_", "demo")]], pa.map_(pa.string(), pa.string()))
-    times = pa.array([1]).cast(pa.timestamp("ms", "UTC"))
-    return pa.table({"timestamp": times, "value": [1.0], "_metric_": ["m"], "tags": tags})
-
-
-SAMPLES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
-    "leveldb_log": ("{:06}.log", pa.table({"record": pa.array([b"x"])}), {}),
-    "deephaven_log": ("Trades.bin.{:06}", pa.table({"i": [1]}), {}),
-    "filodb_record": ("{:06}.container", gauges(), {"table": "gauge", "container_timestamp": 0}),
-    "deephaven_table": ("Intraday/N/T/w/2024-{:06}/T", pa.table({"i": [1]}), {}),
-}
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -15,7 +15,7 @@ import sawlog
 from sawlog.dataset.folder import open_folder
 from sawlog.storage import File
 from tests.cli.conftest import Run, run
-from tests.test_folder import DATABASE, folder, harm, nested
+from tests.support import DATABASE, damage_file, folder, nested
 
 __all__ = ["folder", "nested", "run"]
 
@@ -49,7 +49,7 @@ def test_each_part_of_a_folder_is_converted(folder: Path, tmp_path_factory: pyte
 
 def test_a_damaged_part_costs_itself(folder: Path, tmp_path_factory: pytest.TempPathFactory, run: Run) -> None:
     new = tmp_path_factory.mktemp("new")
-    harm(folder / "logs" / "000007.log")
+    damage_file(folder / "logs" / "000007.log")
     failed = run("convert", folder, new)
     assert (failed.code, "which is not written: " in failed.out) == (1, True)
     assert "; 1 part not written" in failed.out

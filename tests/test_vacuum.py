@@ -14,7 +14,7 @@ from sawlog.storage.commit_log import CommitLog, Record
 from sawlog.storage.owners import this_owner
 from sawlog.storage.vacuum import vacuum
 from tests.cli.conftest import Run, run
-from tests.test_commit import NOBODY, begin, place, put, stage, visible
+from tests.support import NOBODY, begin_commit, place, put_record, stage_file, visible_files
 
 __all__ = ["place", "run"]
 
@@ -22,9 +22,9 @@ __all__ = ["place", "run"]
 @pytest.fixture
 def leftovers(place: tuple[Storage, str]) -> Callable[[], list[str]]:
     storage, root = place[0], place[0].directories.spelled(place[1])
-    put(place, "one", "a", "b")
+    put_record(place, "one", "a", "b")
     for name, owner in (("dead", NOBODY), ("alive", this_owner()), ("elsewhere", "00000000-1-1")):
-        stage(begin(place, name, owner=owner), "c", "d")
+        stage_file(begin_commit(place, name, owner=owner), "c", "d")
     file = storage.stage(f"{root}/single")
     file.write(b"1")
     file.finish()
@@ -48,20 +48,20 @@ def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Call
     assert leftovers() == ["alive", "aside", "elsewhere", "single"]
     vacuum(root, older_than=-5, storage_options=storage.options)
     assert leftovers() == ["alive", "aside"]
-    assert visible(place) == ["a", "b"]
+    assert visible_files(place) == ["a", "b"]
     log = CommitLog(storage.directories, root)
     number = (log.last() or Record()).number + 1
     log.append(Record(number, "publishing", "dead", NOBODY, new=["b"]))
     (commit,) = (one for one in vacuum(root, storage_options=storage.options) if one.kind == "commit")
     assert (commit.path, commit.dead) == (root, True)
-    assert visible(place) == ["a"]
+    assert visible_files(place) == ["a"]
     assert (log.last() or Record()).state == "done"
 
 
 def test_vacuum_on_the_command_line(run: Run, tmp_path: Path) -> None:
     place = (Storage(), str(tmp_path / "out"))
-    put(place, "one", "a")
-    stage(begin(place, "dead", owner=NOBODY), "c", "d")
+    put_record(place, "one", "a")
+    stage_file(begin_commit(place, "dead", owner=NOBODY), "c", "d")
     done = run("vacuum", str(tmp_path / "out"), "--dry-run")
     assert done.out.startswith("1 leftover would be deleted, 0 kept\n")
     assert "2 files, 2 bytes: its process has ended" in " ".join(done.out.split())

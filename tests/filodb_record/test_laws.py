@@ -9,12 +9,12 @@ import pytest
 
 import sawlog
 from sawlog.testing import Exemption, Laws, Sample, Span, check
+from tests.filodb_record.support import CONTAINER_HEADER, trim_container
 
 from . import golden
 from .mutators import MUTATORS
 
 FINDINGS = Path(__file__).parent / "findings"
-CONTAINER_HEADER = 16
 RECORD_HEAD = 6
 GOLDEN = golden.TIMESTAMP
 PLAIN = """
@@ -42,8 +42,8 @@ class TestLaws(Laws):
         mixed = golden.data("mixed_schemas_4")
         whole = b"".join(golden.data(f"gauge_100_small_{i:02}") for i in (0, 1))
         whole += golden.data("gauge_100_small_02")[:1200]
-        whole = whole[:4096] + trimmed(golden.data("gauge_100_small_02"), 3)
-        keys = trimmed(golden.data("gauge_100_partkeys"), 4)
+        whole = whole[:4096] + trim_container(golden.data("gauge_100_small_02"), 3)
+        keys = trim_container(golden.data("gauge_100_partkeys"), 4)
         plain = golden.data("no_partition_5")
         heads = [Span(2048, CONTAINER_HEADER + RECORD_HEAD)]
         return [
@@ -83,14 +83,6 @@ class TestLaws(Laws):
                 write_options={"schema": PLAIN, "container_timestamp": GOLDEN},
             ),
         ]
-
-
-def trimmed(container: bytes, records: int) -> bytes:
-    """A container of the first records of another."""
-    end = CONTAINER_HEADER
-    for _ in range(records):
-        end += (int.from_bytes(container[end : end + 4], "little") + 7) // 4 * 4
-    return (end - 4).to_bytes(4, "little") + container[4:end]
 
 
 @pytest.mark.parametrize(("name", "file"), [("containers", "order_in_containers"), ("whole", "order_in_rows")])

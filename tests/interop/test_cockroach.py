@@ -11,7 +11,7 @@ import pytest
 import sawlog
 from sawlog.leveldb.database.layout import COCKROACH_NAME
 from sawlog.leveldb.database.order import ORDERS
-from tests.leveldb_database.test_cockroach import delivered
+from tests.leveldb_database.support import read_cockroach_live
 
 pytestmark = pytest.mark.interop
 PROGRAM = Path(__file__).parent / "pebble"
@@ -34,7 +34,7 @@ def test_what_pebble_answers(program: Path, case: str, seed: int, tmp_path: Path
     rows = [tuple(bytes.fromhex(text) for text in line.split("\t")) for line in done.stdout.splitlines()]
     place = ORDERS[COCKROACH_NAME].place
     assert rows
-    assert [(place(key), value) for key, value in delivered(tmp_path / "db")] == [
+    assert [(place(key), value) for key, value in read_cockroach_live(tmp_path / "db")] == [
         (place(key), value) for key, value in rows
     ]
     report = sawlog.verify(tmp_path / "db", format="leveldb_database")

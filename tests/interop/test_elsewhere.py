@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sawlog
-from tests.leveldb_database.test_answers import delivered
+from tests.leveldb_database.support import read_live_state
 
 pytestmark = pytest.mark.interop
 PROGRAM = Path(__file__).parent / "Backups.java"
@@ -35,7 +35,7 @@ def test_backups_are_what_rocksdb_held(library: Path, seed: int, tmp_path: Path)
         held.setdefault(int(number), {})[bytes.fromhex(key)] = bytes.fromhex(value)
     assert held
     for number, answers in held.items():
-        assert delivered(tmp_path / "backup", "default", backup=number) == answers
+        assert read_live_state(tmp_path / "backup", "default", backup=number) == answers
         report = sawlog.verify(tmp_path / "backup", format="leveldb_database", backup=number)
         assert not report.damaged
         assert not report.incomplete
@@ -72,7 +72,7 @@ def test_directories_are_what_rocksdb_held(seed: int, tmp_path: Path) -> None:
     shutil.rmtree(home.parent)
     copy = tmp_path / "copies" / "db"
     given = {"paths": list(tmp_path.glob("copies/tables*"))} if has_paths else {}
-    assert delivered(copy, "default", **given) == held
+    assert read_live_state(copy, "default", **given) == held
     report = sawlog.verify(copy, format="leveldb_database", **given)
     assert not report.damaged
     assert not report.incomplete
@@ -102,7 +102,7 @@ def test_directories_are_what_pebble_held(pebble: Path, case: str, seed: int, tm
     held = {bytes.fromhex(key): bytes.fromhex(value) for key, value in rows}
     first.rename(tmp_path / "copies")
     copy = tmp_path / "copies" / "db"
-    assert delivered(copy, "default") == held
+    assert read_live_state(copy, "default") == held
     report = sawlog.verify(copy, format="leveldb_database")
     assert not report.damaged
     assert not report.incomplete
@@ -110,4 +110,4 @@ def test_directories_are_what_pebble_held(pebble: Path, case: str, seed: int, tm
     if objects:
         tmp_path.joinpath("copies", "remote").rename(tmp_path / "moved")
         assert sawlog.verify(copy, format="leveldb_database").incomplete
-        assert delivered(copy, "default", paths=tmp_path / "moved") == held
+        assert read_live_state(copy, "default", paths=tmp_path / "moved") == held

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import sawlog
-from tests.leveldb_database.test_pebble import answers, live
-from tests.leveldb_log.test_pebble import operations, truth
+from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
+from tests.leveldb_log.support import read_operations, read_pebble_truth
 
 pytestmark = pytest.mark.interop
 PROGRAM = Path(__file__).parent / "pebble"
@@ -27,7 +27,7 @@ def test_pebble_and_sawlog_agree(tmp_path: Path, version: str) -> None:
     assert written.returncode == 0, written.stderr
     lines = tmp_path / "truth.jsonl"
     lines.write_text(written.stdout)
-    assert operations(database / "000002.log") == truth(lines)
+    assert read_operations(database / "000002.log") == read_pebble_truth(lines)
     for report in sawlog.verify(database, view="writes").files:
         assert not report.damaged
     assert not any(report.damaged for report in sawlog.verify(database / "MANIFEST-000001", view="edits").files)
@@ -48,9 +48,9 @@ def test_what_pebble_answers(case: str, compression: str, tmp_path: Path) -> Non
     assert written.returncode == 0, written.stderr
     lines = tmp_path / "answers.jsonl"
     lines.write_text(written.stdout)
-    expected = answers(lines)
+    expected = read_pebble_answers(lines)
     assert len(expected) > int(rows) // 2
-    assert live(tmp_path / "db") == expected
+    assert read_pebble_live(tmp_path / "db") == expected
 
 
 @pytest.mark.parametrize("case", ["13 plain", "22 plain", "24 plain"])

@@ -15,7 +15,7 @@ import pytest
 import sawlog
 from sawlog.errors import IncompleteError, UnsupportedError
 from sawlog.format.damage import Verdict
-from tests.leveldb_database.test_answers import delivered
+from tests.leveldb_database.support import read_live_state
 
 pytestmark = pytest.mark.interop
 
@@ -88,7 +88,7 @@ def test_what_rocksdb_holds(program: Path, case: str, seed: int, tmp_path: Path)
     given = paths if case == "paths" else {}
     tables = ("default",) if case == "stacked" else ("default", "zweite")
     for number, table in enumerate(tables):
-        assert delivered(copy, table, **given) == held[number]
+        assert read_live_state(copy, table, **given) == held[number]
         report = sawlog.verify(copy, format="leveldb_database", table=table, **given)
         assert not report.damaged
         assert not report.incomplete
@@ -134,7 +134,7 @@ def test_what_rocksdb_holds_at_the_newest_time(programs: Path, case: str, seed: 
     held = drawn(programs / "stamped", tmp_path / "first", case, seed)
     copy = tmp_path / "first" / "db"
     for number, table in enumerate(("default", "zweite")):
-        assert delivered(copy, table) == held[number]
+        assert read_live_state(copy, table) == held[number]
         report = sawlog.verify(copy, format="leveldb_database", table=table)
         assert report.verdict is Verdict.CLEAN
     whole = [sawlog.open(copy, format="leveldb_database", table=table).schema for table in ("default", "zweite")]

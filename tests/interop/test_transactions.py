@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 import sawlog
-from tests.leveldb_database.test_answers import delivered
+from tests.leveldb_database.support import read_live_state
 
 pytestmark = pytest.mark.interop
 
@@ -54,7 +54,7 @@ def test_live_is_what_a_killed_database_answers(drawn: str, policy: str, seed: i
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     for number, table in enumerate(("default", "zweite")):
         held = {bytes.fromhex(key): bytes.fromhex(value) for of, key, value in lines if of == str(number)}
-        assert delivered(tmp_path / "db", table) == held
+        assert read_live_state(tmp_path / "db", table) == held
     assert not sawlog.verify(tmp_path / "db", format="leveldb_database").damaged
     if policy != "WRITE_UNPREPARED":  # of which RocksDB itself says 0 when it is opened again
         assert prepared(tmp_path / "db") == int(lines[0][1])

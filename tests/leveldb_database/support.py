@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import sawlog
-from tests.leveldb_log.fragments import varint
+from sawlog.leveldb.database.layout import COCKROACH_NAME
+from sawlog.leveldb.database.order import ORDERS
+from tests.leveldb_log.fragments import masked, varint, write
 
 
 def state_new_size(table: Path, size_before: int) -> None:
@@ -29,3 +39,199 @@ def rename_comparator(database: Path, name: str, other: str) -> None:
     renamed = [record.replace(name.encode(), other.encode()) for record in records]
     assert renamed != records
     sawlog.write(pa.table({"record": pa.array(renamed, pa.binary())}), manifest, format="leveldb_log")
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
+
+
+def read_answers(path: Path) -> dict[bytes, bytes]:
+    """What the engine answered: keys, with their timestamps if they have any, and values."""
+    data = path.read_bytes()
+    held, at = {}, 0
+    while at < len(data):
+        key, value = struct.unpack_from("<II", data, at)
+        at += 8
+        held[data[at : at + key]] = data[at + key : at + key + value]
+        at += key + value
+    return held
+
+
+def read_live_state(path: Path, table: str, **options: object) -> dict[bytes, bytes]:
+    """What `live` delivers; operands of merges are appended to what precedes them, at the newest time."""
+    values: dict[bytes, list[bytes]] = {}
+    stamps: dict[bytes, bytes] = {}
+    rows = sawlog.read(path, format="leveldb_database", view="live", table=table, **options).to_pylist()
+    for row in rows:
+        stamp = row["timestamp"].to_bytes(8, "little") if "timestamp" in row else b""
+        stamps.setdefault(row["key"], stamp)
+        values.setdefault(row["key"], []).append(row["value"])
+    return {key + stamps[key]: b"".join(reversed(parts)) for key, parts in values.items()}
+
+
+APPLICATIONS = Path(__file__).parents[1] / "golden" / "leveldb_database"
+
+
+PROFILE = Path(os.environ.get("SAWLOG_PROFILE", APPLICATIONS / "chromium-156"))
+"""`tests/interop/test_chromium.py` has a browser make another one."""
+
+
+APPLICATION_PATHS = {
+    "local_storage": PROFILE / "Local Storage" / "leveldb",
+    "session_storage": PROFILE / "Session Storage",
+    "indexed_db": PROFILE / "IndexedDB" / "http_127.0.0.1_8123.indexeddb.leveldb",
+}
+
+
+APPLICATION_OPTIONS = {area: PROFILE / f"{area.title()} Extension Settings" for area in ("local", "sync")}
+
+
+@cache
+def read_application_truth() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
+    return found
+
+
+COW = bytes.fromhex(
+    "0a0000080a006964656e7469666965720d006d696e6563726166743a636f77090300506f7305030000000000c03f000000c0000050400408"
+    "00556e69717565494401000000ffffffff0108004f6e47726f756e64010203004169722c01090400546167730a0100000003010061070000"
+    "000007050042797465730200000001ff0b0400496e74730200000001000000feffffff0c05004c6f6e6773020000000100000000000000fe"
+    "ffffffffffffff060100649a9999999999b93f0804006e616d6506004b756820c3a40904006e6f6e65000000000000"
+)
+"""A compound by nbtlib 2.0.4, with every kind of tag."""
+
+
+def sized(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+def block_of(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Entries that share nothing, with a restart at each."""
+    out, restarts = b"", []
+    for key, value in entries:
+        restarts.append(len(out))
+        out += b"\0" + varint(len(key)) + varint(len(value)) + key + value
+    restarts = restarts or [0]
+    return out + b"".join(struct.pack("<I", one) for one in (*restarts, len(restarts)))
+
+
+def bedrock_world(path: Path, entries: Mapping[bytes, bytes], code: int) -> Path:
+    """A database with one table whose blocks are compressed by Mojang's codes: 2 with zlib's header, 4 without."""
+    path.mkdir()
+    compress = zlib.compressobj(wbits=15 if code == 2 else -15)
+    internal = [(key + struct.pack("<Q", (at + 1) << 8 | 1), entries[key]) for at, key in enumerate(sorted(entries))]
+    table = b""
+
+    def add(content: bytes, kind: int) -> bytes:
+        nonlocal table
+        handle = varint(len(table)) + varint(len(content))
+        table += content + bytes([kind]) + struct.pack("<I", masked(content + bytes([kind])))
+        return handle
+
+    data = add(compress.compress(block_of(internal)) + compress.flush(), code)
+    meta, index = add(block_of([]), 0), add(block_of([(internal[-1][0], data)]), 0)
+    table += (meta + index).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+    (path / "000005.ldb").write_bytes(table)
+    edit = b"\1" + sized(b"leveldb.BytewiseComparator") + b"\2\6\3\7\4" + varint(len(entries))
+    edit += b"\7\0\5" + varint(len(table)) + sized(internal[0][0]) + sized(internal[-1][0])
+    (path / "MANIFEST-000004").write_bytes(write(edit))
+    (path / "CURRENT").write_bytes(b"MANIFEST-000004\n")
+    (path / "000006.log").touch()
+    return path
+
+
+def key_of(x: int, z: int, tag: int, dimension: int = 0, subchunk: int | None = None) -> bytes:
+    place = struct.pack("<ii", x, z) + (struct.pack("<i", dimension) if dimension else b"")
+    return place + bytes([tag]) + (b"" if subchunk is None else struct.pack("b", subchunk))
+
+
+def named_block(name: str) -> bytes:
+    return b"\x0a\0\0\x08\4\0name" + struct.pack("<H", len(name)) + name.encode() + b"\0"
+
+
+def subchunk() -> bytes:
+    """Version 9 at height -4: air, but for every eighth block, which is stone; three bits for each."""
+    words = b""
+    numbers = [1 if at % 8 == 0 else 0 for at in range(4096)]
+    for first in range(0, 4096, 10):
+        words += struct.pack("<I", sum(number << 3 * at for at, number in enumerate(numbers[first : first + 10])))
+    return b"\x09\1\xfc" + bytes([3 << 1]) + words + struct.pack("<I", 2) + named_block("air") + named_block("stone")
+
+
+BEDROCK_ENTRIES = {
+    key_of(25, -3, 47, subchunk=-4): subchunk(),
+    key_of(25, -3, 44): b"\x29",
+    key_of(25, -3, 49, dimension=1): COW + COW,
+    key_of(0, 0, 45): bytes(768),
+    b"actorprefix\0\0\0\1\0\0\0\2": COW,
+    b"digp" + struct.pack("<ii", 25, -3): b"\0\0\0\1\0\0\0\2",
+    b"~local_player": COW,
+    b"portals": b"\x0a\0\0\0",
+    b"something else": b"?",
+}
+
+
+OBFUSCATION_KEY = bytes.fromhex("b12dcefd8f872536")
+
+
+OBFUSCATION = {b"\x0e\0obfuscate_key": b"\x08" + OBFUSCATION_KEY}
+
+
+TXID = bytes(range(32))
+
+
+COINS = {
+    "97f23c835800816115944e077fe7c803cfa57f29b36bf87c1d35": (
+        203998,
+        False,
+        60000000000,
+        "76a914816115944e077fe7c803cfa57f29b36bf87c1d3588ac",
+    ),
+    "8ddf77bbd123008c988f1a4a4de2161e0f50aac7f17e7f9555caa4": (
+        120891,
+        True,
+        110397,
+        "76a9148c988f1a4a4de2161e0f50aac7f17e7f9555caa488ac",
+    ),
+}
+"""`ccoins_serialization` in Bitcoin Core's `coins_tests.cpp`."""
+
+
+def obfuscate(value: bytes) -> bytes:
+    return bytes(byte ^ OBFUSCATION_KEY[at % 8] for at, byte in enumerate(value))
+
+
+def make_bitcoin_database(path: Path, entries: Mapping[bytes, bytes | None]) -> Path:
+    """A database with some entries more, or fewer where there is no value."""
+    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
+    with plyvel.DB(str(path), create_if_missing=True) as database:
+        for key, value in entries.items():
+            database.delete(key) if value is None else database.put(key, value)
+    return path
+
+
+COCKROACH = ORDERS[COCKROACH_NAME]
+
+
+def read_cockroach_live(path: Path, **options: object) -> list[tuple[bytes, bytes]]:
+    """What `live` delivers, in order; operands of merges are appended to the value before them."""
+    rows: list[tuple[bytes, bytes]] = []
+    for row in sawlog.read(path, format="leveldb_database", view="live", **options).to_pylist():
+        if rows and COCKROACH.place(rows[-1][0]) == COCKROACH.place(row["key"]):
+            rows[-1] = rows[-1][0], row["value"] + rows[-1][1]
+        else:
+            rows.append((row["key"], row["value"]))
+    return rows
+
+
+def read_pebble_answers(lines: Path) -> dict[bytes, bytes]:
+    """What Pebble has written down."""
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    return {bytes.fromhex(row["key"]): bytes.fromhex(row["value"]) for row in rows}
+
+
+def read_pebble_live(path: Path, **arguments: object) -> dict[bytes, bytes]:
+    """The live state; merged as Pebble merges by default, the newest last."""
+    found: dict[bytes, bytes] = {}
+    for row in sawlog.read(path, format="leveldb_database", view="live", **arguments).to_pylist():
+        found[row["key"]] = row["value"] + found.get(row["key"], b"")
+    return found

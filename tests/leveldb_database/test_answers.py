@@ -3,49 +3,24 @@
 from __future__ import annotations
 
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
 
 import sawlog
 from sawlog.leveldb.database import version
+from tests.leveldb_database.support import GOLDEN, read_answers, read_live_state
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 ANSWERS = sorted(path for path in GOLDEN.glob("*/db.kv*"))
 TABLES = {".kv": "default", ".kv2": "zweite"}
-
-
-def answers(path: Path) -> dict[bytes, bytes]:
-    """What the engine answered: keys, with their timestamps if they have any, and values."""
-    data = path.read_bytes()
-    held, at = {}, 0
-    while at < len(data):
-        key, value = struct.unpack_from("<II", data, at)
-        at += 8
-        held[data[at : at + key]] = data[at + key : at + key + value]
-        at += key + value
-    return held
-
-
-def delivered(path: Path, table: str, **options: object) -> dict[bytes, bytes]:
-    """What `live` delivers; operands of merges are appended to what precedes them, at the newest time."""
-    values: dict[bytes, list[bytes]] = {}
-    stamps: dict[bytes, bytes] = {}
-    rows = sawlog.read(path, format="leveldb_database", view="live", table=table, **options).to_pylist()
-    for row in rows:
-        stamp = row["timestamp"].to_bytes(8, "little") if "timestamp" in row else b""
-        stamps.setdefault(row["key"], stamp)
-        values.setdefault(row["key"], []).append(row["value"])
-    return {key + stamps[key]: b"".join(reversed(parts)) for key, parts in values.items()}
 
 
 @pytest.mark.spread(1)
 @pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.parent.name + path.suffix)
 def test_live_is_what_the_engine_answered(path: Path) -> None:
-    held = answers(path)
+    held = read_answers(path)
     assert held
-    assert delivered(path.parent / "db", TABLES[path.suffix]) == held
+    assert read_live_state(path.parent / "db", TABLES[path.suffix]) == held
 
 
 @pytest.mark.spread(1)

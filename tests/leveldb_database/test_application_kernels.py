@@ -15,9 +15,9 @@ from sawlog.leveldb.applications import application
 from sawlog.leveldb.applications.bedrock_layout import NAMES, PREFIXES, TAGS
 from sawlog.leveldb.applications.fragments import _parts, column_of
 from sawlog.leveldb.applications.view import Entry, UnknownBytesError
+from tests.leveldb_database.support import BEDROCK_ENTRIES, COINS, OBFUSCATION_KEY, TXID, key_of
 
-from .test_bedrock import ENTRIES, key_of
-from .test_bitcoin import COINS, GENESIS, KEY, TXID
+from .test_bitcoin import GENESIS
 
 
 def plain(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None) -> list[bool]:
@@ -66,7 +66,7 @@ def masked(value: bytes, mask: bytes) -> bytes:
 
 
 NUMBERS = st.one_of(st.integers(0, 200), st.integers(0, (1 << 63) - 1))
-MASKS = st.sampled_from([b"", KEY, b"\x07\xff\x80"])
+MASKS = st.sampled_from([b"", OBFUSCATION_KEY, b"\x07\xff\x80"])
 SCRIPTS = st.one_of(
     st.builds(
         lambda code, data: bytes([code]) + data[: 20 if code < 2 else 32],
@@ -224,7 +224,7 @@ def test_worlds_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None
 
 
 def test_most_entries_of_a_world_are_left_to_the_kernels() -> None:
-    entries = [entry for entry in ENTRIES.items() if entry[0] != b"something else"]
+    entries = [entry for entry in BEDROCK_ENTRIES.items() if entry[0] != b"something else"]
     assert plain("bedrock", entries) == [True] * len(entries)
     compressed = b"\x0a\0\0\x06\1\0d" + struct.pack("<d", 1.5e-7) + b"\5\1\0f" + struct.pack("<f", 0.1) + b"\0"
     assert plain("bedrock", [(b"portals", compressed), (b"portals", b"")]) == [True, False]

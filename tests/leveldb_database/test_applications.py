@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import re
 import struct
 from collections.abc import Iterator
@@ -24,28 +23,20 @@ from sawlog.leveldb.applications.fragments import column_of
 from sawlog.leveldb.applications.script_values import decode_script_value, property_name
 from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
+from tests.leveldb_database.support import (
+    APPLICATION_OPTIONS,
+    APPLICATION_PATHS,
+    APPLICATIONS,
+    BEDROCK_ENTRIES,
+    COINS,
+    read_application_truth,
+)
 
-from . import test_bedrock, test_bitcoin, test_chromium_services, test_chromium_sites, test_cometbft, test_ethereum
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
-PROFILE = Path(os.environ.get("SAWLOG_PROFILE", GOLDEN / "chromium-156"))
-"""`tests/interop/test_chromium.py` has a browser make another one."""
-PLACES = {
-    "local_storage": PROFILE / "Local Storage" / "leveldb",
-    "session_storage": PROFILE / "Session Storage",
-    "indexed_db": PROFILE / "IndexedDB" / "http_127.0.0.1_8123.indexeddb.leveldb",
-}
-SETTINGS = {area: PROFILE / f"{area.title()} Extension Settings" for area in ("local", "sync")}
-
-
-@cache
-def truth() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
-    return found
+from . import test_bitcoin, test_chromium_services, test_chromium_sites, test_cometbft, test_ethereum
 
 
 def rows(view: str, path: Path | None = None, **options: Any) -> list[dict[str, Any]]:
-    return sawlog.read(path or PLACES[view], view=view, **options).to_pylist()
+    return sawlog.read(path or APPLICATION_PATHS[view], view=view, **options).to_pylist()
 
 
 def shown(text: str) -> str:
@@ -57,9 +48,9 @@ def shown(text: str) -> str:
 def test_items_are_what_the_page_has_stored(view: str, area: str) -> None:
     found = [row for row in rows(view) if row["kind"] == "item"]
     assert {row["key"]: row["value"] for row in found} == {
-        key: shown(value) for key, value in truth()["storage"][area].items()
+        key: shown(value) for key, value in read_application_truth()["storage"][area].items()
     }
-    assert {row["storage_key"].rstrip("/") for row in found} == {truth()["storage"]["origin"]}
+    assert {row["storage_key"].rstrip("/") for row in found} == {read_application_truth()["storage"]["origin"]}
     reasons = {row["key"]: row["reason"] for row in found if row["reason"]}
     assert reasons == {"lone": "value: not utf-16-le at byte 2 of the text: shown with U+FFFD"}
 
@@ -78,7 +69,7 @@ def test_history_has_older_items_and_deleted_ones(view: str) -> None:
 def test_local_storage_knows_when_an_origin_was_written() -> None:
     found = {row["kind"]: row for row in rows("local_storage")}
     assert found["modified"]["time"].year == found["accessed"]["time"].year == 2026
-    items = truth()["storage"]["local"]
+    items = read_application_truth()["storage"]["local"]
     assert found["modified"]["size"] >= sum(map(len, (*items, *items.values())))
     assert found["version"]["value"] == "1"
 
@@ -87,17 +78,21 @@ def test_session_storage_knows_the_tab() -> None:
     found = rows("session_storage")
     (tab,) = (row for row in found if row["kind"] == "namespace")
     assert all(row["namespaces"] == tab["namespaces"] for row in found if row["kind"] == "item")
-    (path,) = PLACES["session_storage"].glob("*.log")
+    (path,) = APPLICATION_PATHS["session_storage"].glob("*.log")
     assert tab["namespaces"][0].encode() in path.read_bytes()
 
 
 @pytest.mark.parametrize("area", ["local", "sync"])
 def test_chrome_storage_is_what_the_extension_has_stored(area: str) -> None:
-    told = truth()["extension"]
-    found = rows("chrome_storage", SETTINGS[area] / told["id"])
+    told = read_application_truth()["extension"]
+    found = rows("chrome_storage", APPLICATION_OPTIONS[area] / told["id"])
     assert {row["key"]: json.loads(row["value"]) for row in found} == told[area]
     assert {(row["area"], row["extension"], row["reason"]) for row in found} == {(area, told["id"], None)}
-    gone = [row for row in rows("chrome_storage", SETTINGS[area] / told["id"], history=True) if row["key"] == "gone"]
+    gone = [
+        row
+        for row in rows("chrome_storage", APPLICATION_OPTIONS[area] / told["id"], history=True)
+        if row["key"] == "gone"
+    ]
     assert {(row["operation"], row["value"]) for row in gone} == {("delete", None), ("put", '"deleted"')}
 
 
@@ -125,15 +120,15 @@ def plain() -> dict[str, dict[str, Any]]:
     return {json.loads(row["key"]): row for row in records("plain")}
 
 
-@pytest.mark.parametrize("name", truth()["indexed_db"]["plain"])
+@pytest.mark.parametrize("name", read_application_truth()["indexed_db"]["plain"])
 def test_values_are_what_the_browser_reads(name: str) -> None:
     row = plain()[name]
     assert row["reason"] is None
-    assert equal(row["value"], truth()["indexed_db"]["plain"][name]), row["value"]
+    assert equal(row["value"], read_application_truth()["indexed_db"]["plain"][name]), row["value"]
 
 
 def test_keys_paths_and_indexes() -> None:
-    told = truth()["indexed_db"]
+    told = read_application_truth()["indexed_db"]
     found = [repr([json.loads(row["key"]), json.loads(row["value"])]) for row in records("keys")]
     pairs = zip(told["keys"], told["key_values"], strict=True)
     assert sorted(found) == sorted(repr([key, value]) for key, value in pairs)
@@ -175,7 +170,7 @@ def test_older_records_deleted_ones_and_a_deleted_database_are_in_the_history() 
 
 def test_values_in_blobs_and_objects_of_the_browser() -> None:
     found = {json.loads(row["key"]): row for row in records("blobs")}
-    assert sorted(found) == sorted(truth()["indexed_db"]["blobs"]["names"])
+    assert sorted(found) == sorted(read_application_truth()["indexed_db"]["blobs"]["names"])
     state, noise = 1, []
     for _ in range(66000):
         state = state * 48271 % 2147483647
@@ -211,9 +206,9 @@ def test_values_in_blobs_and_objects_of_the_browser() -> None:
 
 
 def test_a_blob_that_is_gone_is_a_reason(tmp_path: Path) -> None:
-    place = tmp_path / PLACES["indexed_db"].name
+    place = tmp_path / APPLICATION_PATHS["indexed_db"].name
     place.mkdir()
-    for path in PLACES["indexed_db"].iterdir():
+    for path in APPLICATION_PATHS["indexed_db"].iterdir():
         (place / path.name).write_bytes(path.read_bytes())
     found = [row for row in rows("indexed_db", place) if row["reason"]]
     assert [(row["key"], row["value"], row["version"]) for row in found] == [('"wrapped"', None, 2)]
@@ -221,29 +216,32 @@ def test_a_blob_that_is_gone_is_a_reason(tmp_path: Path) -> None:
 
 
 def test_blobs_are_found_from_inside_of_the_directory_and_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(PLACES["indexed_db"])
+    monkeypatch.chdir(APPLICATION_PATHS["indexed_db"])
     assert not [row for row in rows("indexed_db", Path()) if row["reason"]]
     assert "decoded by" in sawlog.open(".").info()
     memory = fsspec.filesystem("memory")
-    for path in PLACES["indexed_db"].parent.rglob("*"):
+    for path in APPLICATION_PATHS["indexed_db"].parent.rglob("*"):
         if path.is_file():
-            memory.pipe(f"/profile/{path.relative_to(PLACES['indexed_db'].parent)}", path.read_bytes())
-    place = f"memory://profile/{PLACES['indexed_db'].name}"
+            memory.pipe(f"/profile/{path.relative_to(APPLICATION_PATHS['indexed_db'].parent)}", path.read_bytes())
+    place = f"memory://profile/{APPLICATION_PATHS['indexed_db'].name}"
     assert not [row for row in sawlog.read(place, view="indexed_db").to_pylist() if row["reason"]]
 
 
 def test_views_that_fit_are_named() -> None:
-    for view, path in {**PLACES, "chrome_storage": SETTINGS["sync"] / truth()["extension"]["id"]}.items():
+    for view, path in {
+        **APPLICATION_PATHS,
+        "chrome_storage": APPLICATION_OPTIONS["sync"] / read_application_truth()["extension"]["id"],
+    }.items():
         assert sawlog.open(path).info()["decoded by"] == f"--view {view}"
-    assert "decoded by" not in sawlog.open(GOLDEN / "rocksdb-11.8.1-entities").info()
+    assert "decoded by" not in sawlog.open(APPLICATIONS / "rocksdb-11.8.1-entities").info()
 
 
 def test_options_of_other_views_are_refused() -> None:
     with pytest.raises(sawlog.OptionError, match="history is for views of applications"):
-        sawlog.open(PLACES["local_storage"], view="live", history=True)
+        sawlog.open(APPLICATION_PATHS["local_storage"], view="live", history=True)
     with pytest.raises(sawlog.OptionError, match="salvage is for the view 'all' and history=true"):
-        sawlog.open(PLACES["local_storage"], view="local_storage", salvage="orphans")
-    found = sawlog.open(PLACES["local_storage"], view="local_storage", history=True, salvage="orphans")
+        sawlog.open(APPLICATION_PATHS["local_storage"], view="local_storage", salvage="orphans")
+    found = sawlog.open(APPLICATION_PATHS["local_storage"], view="local_storage", history=True, salvage="orphans")
     assert found.schema.names[-4:] == ["live", "file", "level", "orphan"]
 
 
@@ -269,7 +267,11 @@ VIEWS = (
 
 def stored() -> Iterator[tuple[str, bytes, bytes]]:
     """Keys and values of the profile, and of others' databases."""
-    for name, path in (*PLACES.items(), *test_chromium_services.PLACES.items(), *test_chromium_sites.PLACES.items()):
+    for name, path in (
+        *APPLICATION_PATHS.items(),
+        *test_chromium_services.PLACES.items(),
+        *test_chromium_sites.PLACES.items(),
+    ):
         for row in test_chromium_services.read(path, "all"):
             yield name, row["key"], row["value"]
     chains = {
@@ -279,8 +281,8 @@ def stored() -> Iterator[tuple[str, bytes, bytes]]:
     for name, path in chains.items():
         for row in sawlog.read(path, view="all").to_pylist():
             yield name, row["key"], row["value"][:2000]
-    yield from (("bedrock", *entry) for entry in test_bedrock.ENTRIES.items())
-    yield from (("bitcoin_chainstate", b"C" + bytes(33), bytes.fromhex(value)) for value in test_bitcoin.COINS)
+    yield from (("bedrock", *entry) for entry in BEDROCK_ENTRIES.items())
+    yield from (("bitcoin_chainstate", b"C" + bytes(33), bytes.fromhex(value)) for value in COINS)
     yield "bitcoin_blocks", b"b" + bytes(32), bytes.fromhex("8fee3c000d010008") + test_bitcoin.GENESIS
 
 

@@ -11,7 +11,7 @@ import pytest
 import sawlog
 from sawlog import FormatError, OptionError, SawlogError
 from sawlog.cli.app import run
-from tests.leveldb_database.test_answers import GOLDEN, delivered
+from tests.leveldb_database.support import GOLDEN, read_live_state
 
 BACKUPS = GOLDEN / "rocksdb-11.8.1-backup" / "backup"
 FORMAT = {"format": "leveldb_database"}
@@ -34,10 +34,10 @@ def restored(backups: Path, number: int, target: Path) -> Path:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_backup_is_the_database_that_is_restored(number: int, tmp_path: Path) -> None:
-    held = delivered(restored(BACKUPS, number, tmp_path / "db"), "default")
+    held = read_live_state(restored(BACKUPS, number, tmp_path / "db"), "default")
     assert held
-    assert delivered(BACKUPS, "default", backup=number) == held
-    assert delivered(BACKUPS / "private" / str(number), "default") == held
+    assert read_live_state(BACKUPS, "default", backup=number) == held
+    assert read_live_state(BACKUPS / "private" / str(number), "default") == held
     report = sawlog.verify(BACKUPS, backup=number)
     assert not report.damaged
     assert not report.incomplete

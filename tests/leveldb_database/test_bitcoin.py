@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +11,13 @@ import pytest
 import sawlog
 from sawlog.leveldb.applications.bitcoin import amount, script, varint
 from sawlog.leveldb.applications.view import Cursor
+from tests.leveldb_database.support import COINS, OBFUSCATION, TXID, make_bitcoin_database, obfuscate
 
-KEY = bytes.fromhex("b12dcefd8f872536")
-OBFUSCATION = {b"\x0e\0obfuscate_key": b"\x08" + KEY}
-TXID = bytes(range(32))
 GENESIS = bytes.fromhex(
     "0100000000000000000000000000000000000000000000000000000000000000000000003ba3edfd7a7b12b27ac72c3e67768f61"
     "7fc81bc3888a51323a9fb8aa4b1e5e4a29ab5f49ffff001d1dac2b7c"
 )
 GENESIS_HASH = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f"
-COINS = {
-    "97f23c835800816115944e077fe7c803cfa57f29b36bf87c1d35": (
-        203998,
-        False,
-        60000000000,
-        "76a914816115944e077fe7c803cfa57f29b36bf87c1d3588ac",
-    ),
-    "8ddf77bbd123008c988f1a4a4de2161e0f50aac7f17e7f9555caa4": (
-        120891,
-        True,
-        110397,
-        "76a9148c988f1a4a4de2161e0f50aac7f17e7f9555caa488ac",
-    ),
-}
-"""`ccoins_serialization` in Bitcoin Core's `coins_tests.cpp`."""
-
-
-def obfuscated(value: bytes) -> bytes:
-    return bytes(byte ^ KEY[at % 8] for at, byte in enumerate(value))
-
-
-def made(path: Path, entries: Mapping[bytes, bytes | None]) -> Path:
-    """A database with some entries more, or fewer where there is no value."""
-    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
-    with plyvel.DB(str(path), create_if_missing=True) as database:
-        for key, value in entries.items():
-            database.delete(key) if value is None else database.put(key, value)
-    return path
 
 
 def rows(path: Path, view: str, **options: Any) -> list[dict[str, Any]]:
@@ -56,10 +25,10 @@ def rows(path: Path, view: str, **options: Any) -> list[dict[str, Any]]:
 
 
 def test_coins_are_those_of_the_published_vectors(tmp_path: Path) -> None:
-    coins = {b"C" + TXID + bytes([at]): obfuscated(bytes.fromhex(value)) for at, value in enumerate(COINS)} | {
-        b"B": obfuscated(TXID)
+    coins = {b"C" + TXID + bytes([at]): obfuscate(bytes.fromhex(value)) for at, value in enumerate(COINS)} | {
+        b"B": obfuscate(TXID)
     }
-    path = made(tmp_path / "chainstate", OBFUSCATION | coins)
+    path = make_bitcoin_database(tmp_path / "chainstate", OBFUSCATION | coins)
     assert sawlog.open(path).info()["decoded by"] == "--view bitcoin_chainstate"
     found = rows(path, "bitcoin_chainstate")
     assert not [row for row in found if row["reason"]]
@@ -74,9 +43,9 @@ def test_coins_are_those_of_the_published_vectors(tmp_path: Path) -> None:
 
 
 def test_a_spent_coin_is_in_the_history(tmp_path: Path) -> None:
-    key, value = b"C" + TXID + b"\0", obfuscated(bytes.fromhex(next(iter(COINS))))
-    path = made(tmp_path / "chainstate", OBFUSCATION | {key: value})
-    made(path, {key: None})
+    key, value = b"C" + TXID + b"\0", obfuscate(bytes.fromhex(next(iter(COINS))))
+    path = make_bitcoin_database(tmp_path / "chainstate", OBFUSCATION | {key: value})
+    make_bitcoin_database(path, {key: None})
     found = [row for row in rows(path, "bitcoin_chainstate", history=True) if row["kind"] == "coin"]
     assert [(row["operation"], row["amount"], row["output"]) for row in found] == [
         ("delete", None, 0),
@@ -87,7 +56,9 @@ def test_a_spent_coin_is_in_the_history(tmp_path: Path) -> None:
 def test_a_script_that_cannot_be_expanded_costs_itself(tmp_path: Path) -> None:
     """No point of the curve has the coordinate 5: the other columns of the coin stay."""
     stored = bytes([4]) + (5).to_bytes(32, "big")
-    path = made(tmp_path / "chainstate", OBFUSCATION | {b"C" + TXID + b"\0": obfuscated(b"\x07\x09" + stored)})
+    path = make_bitcoin_database(
+        tmp_path / "chainstate", OBFUSCATION | {b"C" + TXID + b"\0": obfuscate(b"\x07\x09" + stored)}
+    )
     (row,) = [row for row in rows(path, "bitcoin_chainstate") if row["kind"] == "coin"]
     assert (row["height"], row["coinbase"], row["amount"], row["script"]) == (3, True, 10**8, stored)
     assert row["reason"] == "value: a public key that is not on the curve: the script is as it is stored"
@@ -138,7 +109,7 @@ def test_blocks_files_and_transactions(tmp_path: Path) -> None:
         b"t" + TXID: bytes.fromhex("01 08 50"),
         b"x": b"?",
     }
-    path = made(tmp_path / "index", entries)
+    path = make_bitcoin_database(tmp_path / "index", entries)
     assert sawlog.open(path).info()["decoded by"] == "--view bitcoin_blocks"
     found = {row["kind"]: row for row in rows(path, "bitcoin_blocks")}
     block = found["block"]
@@ -152,8 +123,8 @@ def test_blocks_files_and_transactions(tmp_path: Path) -> None:
 
 
 def test_the_history_of_an_index_has_files_of_blocks_and_those_of_the_database(tmp_path: Path) -> None:
-    path = made(tmp_path / "index", {b"t" + TXID: bytes.fromhex("01 08 50")})
-    made(path, {b"t" + TXID: None})
+    path = make_bitcoin_database(tmp_path / "index", {b"t" + TXID: bytes.fromhex("01 08 50")})
+    make_bitcoin_database(path, {b"t" + TXID: None})
     found = rows(path, "bitcoin_blocks", history=True)
     assert [(row["operation"], row["file"]) for row in found] == [("delete", None), ("put", 1)]
     assert all(row["raw_file"].endswith((".log", ".ldb")) for row in found)

@@ -20,33 +20,20 @@ from sawlog.leveldb.database.merge import shown
 from sawlog.leveldb.database.order import ORDERS, VirtualTable
 from sawlog.leveldb.table.layout import REVERSE_NAME
 from sawlog.testing.outcome import places
-from tests.leveldb_database.support import rename_comparator
-from tests.leveldb_database.test_answers import GOLDEN, answers
+from tests.leveldb_database.support import COCKROACH, GOLDEN, read_answers, read_cockroach_live, rename_comparator
 
 DATABASES = ("pebble-2.1.7-cockroach-ranges", "pebble-2.1.7-cockroach-external")
-COCKROACH = ORDERS[COCKROACH_NAME]
-
-
-def delivered(path: Path, **options: object) -> list[tuple[bytes, bytes]]:
-    """What `live` delivers, in order; operands of merges are appended to the value before them."""
-    rows: list[tuple[bytes, bytes]] = []
-    for row in sawlog.read(path, format="leveldb_database", view="live", **options).to_pylist():
-        if rows and COCKROACH.place(rows[-1][0]) == COCKROACH.place(row["key"]):
-            rows[-1] = rows[-1][0], row["value"] + rows[-1][1]
-        else:
-            rows.append((row["key"], row["value"]))
-    return rows
 
 
 @pytest.mark.parametrize("name", DATABASES)
 def test_rows_come_in_the_order_of_pebble(name: str) -> None:
-    assert delivered(GOLDEN / name / "db") == list(answers(GOLDEN / name / "db.kv").items())
+    assert read_cockroach_live(GOLDEN / name / "db") == list(read_answers(GOLDEN / name / "db.kv").items())
 
 
 def test_rows_come_in_the_reverse_order_of_rocksdb() -> None:
     home = GOLDEN / "rocksdb-11.8.1-reverse-ranges"
     keys = sawlog.read(home / "db", format="leveldb_database", view="live", table="zweite")["key"].to_pylist()
-    assert keys == sorted(answers(home / "db.kv2"), reverse=True)
+    assert keys == sorted(read_answers(home / "db.kv2"), reverse=True)
 
 
 @pytest.mark.parametrize("name", DATABASES)
@@ -150,7 +137,7 @@ def test_other_keys_in_an_order_that_is_not_known_are_unsupported(tmp_path: Path
 def test_what_is_repaired_is_in_the_order_of_pebble(tmp_path: Path) -> None:
     source = GOLDEN.parent / "leveldb_table" / "pebble" / "24-cockroach"
     sawlog.repair(source, tmp_path / "copy")
-    assert delivered(tmp_path / "copy") == delivered(source)
+    assert read_cockroach_live(tmp_path / "copy") == read_cockroach_live(source)
     for path in tmp_path.glob("copy/*.sst"):
         written = [COCKROACH.place(key) for key in sawlog.read(path)["key"].to_pylist()]
         assert written == sorted(written)

@@ -13,7 +13,7 @@ from sawlog import IncompleteError
 from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.database.catalog import RemoteObject, remote_objects
 from sawlog.storage import Storage
-from tests.leveldb_database.test_answers import GOLDEN, answers, delivered
+from tests.leveldb_database.support import GOLDEN, read_answers, read_live_state
 
 LOGS = {
     "rocksdb-11.8.1-wal-dir": "waldir-wal",
@@ -35,7 +35,7 @@ def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def expected(copied: Path) -> dict[bytes, bytes]:
     """What the engine answered."""
-    return answers(GOLDEN / copied.joinpath("name").read_text() / "db.kv")
+    return read_answers(GOLDEN / copied.joinpath("name").read_text() / "db.kv")
 
 
 def named(copied: Path) -> str:
@@ -45,14 +45,14 @@ def named(copied: Path) -> str:
 
 def test_logs_are_found_next_to_the_copy(copied: Path) -> None:
     copied.joinpath("logs").rename(copied / "copies" / named(copied))
-    assert delivered(copied / "copies" / "db", "default") == expected(copied)
+    assert read_live_state(copied / "copies" / "db", "default") == expected(copied)
 
 
 def test_logs_are_found_in_the_copy(copied: Path) -> None:
     """They are no files that a read leaves out."""
     copied.joinpath("logs").rename(copied / "copies" / "db" / named(copied))
     database = sawlog.open(copied / "copies" / "db", format="leveldb_database")
-    assert delivered(copied / "copies" / "db", "default") == expected(copied)
+    assert read_live_state(copied / "copies" / "db", "default") == expected(copied)
     assert not any(one.path.endswith(".log") for one in database.skipped)
     report = database.report()
     assert not report.damaged
@@ -67,7 +67,7 @@ def test_logs_are_found_where_the_options_name_them(copied: Path, tmp_path: Path
     elsewhere = tmp_path / "disk" / name
     shutil.copytree(copied / "logs", elsewhere)
     options.write_text(options.read_text().replace(written, f"{written.partition('=')[0]}={elsewhere}"))
-    assert delivered(copied / "copies" / "db", "default") == expected(copied)
+    assert read_live_state(copied / "copies" / "db", "default") == expected(copied)
 
 
 def test_logs_that_are_not_found_are_missing(copied: Path) -> None:
@@ -86,7 +86,7 @@ def test_logs_that_are_not_found_are_missing(copied: Path) -> None:
 def test_logs_where_the_caller_says(copied: Path) -> None:
     database = copied / "copies" / "db"
     for given in (copied / "logs", str(copied / "logs"), [str(copied / "logs")]):
-        assert delivered(database, "default", wal_dir=given) == expected(copied)
+        assert read_live_state(database, "default", wal_dir=given) == expected(copied)
     report = sawlog.verify(database, format="leveldb_database", wal_dir=copied / "logs")
     assert not report.damaged
     assert {Path(file.path).parent.name for file in report.files} == {"db", "logs"}
@@ -106,7 +106,7 @@ def test_a_checkpoint_has_logs_of_its_own(copied: Path) -> None:
         shutil.copy(log, database)
         copied.joinpath("copies", named(copied)).mkdir()
         copied.joinpath("copies", named(copied), "000099.log").write_bytes(log.read_bytes())
-    assert delivered(database, "default") == expected(copied)
+    assert read_live_state(database, "default") == expected(copied)
     assert {Path(file.path).parent.name for file in sawlog.verify(database, format="leveldb_database").files} == {"db"}
 
 
@@ -115,7 +115,7 @@ def test_a_second_directory_may_be_empty(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "pebble-2.1.7-failover" / "db", tmp_path / "db")
     tmp_path.joinpath("3-sec").mkdir()
     rows = sawlog.read(tmp_path / "db", format="leveldb_database").num_rows
-    assert 0 < rows < len(answers(GOLDEN / "pebble-2.1.7-failover" / "db.kv"))
+    assert 0 < rows < len(read_answers(GOLDEN / "pebble-2.1.7-failover" / "db.kv"))
 
 
 def test_parts_of_a_log_have_some_batches_twice() -> None:
@@ -129,8 +129,8 @@ def test_parts_of_a_log_have_some_batches_twice() -> None:
     found = [(row["sequence"], row["key"]) for row in every]
     assert len(found) == len(set(found))
     assert set(found) == {one for one in (*first, *second) if one[1] is not None}
-    held = answers(database / "db.kv")
-    assert delivered(database / "db", "default", recovery="point_in_time_recovery") == held
+    held = read_answers(database / "db.kv")
+    assert read_live_state(database / "db", "default", recovery="point_in_time_recovery") == held
 
 
 def _is_remark() -> object:
@@ -170,7 +170,7 @@ def test_tables_where_the_caller_says(tmp_path: Path) -> None:
     source = GOLDEN / "rocksdb-11.8.1-cf-paths"
     with pytest.raises(IncompleteError, match=r"000009: missing_file.*paths="):
         sawlog.read(source / "db", format="leveldb_database")
-    assert delivered(source / "db", "default", paths=source / "db-cf") == answers(source / "tables.kv")
+    assert read_live_state(source / "db", "default", paths=source / "db-cf") == read_answers(source / "tables.kv")
     report = sawlog.verify(source / "db", format="leveldb_database", paths=str(source / "db-cf"))
     assert not report.damaged
     assert "000009.sst" in {Path(file.path).name for file in report.files}
@@ -202,7 +202,7 @@ def test_a_value_that_expires_may_be_in_its_entry(tmp_path: Path) -> None:
     sawlog.write(
         log, tmp_path / "db" / "000005.log", format="leveldb_log", view="writes", dialect="rocksdb", log_number=5
     )
-    found = delivered(tmp_path / "db", "default")
+    found = read_live_state(tmp_path / "db", "default")
     assert [found[key] for key in (b"a", b"b", b"c")] == values
     assert not sawlog.verify(tmp_path / "db").damaged
 
@@ -215,7 +215,7 @@ def test_a_blob_file_that_is_being_written(length: int, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:length])
     with pytest.warns(sawlog.DamageWarning, match="bad_blob"):
         rows = sawlog.read(tmp_path / "db", format="leveldb_database", on_damage="skip").num_rows
-    assert rows < len(answers(STACKED.parent / "db.kv"))
+    assert rows < len(read_answers(STACKED.parent / "db.kv"))
     kinds = {kind for file in sawlog.verify(tmp_path / "db").files for kind in file.kinds}
     assert kinds == ({"bad_blob"} if length >= 30 else {"bad_blob", "bad_blob_part"})
 
@@ -238,7 +238,7 @@ def with_objects(tmp_path: Path, locator: str, custom: str) -> tuple[Path, dict[
     """A database whose tables are objects in the directory `remote`, and what it holds."""
     source = GOLDEN.parent / "leveldb_table" / "pebble" / "22-plain"
     shutil.copytree(source, tmp_path / "db")
-    held = delivered(source, "default")
+    held = read_live_state(source, "default")
     records = [b"", b"\x03\x07"]
     for path in tmp_path.glob("db/*.sst"):
         number = int(path.stem)
@@ -259,7 +259,7 @@ def test_objects_in_remote_storage(custom: str, tmp_path: Path) -> None:
     _, held = with_objects(tmp_path, "loc", custom)
     with pytest.raises(IncompleteError, match=rf"CATALOG-000001 says .*{custom or '-7-'}.*'loc'.*paths="):
         sawlog.read(tmp_path / "db", format="leveldb_database")
-    assert delivered(tmp_path / "db", "default", paths=tmp_path / "remote") == held
+    assert read_live_state(tmp_path / "db", "default", paths=tmp_path / "remote") == held
     report = sawlog.verify(tmp_path / "db", format="leveldb_database", paths=tmp_path / "remote")
     assert not report.damaged
     assert not report.incomplete
@@ -273,7 +273,7 @@ def test_objects_are_found_where_the_catalog_says(locator: str, tmp_path: Path) 
     if target is not None:
         target.parent.mkdir(exist_ok=True, parents=True)
         tmp_path.joinpath("remote").rename(target)
-    assert delivered(database, "default") == held
+    assert read_live_state(database, "default") == held
     report = sawlog.verify(database, format="leveldb_database")
     assert not report.damaged
     assert not report.incomplete

@@ -13,7 +13,7 @@ import pytest
 
 import sawlog
 from sawlog.leveldb.table.layout import RANGE_DELETES_NAMES
-from tests.leveldb_database.test_pebble import answers, live
+from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 DATABASES = ("pebble-1.0.0-formats-of-others", "pebble-1.1.5-ranges-alone", "pebble-2.1.7-minlz")
@@ -21,9 +21,9 @@ DATABASES = ("pebble-1.0.0-formats-of-others", "pebble-1.1.5-ranges-alone", "peb
 
 @pytest.mark.parametrize("name", DATABASES)
 def test_what_pebble_answered(name: str) -> None:
-    expected = answers(GOLDEN / name / "answers.jsonl")
+    expected = read_pebble_answers(GOLDEN / name / "answers.jsonl")
     assert len(expected) > 5
-    assert live(GOLDEN / name / "db") == expected
+    assert read_pebble_live(GOLDEN / name / "db") == expected
     report = sawlog.verify(GOLDEN / name / "db", format="leveldb_database")
     assert not report.damaged
     assert not any(file.account.unsupported for file in report.files)
@@ -61,7 +61,7 @@ def test_a_table_that_a_log_takes_in_is_missed(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / DATABASES[1] / "db", tmp_path / "db")
     tmp_path.joinpath("db", f"{number:06d}.sst").unlink()
     with pytest.raises(sawlog.IncompleteError, match=f"{number:06d}: missing_file"):
-        live(tmp_path / "db")
+        read_pebble_live(tmp_path / "db")
 
 
 def test_values_of_entities_that_are_in_blob_files() -> None:

@@ -15,7 +15,7 @@ import sawlog
 from sawlog.errors import DamageError, IncompleteError
 from sawlog.format.damage import Report
 from sawlog.leveldb.records.layout import Tag
-from tests.leveldb_database.test_pebble import answers
+from tests.leveldb_database.support import read_pebble_answers
 from tests.leveldb_log.fragments import varint, write
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
@@ -60,7 +60,7 @@ def rocksdb(path: Path) -> Held:
 def pebble(path: Path) -> Held:
     """A database of Pebble's that was killed."""
     shutil.copytree(PEBBLE / "db", path)
-    return answers(PEBBLE / "answers.jsonl")
+    return read_pebble_answers(PEBBLE / "answers.jsonl")
 
 
 ENGINES = pytest.mark.parametrize("make", [leveldb, rocksdb, pebble])

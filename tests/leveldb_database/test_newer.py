@@ -14,7 +14,7 @@ import pytest
 import sawlog
 from sawlog.errors import UnsupportedError
 from sawlog.format.damage import DamageWarning
-from tests.leveldb_database.test_pebble import answers, live
+from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
 from tests.leveldb_log.fragments import masked, reference, write
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
@@ -27,9 +27,9 @@ FOOTER = 70
 
 @pytest.mark.parametrize("name", [EXCISE, BLOBS, CUCKOO])
 def test_what_the_engine_answered(name: str) -> None:
-    expected = answers(GOLDEN / name / "answers.jsonl")
+    expected = read_pebble_answers(GOLDEN / name / "answers.jsonl")
     assert len(expected) > 5
-    assert live(GOLDEN / name / "db") == expected
+    assert read_pebble_live(GOLDEN / name / "db") == expected
     report = sawlog.verify(GOLDEN / name / "db", format="leveldb_database")
     assert not report.damaged
     assert not any(file.account.unsupported for file in report.files)
@@ -89,7 +89,7 @@ def test_an_encrypted_database_is_unsupported(tmp_path: Path) -> None:
     encrypted(tmp_path)
     for policy in ("fail", "skip"):
         with pytest.raises(UnsupportedError, match="encrypted"):
-            live(tmp_path, on_damage=policy)
+            read_pebble_live(tmp_path, on_damage=policy)
     command = [sys.executable, "-m", "sawlog", "verify", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, "encrypted" in result.stderr) == (4, True)
@@ -108,10 +108,10 @@ def test_a_part_of_a_table_in_an_order_that_nobody_knows_is_unsupported(tmp_path
         write(*(one.replace(b"leveldb.Bytewise", b"unknown.Bytewise") for one in reference(path.read_bytes()).records))
     )
     with pytest.raises(UnsupportedError, match="is a part of table"):
-        live(tmp_path / "db")
+        read_pebble_live(tmp_path / "db")
     with pytest.warns(DamageWarning):
-        found = live(tmp_path / "db", on_damage="skip")
-    assert 0 < len(found) < len(live(PARTS))
+        found = read_pebble_live(tmp_path / "db", on_damage="skip")
+    assert 0 < len(found) < len(read_pebble_live(PARTS))
     report = sawlog.verify(tmp_path / "db", format="leveldb_database")
     assert not report.damaged
     assert any(file.unsupported for file in report.files)
@@ -136,10 +136,10 @@ CASES = [(21, 3, "version 3 of a blob"), (20, 5, "checksum type 5 of a blob")]
 def test_a_blob_file_of_a_newer_version_is_unsupported(tmp_path: Path, offset: int, value: int, told: str) -> None:
     database = changed(tmp_path, offset, value)
     with pytest.raises(UnsupportedError, match=told):
-        live(database)
+        read_pebble_live(database)
     with pytest.warns(DamageWarning, match="does not support"):
-        found = live(database, on_damage="skip")
-    expected = answers(GOLDEN / BLOBS / "answers.jsonl")
+        found = read_pebble_live(database, on_damage="skip")
+    expected = read_pebble_answers(GOLDEN / BLOBS / "answers.jsonl")
     assert 0 < len(found) < len(expected)
     assert found.items() <= expected.items()
     report = sawlog.verify(database, format="leveldb_database")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from contextlib import closing
@@ -16,6 +15,7 @@ from sawlog.errors import DamageError, IncompleteError
 from sawlog.format.capabilities import find_field_parser
 from sawlog.format.damage import Findings
 from sawlog.testing.outcome import places
+from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
 from tests.leveldb_log.fragments import masked
 from tests.unit_of_loss import assert_lost_by_unit
 
@@ -23,24 +23,10 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
 DATABASES = ("13-plain", "15-at", "19-at", "22-plain", "24-plain", "24-cockroach")
 
 
-def answers(lines: Path) -> dict[bytes, bytes]:
-    """What Pebble has written down."""
-    rows = [json.loads(line) for line in lines.read_text().splitlines()]
-    return {bytes.fromhex(row["key"]): bytes.fromhex(row["value"]) for row in rows}
-
-
-def live(path: Path, **arguments: object) -> dict[bytes, bytes]:
-    """The live state; merged as Pebble merges by default, the newest last."""
-    found: dict[bytes, bytes] = {}
-    for row in sawlog.read(path, format="leveldb_database", view="live", **arguments).to_pylist():
-        found[row["key"]] = row["value"] + found.get(row["key"], b"")
-    return found
-
-
 @pytest.mark.parametrize("name", DATABASES)
 def test_what_pebble_answers(name: str) -> None:
-    expected = answers(GOLDEN / f"{name}.jsonl")
-    found = live(GOLDEN / name)
+    expected = read_pebble_answers(GOLDEN / f"{name}.jsonl")
+    found = read_pebble_live(GOLDEN / name)
     assert found == expected
     if not name.endswith("cockroach"):
         assert list(found) == list(expected)
@@ -141,10 +127,10 @@ def test_a_lost_blob_file_costs_its_values(tmp_path: Path) -> None:
     for path in (tmp_path / "db").glob("*.blob"):
         path.unlink()
     with pytest.raises(IncompleteError, match="missing_file"):
-        live(tmp_path / "db")
-    expected = answers(GOLDEN / "24-plain.jsonl")
+        read_pebble_live(tmp_path / "db")
+    expected = read_pebble_answers(GOLDEN / "24-plain.jsonl")
     with pytest.warns(sawlog.DamageWarning):
-        found = live(tmp_path / "db", on_damage="skip")
+        found = read_pebble_live(tmp_path / "db", on_damage="skip")
     assert 0 < len(found) < len(expected)
     assert found.items() <= expected.items()
 

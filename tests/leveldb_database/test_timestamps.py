@@ -13,8 +13,7 @@ import pytest
 import sawlog
 from sawlog.errors import OptionError, SchemaError
 from sawlog.leveldb.log.walk import StampSizes
-from tests.leveldb_database.test_answers import answers as held
-from tests.leveldb_database.test_answers import delivered
+from tests.leveldb_database.support import read_answers, read_live_state
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table"
 DATABASE = GOLDEN / "timestamps"
@@ -99,7 +98,7 @@ def test_a_repaired_database_keeps_its_timestamps(case: str, tmp_path: Path) -> 
     place = DRAWN / f"rocksdb-11.8.1-{case}"
     sawlog.repair(place / "db", tmp_path / "copy", format="leveldb_database")
     for suffix, table in ((".kv", "default"), (".kv2", "zweite")):
-        assert delivered(tmp_path / "copy", table) == held(place / f"db{suffix}")
+        assert read_live_state(tmp_path / "copy", table) == read_answers(place / f"db{suffix}")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -107,7 +106,7 @@ def test_a_repaired_database_keeps_its_timestamps(case: str, tmp_path: Path) -> 
 def test_sound_logs_are_replayed_in_every_mode(case: str, mode: str) -> None:
     place = DRAWN / f"rocksdb-11.8.1-{case}"
     for suffix, table in ((".kv", "default"), (".kv2", "zweite")):
-        assert delivered(place / "db", table, recovery=mode) == held(place / f"db{suffix}")
+        assert read_live_state(place / "db", table, recovery=mode) == read_answers(place / f"db{suffix}")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -214,8 +213,8 @@ def test_values_in_blob_files_of_before_timestamps_were_switched_off(tmp_path: P
     ]
     sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), manifest, format="leveldb_log")
     for suffix, table in ((".kv", "default"), (".kv2", "zweite")):
-        expected = {key[:-8]: value for key, value in held(STRIPPED.parent / f"db{suffix}").items()}
-        assert delivered(tmp_path / "db", table) == expected
+        expected = {key[:-8]: value for key, value in read_answers(STRIPPED.parent / f"db{suffix}").items()}
+        assert read_live_state(tmp_path / "db", table) == expected
         operations = sawlog.read(tmp_path / "db", format="leveldb_database", table=table)["operation"].to_pylist()
         assert ("put_blob_index" in operations) == (table == "zweite")
         assert sawlog.verify(tmp_path / "db", format="leveldb_database", table=table).verdict == "clean"
@@ -230,7 +229,7 @@ def test_timestamps_are_known_without_a_manifest(case: str, tmp_path: Path) -> N
     for path in [tmp_path / "db" / "CURRENT", *(tmp_path / "db").glob("MANIFEST-*")]:
         path.unlink()
     for suffix, table in ((".kv", "default"), (".kv2", "zweite")):
-        expected, found = held(place / f"db{suffix}"), delivered(tmp_path / "db", table, on_damage="skip")
+        expected, found = read_answers(place / f"db{suffix}"), read_live_state(tmp_path / "db", table, on_damage="skip")
         assert {len(key) for key in found} == {len(key) for key in expected}
         keys = [{key[: len("key00000")]: value for key, value in rows.items()} for rows in (expected, found)]
         assert keys[0] == keys[1]

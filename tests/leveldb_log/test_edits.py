@@ -11,15 +11,15 @@ from rocksdict import Options, Rdict
 import sawlog
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, UnsupportedError
 from sawlog.format.damage import DamageWarning
+from tests.leveldb_log.support import MANIFEST, length_prefixed, varint
 
 from .fragments import write
-from .test_writes import MANIFEST, lp, varint
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 
 def internal(key: bytes, sequence: int, kind: int = 1) -> bytes:
-    return lp(key + (sequence << 8 | kind).to_bytes(8, "little"))
+    return length_prefixed(key + (sequence << 8 | kind).to_bytes(8, "little"))
 
 
 def new_file(level: int, number: int, size: int = 10, low: bytes = b"a", high: bytes = b"z") -> bytes:
@@ -72,24 +72,49 @@ def test_rocksdb_fields(tmp_path: Path) -> None:
     )
     custom = (
         varint(6)
-        + lp(varint(1700000000))
+        + length_prefixed(varint(1700000000))
         + varint(7)
-        + lp(b"sum")
+        + length_prefixed(b"sum")
         + varint(8)
-        + lp(b"crc32c")
+        + length_prefixed(b"crc32c")
         + varint(9)
-        + lp(b"\x02")
+        + length_prefixed(b"\x02")
     )
-    unknown = varint(12) + lp(b"id") + varint(13) + lp(varint(44)) + varint(65) + lp(b"\x03") + varint(1)
+    unknown = (
+        varint(12)
+        + length_prefixed(b"id")
+        + varint(13)
+        + length_prefixed(varint(44))
+        + varint(65)
+        + length_prefixed(b"\x03")
+        + varint(1)
+    )
     v4 = varint(103) + new_file(6, 3)[1:] + varint(3) + varint(8) + custom + unknown
     blob = (
-        varint(400) + varint(9) + varint(100) + varint(1000) + lp(b"SHA") + lp(b"xx") + varint(2) + lp(b"?") + b"\x00"
+        varint(400)
+        + varint(9)
+        + varint(100)
+        + varint(1000)
+        + length_prefixed(b"SHA")
+        + length_prefixed(b"xx")
+        + varint(2)
+        + length_prefixed(b"?")
+        + b"\x00"
     )
     garbage = varint(8195) + varint(9) + varint(1) + varint(10) + b"\x00"
-    wals = varint(8199) + lp(varint(7) + b"\x02" + varint(99) + b"\x01") + varint(8200) + lp(varint(6))
-    family = varint(200) + b"\x03" + varint(201) + lp(b"cf") + varint(203) + b"\x04" + varint(10) + b"\x05"
-    skipped = varint(8192 + 1000) + lp(b"whatever")
-    (row,) = edits(save(tmp_path, v2 + v3 + v4 + blob + garbage + wals + family + skipped + varint(8193) + lp(b"uuid")))
+    wals = (
+        varint(8199)
+        + length_prefixed(varint(7) + b"\x02" + varint(99) + b"\x01")
+        + varint(8200)
+        + length_prefixed(varint(6))
+    )
+    family = varint(200) + b"\x03" + varint(201) + length_prefixed(b"cf") + varint(203) + b"\x04" + varint(10) + b"\x05"
+    skipped = varint(8192 + 1000) + length_prefixed(b"whatever")
+    (row,) = edits(
+        save(
+            tmp_path, v2 + v3 + v4 + blob + garbage + wals + family + skipped + varint(8193) + length_prefixed(b"uuid")
+        )
+    )
     one, two, three = ({k: v for k, v in entry.items() if v is not None} for entry in row["new_files"])
     assert (one["smallest_sequence"], one["largest_sequence"]) == (3, 8)
     assert (two["path_id"], two["file"]) == (1, 2)
@@ -115,7 +140,7 @@ DAMAGED = [
     (b"\x02", "does not end"),
     (b"\x02" + b"\xff" * 10, "does not end"),
     (b"\x01\x05abc", "5 bytes expected at byte 2, 3 are left"),
-    (b"\x05\x01" + lp(b"short"), "internal key of 5 bytes"),
+    (b"\x05\x01" + length_prefixed(b"short"), "internal key of 5 bytes"),
     (b"\x06" + varint(256) + b"\x01", "level 256"),
     (varint(9001), "a varint at byte 2"),
 ]
@@ -138,9 +163,18 @@ NEWER = [
     (b"\x08", "tag 8 at byte 0"),
     (varint(109) + b"\x01", "tag 109 at byte 0"),
     (varint(301) + b"\x01", "tag 301 at byte 0"),
-    (TABLE + varint(71) + lp(b""), "field 71 of a new file"),
+    (TABLE + varint(71) + length_prefixed(b""), "field 71 of a new file"),
     (varint(8196) + b"\x07" + b"\x03\x01", "field 3 of a log"),
-    (varint(400) + b"\x09\x01\x02" + lp(b"") + lp(b"") + b"\x41" + lp(b"") + b"\x00", "field 65 of a blob file"),
+    (
+        varint(400)
+        + b"\x09\x01\x02"
+        + length_prefixed(b"")
+        + length_prefixed(b"")
+        + b"\x41"
+        + length_prefixed(b"")
+        + b"\x00",
+        "field 65 of a blob file",
+    ),
 ]
 
 
@@ -158,14 +192,22 @@ def test_a_field_of_a_newer_engine_is_unsupported(tmp_path: Path, edit: bytes, d
 
 
 def test_fields_that_may_be_skipped_are(tmp_path: Path) -> None:
-    skipped = varint(8192 + 77) + lp(b"anything")
-    blob = varint(400) + b"\x09\x01\x02" + lp(b"") + lp(b"") + b"\x21" + lp(b"new") + b"\x00"
-    table = TABLE[:2] + b"\x09" + TABLE[3:] + b"\x3f" + lp(b"") + b"\x01"
+    skipped = varint(8192 + 77) + length_prefixed(b"anything")
+    blob = (
+        varint(400)
+        + b"\x09\x01\x02"
+        + length_prefixed(b"")
+        + length_prefixed(b"")
+        + b"\x21"
+        + length_prefixed(b"new")
+        + b"\x00"
+    )
+    table = TABLE[:2] + b"\x09" + TABLE[3:] + b"\x3f" + length_prefixed(b"") + b"\x01"
     path = save(tmp_path, MANIFEST, skipped + new_file(0, 1) + blob, table)
     assert live(path) == [(0, 1), (0, 9)]
 
 
-EXCISE = b"\x0a" + lp(b"a") + lp(b"c") + b"\x00\x31"
+EXCISE = b"\x0a" + length_prefixed(b"a") + length_prefixed(b"c") + b"\x00\x31"
 
 
 def test_pebbles_tags_of_2026(tmp_path: Path) -> None:
@@ -190,9 +232,9 @@ def test_live_files(tmp_path: Path) -> None:
         tmp_path,
         MANIFEST + new_file(0, 5) + new_file(0, 4),
         b"\x06\x00\x05" + new_file(1, 5),
-        family + varint(201) + lp(b"other"),
+        family + varint(201) + length_prefixed(b"other"),
         family + new_file(0, 9),
-        gone + varint(201) + lp(b"dropped") + new_file(0, 11),
+        gone + varint(201) + length_prefixed(b"dropped") + new_file(0, 11),
         gone + varint(202),
         varint(300) + b"\x01" + new_file(3, 20),
         varint(300) + b"\x00" + new_file(3, 21),

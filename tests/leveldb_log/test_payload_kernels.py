@@ -11,10 +11,11 @@ import pytest
 import sawlog
 from sawlog.format.damage import Findings
 from sawlog.leveldb.records.layout import MARKS
+from tests.leveldb_log.support import batch, length_prefixed, put
 
 from .datastore import Blob, Geo, Raw, Reference, Vector, entity
 from .test_entities import agrees
-from .test_writes import DAMAGED, TAGS, as_table, batch, delete, lp, put, save
+from .test_writes import DAMAGED, TAGS, as_table, delete, save
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 
@@ -100,7 +101,14 @@ def test_every_tag_and_every_damage(tmp_path: Path) -> None:
 
 def test_mutated_batches(tmp_path: Path) -> None:
     chance = random.Random(5)
-    whole = batch(1, 6, put(b"key", b"value" * 30), delete(b"k"), b"\x05\x03" + lp(b"k") + lp(b""), b"\x03" + lp(b"x"))
+    whole = batch(
+        1,
+        6,
+        put(b"key", b"value" * 30),
+        delete(b"k"),
+        b"\x05\x03" + length_prefixed(b"k") + length_prefixed(b""),
+        b"\x03" + length_prefixed(b"x"),
+    )
     records = []
     for _ in range(150):
         record = bytearray(whole)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import sawlog
 from sawlog.errors import SchemaError, UnsupportedError
 from sawlog.format.damage import TailStatus
+from tests.leveldb_log.support import read_operations, read_pebble_truth
 
 from .fragments import fragment
 
@@ -20,35 +18,11 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_log" / "pebble"
 FORMATS = ["new", "old"]
 
 
-def truth(lines: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lines.read_text().splitlines()]
-
-
-def spelled(value: bytes | None) -> str | None:
-    """As the truth has it: long values by their digests."""
-    if value is None or len(value) <= 1000:
-        return None if value is None else value.hex()
-    return "sha256:" + hashlib.sha256(value).hexdigest()
-
-
-def operations(path: Path, **options: Any) -> list[dict[str, Any]]:
-    rows = sawlog.read(path, view="writes", **options).to_pylist()
-    return [
-        {
-            "sequence": row["sequence"],
-            "operation": row["operation"],
-            "key": spelled(row["key"]),
-            "value": spelled(row["value"]),
-        }
-        for row in rows
-    ]
-
-
 @pytest.mark.parametrize("version", FORMATS)
 def test_every_operation_is_what_pebble_committed(version: str) -> None:
     log = GOLDEN / version / "000002.log"
-    expected = truth(GOLDEN / f"{version}.jsonl")
-    assert operations(log) == expected
+    expected = read_pebble_truth(GOLDEN / f"{version}.jsonl")
+    assert read_operations(log) == expected
     assert sawlog.open(log).info()["dialect"] == "pebble"
     (report,) = sawlog.verify(log, view="writes").files
     assert (report.kinds, report.tail.status, report.tail.length) == ({}, TailStatus.STALE, 11)
@@ -56,7 +30,7 @@ def test_every_operation_is_what_pebble_committed(version: str) -> None:
 
 
 def test_a_table_that_came_by_way_of_the_log() -> None:
-    (row,) = operations(GOLDEN / "new" / "000005.log")
+    (row,) = read_operations(GOLDEN / "new" / "000005.log")
     assert (row["operation"], row["key"], row["value"]) == ("ingest_sst", "04", None)
 
 
@@ -70,7 +44,7 @@ def test_without_its_database_a_log_is_known_by_its_fragments(tmp_path: Path) ->
     log = tmp_path / "000002.log"
     shutil.copy(GOLDEN / "new" / "000002.log", log)
     assert sawlog.open(log).info()["dialect"] == "pebble"
-    assert operations(log) == truth(GOLDEN / "new.jsonl")
+    assert read_operations(log) == read_pebble_truth(GOLDEN / "new.jsonl")
     (report,) = sawlog.verify(log, view="writes").files
     assert report.kinds == {}
 
@@ -78,7 +52,7 @@ def test_without_its_database_a_log_is_known_by_its_fragments(tmp_path: Path) ->
 def test_options_tell_whose_a_database_is(tmp_path: Path) -> None:
     for name in ("000002.log", "OPTIONS-000003"):
         shutil.copy(GOLDEN / "old" / name, tmp_path)
-    assert operations(tmp_path / "000002.log") == truth(GOLDEN / "old.jsonl")
+    assert read_operations(tmp_path / "000002.log") == read_pebble_truth(GOLDEN / "old.jsonl")
 
 
 @pytest.mark.parametrize("version", FORMATS)
@@ -94,13 +68,13 @@ def test_an_operation_that_the_dialect_does_not_have_is_unsupported(tmp_path: Pa
     unset = header + b"\x14" + b"\x01a" + b"\x02\x01b"
     log = tmp_path / "000001.log"
     log.write_bytes(fragment(1, unset))
-    assert [row["operation"] for row in operations(log, dialect="pebble")] == ["range_key_unset"]
+    assert [row["operation"] for row in read_operations(log, dialect="pebble")] == ["range_key_unset"]
     for dialect in ("rocksdb", "leveldb", "auto"):
         with pytest.raises(UnsupportedError, match="tag 0x14"):
-            operations(log, dialect=dialect)
+            read_operations(log, dialect=dialect)
     log.write_bytes(fragment(1, header + b"\x09"))
     with pytest.raises(UnsupportedError, match="tag 0x09"):
-        operations(log, dialect="pebble")
+        read_operations(log, dialect="pebble")
 
 
 def test_operations_of_pebble_are_not_written(tmp_path: Path) -> None:

@@ -14,20 +14,15 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.format.damage import DamageWarning, Findings, TailStatus
+from tests.leveldb_log.support import COMPRESSED, compressed_log, zstd
 from tests.unit_of_loss import Rows, assert_lost_by_unit
 
 from .fragments import BLOCK, FIRST, LAST, MIDDLE, fragment, masked, scan, scan_file, write
 
-COMPRESSED = fragment(9, struct.pack("<I", 7))
 SIZES = struct.pack("<IH", 1, 8)
 PREDECESSOR = struct.pack("<QQQ", 6, 1000, 55)
 FRESH = [b"one", b"", b"two" * 20_000, b"three"]
 STALE = [bytes([65 + i]) * (3_000 + i) for i in range(40)]
-
-
-def zstd(content: bytes) -> bytes:
-    """A frame that declares its size, as RocksDB's do."""
-    return pa.Codec("zstd").compress(content, asbytes=True)
 
 
 def unsized(content: bytes) -> bytes:
@@ -235,10 +230,6 @@ def test_zeros_before_metadata_that_did_not_fit() -> None:
 
 
 RECORDS = [b"a" * 1000, b"", random.Random(1).randbytes(100_000), b"b" * 300_000, b"c"]
-
-
-def compressed_log(*frames: bytes, log: int | None = None) -> bytes:
-    return COMPRESSED + write(*frames, log=log, start=len(COMPRESSED))
 
 
 @pytest.mark.parametrize("log", [None, 7])

@@ -13,7 +13,7 @@ from sawlog.leveldb.columns import TRANSACTION_SCHEMA
 from sawlog.leveldb.records.transactions import UNWRITTEN, Numbering, Transactions
 from sawlog.leveldb.records.writes import BATCH_ROWS
 from tests.leveldb_log.fragments import write
-from tests.leveldb_log.test_writes import batch, lp
+from tests.leveldb_log.support import batch, length_prefixed
 
 Row = tuple[str, bytes | None, bytes | None]
 
@@ -138,7 +138,11 @@ def written(path: Path, *records: tuple[int, list[Row]]) -> Path:
     for first, operations in records:
         body = b""
         for name, key, value in operations:
-            body += bytes([tags[name]]) + (b"" if key is None else lp(key)) + (b"" if value is None else lp(value))
+            body += (
+                bytes([tags[name]])
+                + (b"" if key is None else length_prefixed(key))
+                + (b"" if value is None else length_prefixed(value))
+            )
         batches.append(batch(first, sum(name == "put" for name, _, _ in operations), body))
     path.write_bytes(write(*batches))
     return path

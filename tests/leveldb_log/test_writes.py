@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import shutil
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -18,36 +17,15 @@ from rocksdict import Options, Rdict, WriteBatch
 import sawlog
 from sawlog.errors import DamageError, OptionError, SchemaError, UnsupportedError
 from sawlog.format.damage import DamageWarning, Findings
+from tests.leveldb_log.support import MANIFEST, batch, length_prefixed, put, varint
 
 from .fragments import offsets, write
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
-MANIFEST = b"\x01\x1aleveldb.BytewiseComparator\x02\x00\x09\x00\x03\x02\x04\x00"
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def lp(data: bytes) -> bytes:
-    return varint(len(data)) + data
-
-
-def batch(sequence: int, count: int, *operations: bytes) -> bytes:
-    return struct.pack("<QI", sequence, count) + b"".join(operations)
-
-
-def put(key: bytes, value: bytes) -> bytes:
-    return b"\x01" + lp(key) + lp(value)
-
 
 def delete(key: bytes) -> bytes:
-    return b"\x00" + lp(key)
+    return b"\x00" + length_prefixed(key)
 
 
 def save(directory: Path, *records: bytes, name: str = "000003.log") -> Path:
@@ -78,31 +56,31 @@ def database(directory: Path) -> Path:
 
 BIG = 0xFFFFFFFF
 TAGS = [
-    (b"\x00" + lp(b"k"), "delete", 0, b"k", None, 1),
-    (b"\x01" + lp(b"k") + lp(b"v"), "put", 0, b"k", b"v", 1),
-    (b"\x02" + lp(b"k") + lp(b"v"), "merge", 0, b"k", b"v", 1),
-    (b"\x03" + lp(b"blob"), "log_data", 0, None, b"blob", 0),
-    (b"\x04" + varint(7) + lp(b"k"), "delete", 7, b"k", None, 1),
-    (b"\x05" + varint(BIG) + lp(b"k") + lp(b"v"), "put", BIG, b"k", b"v", 1),
-    (b"\x06" + varint(300) + lp(b"k") + lp(b"v"), "merge", 300, b"k", b"v", 1),
-    (b"\x07" + lp(b"k"), "single_delete", 0, b"k", None, 1),
-    (b"\x08" + varint(1) + lp(b"k"), "single_delete", 1, b"k", None, 1),
+    (b"\x00" + length_prefixed(b"k"), "delete", 0, b"k", None, 1),
+    (b"\x01" + length_prefixed(b"k") + length_prefixed(b"v"), "put", 0, b"k", b"v", 1),
+    (b"\x02" + length_prefixed(b"k") + length_prefixed(b"v"), "merge", 0, b"k", b"v", 1),
+    (b"\x03" + length_prefixed(b"blob"), "log_data", 0, None, b"blob", 0),
+    (b"\x04" + varint(7) + length_prefixed(b"k"), "delete", 7, b"k", None, 1),
+    (b"\x05" + varint(BIG) + length_prefixed(b"k") + length_prefixed(b"v"), "put", BIG, b"k", b"v", 1),
+    (b"\x06" + varint(300) + length_prefixed(b"k") + length_prefixed(b"v"), "merge", 300, b"k", b"v", 1),
+    (b"\x07" + length_prefixed(b"k"), "single_delete", 0, b"k", None, 1),
+    (b"\x08" + varint(1) + length_prefixed(b"k"), "single_delete", 1, b"k", None, 1),
     (b"\x09", "begin_prepare", 0, None, None, 0),
-    (b"\x0a" + lp(b"xid"), "end_prepare", 0, b"xid", None, 0),
-    (b"\x0b" + lp(b"xid"), "commit", 0, b"xid", None, 0),
-    (b"\x0c" + lp(b"xid"), "rollback", 0, b"xid", None, 0),
+    (b"\x0a" + length_prefixed(b"xid"), "end_prepare", 0, b"xid", None, 0),
+    (b"\x0b" + length_prefixed(b"xid"), "commit", 0, b"xid", None, 0),
+    (b"\x0c" + length_prefixed(b"xid"), "rollback", 0, b"xid", None, 0),
     (b"\x0d", "noop", 0, None, None, 0),
-    (b"\x0e" + varint(2) + lp(b"a") + lp(b"z"), "delete_range", 2, b"a", b"z", 1),
-    (b"\x0f" + lp(b"a") + lp(b"z"), "delete_range", 0, b"a", b"z", 1),
-    (b"\x10" + varint(2) + lp(b"k") + lp(b"i"), "put_blob_index", 2, b"k", b"i", 1),
-    (b"\x11" + lp(b"k") + lp(b"i"), "put_blob_index", 0, b"k", b"i", 1),
+    (b"\x0e" + varint(2) + length_prefixed(b"a") + length_prefixed(b"z"), "delete_range", 2, b"a", b"z", 1),
+    (b"\x0f" + length_prefixed(b"a") + length_prefixed(b"z"), "delete_range", 0, b"a", b"z", 1),
+    (b"\x10" + varint(2) + length_prefixed(b"k") + length_prefixed(b"i"), "put_blob_index", 2, b"k", b"i", 1),
+    (b"\x11" + length_prefixed(b"k") + length_prefixed(b"i"), "put_blob_index", 0, b"k", b"i", 1),
     (b"\x12", "begin_persisted_prepare", 0, None, None, 0),
     (b"\x13", "begin_unprepare", 0, None, None, 0),
-    (b"\x15" + lp(b"ts") + lp(b"xid"), "commit_with_timestamp", 0, b"xid", b"ts", 0),
-    (b"\x16" + lp(b"k") + lp(b"w"), "put_entity", 0, b"k", b"w", 1),
-    (b"\x17" + varint(2) + lp(b"k") + lp(b"w"), "put_entity", 2, b"k", b"w", 1),
-    (b"\x18" + lp(b"k") + lp(b"v" + bytes(8)), "timed_put", 0, b"k", b"v", 1),
-    (b"\x19" + varint(2) + lp(b"k") + lp(b"v" + bytes(8)), "timed_put", 2, b"k", b"v", 1),
+    (b"\x15" + length_prefixed(b"ts") + length_prefixed(b"xid"), "commit_with_timestamp", 0, b"xid", b"ts", 0),
+    (b"\x16" + length_prefixed(b"k") + length_prefixed(b"w"), "put_entity", 0, b"k", b"w", 1),
+    (b"\x17" + varint(2) + length_prefixed(b"k") + length_prefixed(b"w"), "put_entity", 2, b"k", b"w", 1),
+    (b"\x18" + length_prefixed(b"k") + length_prefixed(b"v" + bytes(8)), "timed_put", 0, b"k", b"v", 1),
+    (b"\x19" + varint(2) + length_prefixed(b"k") + length_prefixed(b"v" + bytes(8)), "timed_put", 2, b"k", b"v", 1),
 ]
 
 
@@ -142,7 +120,13 @@ def test_overlong_varints_are_read_as_leveldb_reads_them(tmp_path: Path) -> None
 DAMAGED = [
     (b"", "batch_too_small", "the record has 0", [], 0),
     (bytes(11), "batch_too_small", "the record has 11", [], 11),
-    (batch(5, 2, put(b"a", b"1"), b"\x14" + lp(b"x")), "unsupported", "0x14 at byte 17", [(5, b"a")], None),
+    (
+        batch(5, 2, put(b"a", b"1"), b"\x14" + length_prefixed(b"x")),
+        "unsupported",
+        "0x14 at byte 17",
+        [(5, b"a")],
+        None,
+    ),
     (batch(5, 1, b"\xff"), "unsupported", "0xff at byte 12", [], None),
     (batch(5, 2, put(b"a", b"1"), put(b"b", b"2")[:-1]), "broken_operation", "put at byte 17", [(5, b"a")], None),
     (batch(5, 1, b"\x01"), "broken_operation", "put at byte 12", [], None),
@@ -206,7 +190,7 @@ def test_hostile_damage_is_counted_and_not_listed(tmp_path: Path) -> None:
 
 def test_a_batch_of_more_rows_than_fit(tmp_path: Path) -> None:
     count = 200_000
-    record = batch(7, count, *(put(b"%d" % i, b"v") for i in range(count)), b"\x03" + lp(b"end"))
+    record = batch(7, count, *(put(b"%d" % i, b"v") for i in range(count)), b"\x03" + length_prefixed(b"end"))
     path = save(tmp_path, record, batch(1 << 40, 1, delete(b"k")))
     dataset = sawlog.open(path, view="writes", provenance=True)
     batches = list(dataset.to_batches())
@@ -318,7 +302,13 @@ def test_latest(tmp_path: Path) -> None:
     save(tmp_path, batch(1, 4, put(b"a", b"old"), put(b"b", b"x"), put(b"d", b"4"), put(b"e", b"5")), name="000010.log")
     save(
         tmp_path,
-        batch(20, 3, b"\x0f" + lp(b"d") + lp(b"e"), put(b"f", b"6"), b"\x05\x02" + lp(b"d") + lp(b"other family")),
+        batch(
+            20,
+            3,
+            b"\x0f" + length_prefixed(b"d") + length_prefixed(b"e"),
+            put(b"f", b"6"),
+            b"\x05\x02" + length_prefixed(b"d") + length_prefixed(b"other family"),
+        ),
         name="000011.log",
     )
     columns = ["sequence", "operation", "column_family", "key", "value"]
@@ -344,12 +334,12 @@ def test_latest_knows_prepared_transactions(tmp_path: Path) -> None:
     save(
         tmp_path,
         batch(1, 1, put(b"a", b"0")),
-        batch(2, 1, begin, put(b"a", b"1"), end + lp(b"t1")),
-        batch(3, 1, begin, put(b"b", b"1"), end + lp(b"t2")),
-        batch(4, 1, begin, put(b"c", b"1"), end + lp(b"t3")),
+        batch(2, 1, begin, put(b"a", b"1"), end + length_prefixed(b"t1")),
+        batch(3, 1, begin, put(b"b", b"1"), end + length_prefixed(b"t2")),
+        batch(4, 1, begin, put(b"c", b"1"), end + length_prefixed(b"t3")),
         batch(5, 1, put(b"a", b"between")),
-        batch(6, 0, commit + lp(b"t1")),
-        batch(7, 0, rollback + lp(b"t2")),
+        batch(6, 0, commit + length_prefixed(b"t1")),
+        batch(7, 0, rollback + length_prefixed(b"t2")),
     )
     assert [row[1:] for row in rows(tmp_path, latest=True)] == [("put", 0, b"a", b"1")]
 

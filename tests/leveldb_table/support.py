@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import rocksdict
 from rocksdict import BlockBasedOptions, ChecksumType, DBCompressionType, Options, Rdict
+
+import sawlog
+from tests.leveldb_log.fragments import masked
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table" / "rocksdb"
 GOLDEN_ROWS = {b"user/%04d" % number: b"value %d " % number * (number % 5) for number in range(300)}
@@ -75,3 +79,35 @@ def rocksdb_tables(
         database.compact_range(None, None, compact)
     database.close()
     return sorted(directory.glob("*.sst"))
+
+
+def make_put(table) -> list[tuple[bytes, bytes]]:
+    rows = table.to_pylist()
+    return [(row["key"], row["value"]) for row in rows if row["operation"] == "put"]
+
+
+def assert_holds(files: list[Path], data: dict[bytes, bytes]) -> None:
+    paths = [str(file) for file in files]
+    assert make_put(sawlog.read(paths, format="leveldb_table")) == sorted(data.items())
+    report = sawlog.verify(paths, format="leveldb_table")
+    assert not report.damaged
+    assert report.account.total == sum(file.stat().st_size for file in files)
+    assert report.account.padding == report.account.damage == 0
+
+
+FORMAT = "leveldb_table"
+
+
+TRAILER = 5
+
+
+def append_block(data: bytes, number: int, content: bytes | None, code: int) -> bytes:
+    """A table with other content and compression of its n-th data block, whose CRC-32C is made good."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "a.sst")
+        path.write_bytes(data)
+        blocks = sawlog.read(path, format=FORMAT, view="frames").to_pylist()
+    one = [block for block in blocks if block["name"] == "data"][number]
+    start, end = one["offset"], one["offset"] + one["length"]
+    whole = (content or data[start : end - TRAILER]) + bytes([code])
+    return data[:start] + whole + masked(whole).to_bytes(4, "little") + data[end:]

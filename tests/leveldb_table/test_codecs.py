@@ -12,8 +12,7 @@ import pytest
 import sawlog
 from sawlog.errors import OptionError
 from tests.leveldb_log.fragments import masked
-from tests.leveldb_table.support import GOLDEN, GOLDEN_ROWS, leveldb_tables, pairs, rocksdb_tables
-from tests.leveldb_table.test_reading import assert_holds
+from tests.leveldb_table.support import GOLDEN, GOLDEN_ROWS, assert_holds, leveldb_tables, pairs, rocksdb_tables
 from tests.unit_of_loss import Rows, assert_lost_by_unit
 
 FORMAT = "leveldb_table"

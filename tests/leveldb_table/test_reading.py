@@ -11,25 +11,11 @@ import rocksdict
 
 import sawlog
 from sawlog.format.capabilities import find_field_parser
-from tests.leveldb_table.support import leveldb_tables, pairs, rocksdb_tables
+from tests.leveldb_table.support import assert_holds, leveldb_tables, make_put, pairs, rocksdb_tables
 
 DATA = pairs(600)
 INDEX = rocksdict.BlockBasedIndexType
 PARTS = {"set_index_type": INDEX.two_level_index_search(), "set_metadata_block_size": 128}
-
-
-def put(table) -> list[tuple[bytes, bytes]]:
-    rows = table.to_pylist()
-    return [(row["key"], row["value"]) for row in rows if row["operation"] == "put"]
-
-
-def assert_holds(files: list[Path], data: dict[bytes, bytes]) -> None:
-    paths = [str(file) for file in files]
-    assert put(sawlog.read(paths, format="leveldb_table")) == sorted(data.items())
-    report = sawlog.verify(paths, format="leveldb_table")
-    assert not report.damaged
-    assert report.account.total == sum(file.stat().st_size for file in files)
-    assert report.account.padding == report.account.damage == 0
 
 
 @pytest.mark.parametrize("compression", [None, "snappy"])
@@ -117,7 +103,7 @@ def test_filters_on_the_key_spare_blocks(tmp_path: Path) -> None:
         for op, test in (("=", bytes.__eq__), (">=", bytes.__ge__), ("<", bytes.__lt__)):
             dataset = sawlog.open(str(file), format="leveldb_table", filters=[("key", op, key)])
             expected = [(k, v) for k, v in sorted(DATA.items()) if test(k, key)]
-            assert put(dataset.to_table()) == expected, (op, key)
+            assert make_put(dataset.to_table()) == expected, (op, key)
     from sawlog.format.damage import Findings
 
     findings = Findings("fail")
@@ -134,7 +120,7 @@ def test_of_leveldbs_tables_too_if_they_are_told_their_order(tmp_path: Path) -> 
     assert whole.equals(sawlog.read(str(file)))
     key = sorted(DATA)[300]
     dataset = sawlog.open(str(file), filters=[("key", "=", key)], **ordered)
-    assert put(dataset.to_table()) == [(key, DATA[key])]
+    assert make_put(dataset.to_table()) == [(key, DATA[key])]
     spared, blocks = map(int, re.findall(r"\d+", dataset.info()["skipped by filters"]))
     assert spared == blocks - 1 > 30
     unordered = sawlog.open(str(file), format="leveldb_table", filters=[("key", "=", key)])

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import xxhash
 
 import sawlog
 from sawlog import DamageError, UnsupportedError
-from tests.leveldb_log.fragments import masked
-from tests.leveldb_table.support import GOLDEN, GOLDEN_ROWS, rocksdb_tables
-from tests.leveldb_table.test_reading import assert_holds
+from tests.leveldb_table.support import GOLDEN, GOLDEN_ROWS, TRAILER, append_block, assert_holds, rocksdb_tables
 
-FORMAT = "leveldb_table"
-TRAILER = 5
 FOOTER = 53
 LAST_BYTE_FACTOR = 0x6B9083D9
 
@@ -46,18 +41,6 @@ def test_values_apart_from_keys_that_do_not_fit_cost_their_block(way: str, tmp_p
     assert dict(sawlog.verify(path, verify_checksums=False).files[0].kinds) == {"bad_block": 1}
 
 
-def with_block(data: bytes, number: int, content: bytes | None, code: int) -> bytes:
-    """A table with other content and compression of its n-th data block, whose CRC-32C is made good."""
-    with TemporaryDirectory() as directory:
-        path = Path(directory, "a.sst")
-        path.write_bytes(data)
-        blocks = sawlog.read(path, format=FORMAT, view="frames").to_pylist()
-    one = [block for block in blocks if block["name"] == "data"][number]
-    start, end = one["offset"], one["offset"] + one["length"]
-    whole = (content or data[start : end - TRAILER]) + bytes([code])
-    return data[:start] + whole + masked(whole).to_bytes(4, "little") + data[end:]
-
-
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A table whose blocks hold one key each."""
@@ -71,7 +54,7 @@ def test_a_block_of_an_unknown_codec_is_unsupported_and_others_are_read(
     code: int, table: bytes, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.sst"
-    path.write_bytes(with_block(table, 2, None, code))
+    path.write_bytes(append_block(table, 2, None, code))
     assert_unsupported(path, f"compression type {code:#04x}", 5)
 
 
@@ -82,7 +65,7 @@ def test_a_block_with_an_unknown_flag_likewise(table: bytes, tmp_path: Path) -> 
     blocks = sawlog.read(path, view="frames").to_pylist()
     size = next(block for block in blocks if block["name"] == "data")["length"] - TRAILER
     content = bytes([0, 12, size - 23]) + b"key2" + bytes(8) + bytes(size - 23) + content[-8:]
-    path.write_bytes(with_block(table, 2, content, 0))
+    path.write_bytes(append_block(table, 2, content, 0))
     assert_unsupported(path, "flags 0x40000000", 5)
 
 

@@ -21,7 +21,7 @@ from sawlog.leveldb.table.fields import named_spans
 from sawlog.leveldb.table.rows import table_map
 from sawlog.map import survey
 from sawlog.map.excerpts import HEAD_PARTS, PARTS
-from tests.leveldb_log.test_rocksdb_dialect import compressed_log, zstd
+from tests.leveldb_log.support import compressed_log, zstd
 from tests.leveldb_table.test_laws import TestLaws as Tables
 from tests.samples import FORMATS, samples
 

@@ -30,8 +30,7 @@ from sawlog.map.levels import MOST_BINS, Levels, Ranges
 from sawlog.map.model import FileMap, Map
 from sawlog.map.rows import KEPT_ROWS
 from sawlog.storage import File
-from tests.leveldb_table.support import rocksdb_tables
-from tests.leveldb_table.test_versions import with_block
+from tests.leveldb_table.support import append_block, rocksdb_tables
 from tests.samples import FORMATS, law_samples, samples
 
 __all__ = ["samples"]
@@ -109,7 +108,7 @@ def test_what_is_unsupported_has_a_use_of_its_own_and_is_not_damage(tmp_path: Pa
     (path,) = rocksdb_tables(tmp_path / "tables", rows, table={"set_block_size": 1})
     data = path.read_bytes()
     version = struct.pack("<I", 1 << 20)
-    path.write_bytes(with_block(data, 2, None, 0x80) if part == "block" else data[:-12] + version + data[-8:])
+    path.write_bytes(append_block(data, 2, None, 0x80) if part == "block" else data[:-12] + version + data[-8:])
     found = mapped(path)
     assert_equal_to_verify(found, sawlog.verify(path))
     (file,) = found.files

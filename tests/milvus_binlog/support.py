@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
+import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +60,27 @@ def delete(root: Path, keys: list[Any], times: list[int], segment: int, partitio
         }
     )
     sawlog.write(table, root, format="milvus_binlog", content="deletes", **options)
+
+
+def unpack_etcd(directory: Path, name: str = "etcd") -> Path:
+    """Unpack a golden data directory."""
+    for packed in (GOLDEN / name).rglob("*.xz"):
+        path = directory / packed.relative_to(GOLDEN / name).with_suffix("")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(lzma.decompress(packed.read_bytes()))
+    return directory
+
+
+def copy_root(name: str, root: Path) -> Path:
+    """Copy the logs of a golden server."""
+    for kind in ("insert_log", "delta_log", "stats_log"):
+        shutil.copytree(GOLDEN / name / kind, root / kind)
+    return root
+
+
+def read_rows(path: Path | str, **options: Any) -> tuple[Any, list[str]]:
+    """A collection's rows, and what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rows = sawlog.read(path, **options)
+    return rows, [str(warning.message) for warning in caught]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import lzma
 import random
 import shutil
 import struct
@@ -30,25 +29,16 @@ from sawlog.milvus.metadata.etcd import WATCHED, Etcd
 from sawlog.storage import Storage
 from sawlog.storage.sources import MemorySource
 from tests.milvus_binlog.dumps import message
-from tests.milvus_binlog.support import GOLDEN, NOW
+from tests.milvus_binlog.support import GOLDEN, NOW, unpack_etcd
 
 DUMP = GOLDEN / "2.3.5" / "etcd.json"
 PAGE = 4096
 
 
-def unpack(directory: Path, name: str = "etcd") -> Path:
-    """Unpack a golden data directory."""
-    for packed in (GOLDEN / name).rglob("*.xz"):
-        path = directory / packed.relative_to(GOLDEN / name).with_suffix("")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(lzma.decompress(packed.read_bytes()))
-    return directory
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """The golden data directory, too far from the logs to be found."""
-    return unpack(tmp_path / "away" / "server" / "data")
+    return unpack_etcd(tmp_path / "away" / "server" / "data")
 
 
 @pytest.fixture
@@ -75,7 +65,7 @@ def write_log(directory: Path, change: Callable[[bytes], bytes], name: str = "*-
 
 @pytest.mark.parametrize("name", ["etcd", "etcd-3.5"])
 def test_keys_are_those_that_the_server_had(name: str, tmp_path: Path) -> None:
-    assert keys(unpack(tmp_path, name)) == json.loads(DUMP.read_text())
+    assert keys(unpack_etcd(tmp_path, name)) == json.loads(DUMP.read_text())
 
 
 @pytest.mark.parametrize("place", ["", "member", "member/snap", "member/snap/db"])

@@ -16,8 +16,7 @@ from sawlog.milvus.metadata.load import load
 from sawlog.milvus.metadata.model import CollectionMeta, Log, SegmentMeta
 from sawlog.milvus.metadata.written import json_field
 from sawlog.storage import Storage
-from tests.milvus_binlog.support import GOLDEN, NOW, id_of
-from tests.milvus_binlog.test_nearby import copy, read
+from tests.milvus_binlog.support import GOLDEN, NOW, copy_root, id_of, read_rows
 
 DUMP = str(GOLDEN / "2.3.5" / "etcd.json")
 COLLECTION = id_of("2.3.5", "alltypes")
@@ -121,27 +120,27 @@ def write(root: Path, meta: CollectionMeta, id: int, time: int, version: int = 5
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_rows_are_those_of_the_server(tmp_path: Path, version: int) -> None:
-    files = copy("2.3.5", tmp_path / "files")
+    files = copy_root("2.3.5", tmp_path / "files")
     document = write(files, meta_of(), 9, NOW, version)
     expected = sawlog.read(files, table="alltypes", metadata=DUMP)
     for metadata in (document, files / "snapshots"):
-        assert read(files, table="alltypes", metadata=str(metadata)) == (expected, [])
+        assert read_rows(files, table="alltypes", metadata=str(metadata)) == (expected, [])
 
 
 def test_the_last_snapshot_before_a_time_is_used(tmp_path: Path) -> None:
-    files = copy("2.3.5", tmp_path / "files")
+    files = copy_root("2.3.5", tmp_path / "files")
     meta = meta_of()
     write(files, meta, 11, NOW, name="later")
     write(files, meta, 12, NOW - (5 << 18), name="earlier")
     options = {"view": "collections", "metadata": str(files / "snapshots"), "table": COLLECTION}
     for time, name in ((None, "later"), (NOW, "later"), (NOW - 1, "earlier"), (1, "earlier")):
-        assert read(files, as_of=time, **options)[0]["name"].to_pylist() == [name]
+        assert read_rows(files, as_of=time, **options)[0]["name"].to_pylist() == [name]
 
 
 def test_snapshots_next_to_the_logs_are_told(tmp_path: Path) -> None:
-    files = copy("2.3.5", tmp_path / "files")
+    files = copy_root("2.3.5", tmp_path / "files")
     write(files, meta_of(), 9, NOW)
-    _, warned = read(files, table=COLLECTION)
+    _, warned = read_rows(files, table=COLLECTION)
     assert f"{files}/snapshots has snapshots: metadata={files}/snapshots reads them" in warned
 
 
@@ -159,7 +158,7 @@ def test_snapshots_next_to_the_logs_are_told(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_snapshot_is_refused(tmp_path: Path, change: Any, told: str) -> None:
-    files = copy("2.3.5", tmp_path / "files")
+    files = copy_root("2.3.5", tmp_path / "files")
     path = write(files, meta_of(), 9, NOW)
     document = json.loads(path.read_text())
     change(document)
@@ -169,7 +168,7 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, change: Any, told: str) 
 
 
 def test_a_manifest_of_any_bytes_is_refused_as_that(tmp_path: Path) -> None:
-    files = copy("2.3.5", tmp_path / "files")
+    files = copy_root("2.3.5", tmp_path / "files")
     path = write(files, meta_of(), 9, NOW)
     manifests = sorted((files / "snapshots").rglob("*.avro"))
     content = manifests[0].read_bytes()
@@ -178,7 +177,7 @@ def test_a_manifest_of_any_bytes_is_refused_as_that(tmp_path: Path) -> None:
         for changed in (content[:length], content[:length] + b"\xff" * 9 + content[length + 9 :]):
             manifests[0].write_bytes(changed)
             try:
-                read(files, table="alltypes", metadata=str(path), columns=["pk"], on_damage="skip")
+                read_rows(files, table="alltypes", metadata=str(path), columns=["pk"], on_damage="skip")
             except FormatError as error:
                 refusals.append(str(error))
     assert refusals

@@ -17,6 +17,7 @@ from sawlog.errors import OptionError
 from sawlog.pipeline import Pipeline, load
 from sawlog.pipeline.secrets import Secrets, looks_secret
 from sawlog.pipeline.session import session
+from tests.pipeline.support import STREAM
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCH = """\
@@ -26,17 +27,6 @@ path = "db"
 from = "log"
 format = "parquet"
 mode = "overwrite"
-path = "out"
-"""
-STREAM = """\
-[pipeline]
-mode = "stream"
-checkpoint = "state"
-[sources.log]
-path = "db"
-[sinks.rows]
-from = "log"
-format = "parquet"
 path = "out"
 """
 

@@ -27,7 +27,7 @@ from sawlog.cli import status
 from sawlog.cli.run import log_level, run_pipeline
 from sawlog.cli.status import Status, live_status
 from sawlog.pipeline.progress import BatchReport, bytes_read, bytes_waiting
-from tests.pipeline.test_settings import STREAM
+from tests.pipeline.support import STREAM
 
 REPORT = BatchReport("2026-01-05T09:30:10.021Z", "my trades", "rows", 42, 51_200, 1_642_496, None, 2, 0.8124)
 

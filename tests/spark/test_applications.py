@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sawlog
-from tests.leveldb_database.test_applications import PLACES, SETTINGS, truth
-from tests.leveldb_database.test_bedrock import ENTRIES, world
-from tests.leveldb_database.test_bitcoin import COINS, OBFUSCATION, TXID, made, obfuscated
+from tests.leveldb_database.support import (
+    APPLICATION_OPTIONS,
+    APPLICATION_PATHS,
+    BEDROCK_ENTRIES,
+    COINS,
+    OBFUSCATION,
+    TXID,
+    bedrock_world,
+    make_bitcoin_database,
+    obfuscate,
+    read_application_truth,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,22 +36,26 @@ def same(spark: SparkSession, path: Path, view: str, **options: str) -> None:
     assert sorted(rows, key=repr) == sorted(wanted.to_pylist(), key=repr)
 
 
-@pytest.mark.parametrize("view", PLACES)
+@pytest.mark.parametrize("view", APPLICATION_PATHS)
 @pytest.mark.parametrize("history", ["false", "true"])
 @pytest.mark.nightly
 def test_a_profile(spark: SparkSession, view: str, history: str) -> None:
-    same(spark, PLACES[view], view, history=history)
+    same(spark, APPLICATION_PATHS[view], view, history=history)
 
 
 def test_the_storage_of_an_extension(spark: SparkSession) -> None:
-    same(spark, SETTINGS["local"] / truth()["extension"]["id"], "chrome_storage")
+    same(spark, APPLICATION_OPTIONS["local"] / read_application_truth()["extension"]["id"], "chrome_storage")
 
 
 def test_a_world(spark: SparkSession, tmp_path: Path) -> None:
-    same(spark, world(tmp_path / "db", ENTRIES, 4), "bedrock")
+    same(spark, bedrock_world(tmp_path / "db", BEDROCK_ENTRIES, 4), "bedrock")
 
 
 def test_coins_and_blocks(spark: SparkSession, tmp_path: Path) -> None:
-    coins = {b"C" + TXID + bytes([at]): obfuscated(bytes.fromhex(value)) for at, value in enumerate(COINS)}
-    same(spark, made(tmp_path / "chainstate", OBFUSCATION | coins), "bitcoin_chainstate")
-    same(spark, made(tmp_path / "index", {b"l": bytes(4), b"t" + TXID: bytes.fromhex("01 08 50")}), "bitcoin_blocks")
+    coins = {b"C" + TXID + bytes([at]): obfuscate(bytes.fromhex(value)) for at, value in enumerate(COINS)}
+    same(spark, make_bitcoin_database(tmp_path / "chainstate", OBFUSCATION | coins), "bitcoin_chainstate")
+    same(
+        spark,
+        make_bitcoin_database(tmp_path / "index", {b"l": bytes(4), b"t" + TXID: bytes.fromhex("01 08 50")}),
+        "bitcoin_blocks",
+    )

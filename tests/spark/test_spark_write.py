@@ -17,7 +17,7 @@ from sawlog.spark import writer as module
 from sawlog.spark.writer import SawlogWriter, make_writer
 from sawlog.storage import Storage
 from sawlog.storage.commit_log import CommitLog, Record
-from tests.test_commit import NOBODY
+from tests.support import NOBODY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

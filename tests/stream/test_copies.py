@@ -13,10 +13,7 @@ import pytest
 import sawlog
 from sawlog.errors import SawlogError
 from sawlog.stream.offset import Offset
-from tests.stream.test_follower import Source, Stream, close_loggers
-from tests.stream.test_life import later, only, quiet, restarted
-
-__all__ = ["close_loggers", "later"]
+from tests.stream.support import Source, Stream, only_rows, quiet, restarted
 
 
 @pytest.fixture
@@ -43,14 +40,14 @@ def another(tmp_path: Path, first: int, batches: int = 1) -> bytes:
     source.now += 1000
     source.written = first
     source.log(batches)
-    return only(tmp_path / f"aside-{first}").read_bytes()
+    return only_rows(tmp_path / f"aside-{first}").read_bytes()
 
 
 @pytest.mark.parametrize("finished", [False, True])
 @pytest.mark.parametrize("batches", [1, 9], ids=["shorter", "longer"])
 def test_a_look_between_copying_and_emptying(tmp_path: Path, log, later, finished: bool, batches: int) -> None:
     directory, _ = log
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory)
     stream.drain()
     if finished:
@@ -72,7 +69,7 @@ def test_a_look_between_copying_and_emptying(tmp_path: Path, log, later, finishe
 
 def test_a_copy_is_seen_while_it_is_made(tmp_path: Path, log, later) -> None:
     directory, _ = log
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory)
     stream.drain()
     whole = path.read_bytes()
@@ -90,7 +87,7 @@ def test_a_copy_is_seen_while_it_is_made(tmp_path: Path, log, later) -> None:
 
 def copied(directory: Path) -> tuple[Path, Stream]:
     """The one log of a directory, which was copied, and a stream that had read it before."""
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory)
     stream.drain()
     shutil.copy(path, rotated(path))
@@ -115,7 +112,7 @@ def test_the_original_is_read_on_and_emptied(tmp_path: Path, log, later) -> None
 @pytest.mark.parametrize("tolerant", [False, True])
 def test_rows_that_only_the_emptied_log_had_are_missed(log, tolerant: bool) -> None:
     directory, source = log
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory, maxrowspertrigger=20, failondataloss=not tolerant)
     assert stream.step() == 20
     shutil.copy(path, rotated(path))
@@ -132,7 +129,7 @@ def test_rows_that_only_the_emptied_log_had_are_missed(log, tolerant: bool) -> N
 
 def test_the_rest_is_read_in_the_copy(tmp_path: Path, log, later) -> None:
     directory, _ = log
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory, maxrowspertrigger=20)
     assert stream.step() == 20
     shutil.copy(path, rotated(path))
@@ -145,7 +142,7 @@ def test_the_rest_is_read_in_the_copy(tmp_path: Path, log, later) -> None:
 
 def test_a_micro_batch_is_repeated_after_the_log_was_emptied(log) -> None:
     directory, _ = log
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory)
     start = stream.offset
     stream.drain()
@@ -169,7 +166,7 @@ def test_the_original_is_removed(log, later) -> None:
 
 def test_a_mere_copy_is_told_once(log, later, caplog: pytest.LogCaptureFixture) -> None:
     directory, source = log
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory)
     stream.drain()
     for number in range(2):
@@ -252,7 +249,7 @@ def test_the_original_was_not_begun(tmp_path: Path, log, later, way: str) -> Non
 
 def test_original_and_copy_are_found_together(log, later) -> None:
     directory, source = log
-    path = only(directory)
+    path = only_rows(directory)
     shutil.copy(path, rotated(path))
     stream = Stream(directory)
     stream.drain()
@@ -267,7 +264,7 @@ def test_original_and_copy_are_found_together(log, later) -> None:
 
 def test_an_original_that_was_not_begun_had_more_than_its_copy(log) -> None:
     directory, source = log
-    path = only(directory)
+    path = only_rows(directory)
     Source(directory, "a").log(3)
     stream = Stream(directory, maxfilespertrigger=1)
     assert stream.step() == 60
@@ -284,7 +281,7 @@ def test_an_original_that_was_not_begun_had_more_than_its_copy(log) -> None:
 @pytest.mark.parametrize("longer", [1, 2], ids=["first is longer", "second is longer"])
 def test_two_copies(tmp_path: Path, log, later, begun: bool, gone: bool, longer: int) -> None:
     directory, source = log
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory)
     if begun:
         stream.drain()
@@ -313,7 +310,7 @@ def test_two_copies(tmp_path: Path, log, later, begun: bool, gone: bool, longer:
 def test_two_copies_of_an_original_that_was_never_seen(tmp_path: Path, log, later, seen: str, other: str) -> None:
     """The stream stood still, or was not there yet, when the log was copied twice and emptied."""
     directory, _ = log
-    path = only(directory)
+    path = only_rows(directory)
     aside = tmp_path / "aside"
     path.rename(aside)
     Source(directory, "a").log(1)
@@ -341,7 +338,7 @@ def test_two_copies_of_an_original_that_was_never_seen(tmp_path: Path, log, late
 def test_two_copies_that_are_found_together(tmp_path: Path, log, later, read: str, anew: int) -> None:
     """The stream stood still while a log that it knew was copied twice, emptied, and written again."""
     directory, _ = log
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory, maxrowspertrigger=20 if read == "begun" else None)
     stream.step()
     if read == "finished":
@@ -362,7 +359,7 @@ def test_two_copies_that_are_found_together(tmp_path: Path, log, later, read: st
 
 def test_rotated_logs_with_other_rows_are_read(tmp_path: Path, log) -> None:
     directory, _ = log
-    path = only(directory)
+    path = only_rows(directory)
     for number in (1, 2):
         path.with_name(f"{path.name}.{number}").write_bytes(another(tmp_path, 60 * number, 3))
     os.truncate(path, 0)
@@ -374,7 +371,7 @@ def test_rotated_logs_with_other_rows_are_read(tmp_path: Path, log) -> None:
 def test_logs_are_rotated_by_number(tmp_path: Path, log, later) -> None:
     """What logrotate does with `copytruncate`, a look after each step."""
     directory, _ = log
-    path = only(directory)
+    path = only_rows(directory)
     stream = Stream(directory)
     numbers = 60
     for turn in range(4):

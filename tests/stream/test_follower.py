@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -16,105 +13,10 @@ import pytest
 import sawlog
 from sawlog.deephaven.log import Logger
 from sawlog.errors import DamageError, OptionError, SawlogError, SchemaError
-from sawlog.stream import listing
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import Bytes, Duration, StreamOptions
 from sawlog.stream.offset import Offset
-
-SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
-
-
-def rows(first: int, last: int) -> pa.RecordBatch:
-    numbers = list(range(first, last))
-    return pa.record_batch([pa.array(numbers), pa.array([f"row {n}" for n in numbers])], schema=SCHEMA)
-
-
-@pytest.fixture(autouse=True)
-def close_loggers() -> Iterator[None]:
-    yield
-    while Source.made:
-        Source.made.pop().logger.close()
-
-
-class Source:
-    """A logger that rolls, on a clock of its own."""
-
-    made: ClassVar[list[Source]] = []
-
-    def __init__(self, directory: Path, internal: str = "w", roll_bytes: int = 4000) -> None:
-        self.now = 1_700_000_000.0
-        self.written = 0
-        self.logger = Logger(
-            directory,
-            SCHEMA,
-            namespace="Market",
-            table="Trades",
-            internal_partition=internal,
-            roll_bytes=roll_bytes,
-            fsync="never",
-            clock=self.clock,
-        )
-        self.made.append(self)
-
-    def clock(self) -> float:
-        self.now += 1
-        return self.now
-
-    def log(self, batches: int, size: int = 20) -> None:
-        for _ in range(batches):
-            self.logger.write(rows(self.written, self.written + size))
-            self.written += size
-
-
-class Stream:
-    """A query, without Spark; every micro-batch is planned twice, and offsets pass through JSON as in a checkpoint."""
-
-    def __init__(
-        self,
-        path: Path,
-        offset: Offset | None = None,
-        view: str = "rows",
-        format: str | None = None,
-        **options: Any,
-    ) -> None:
-        dataset = sawlog.open(path, format=format, view=view)
-        self.follower = Follower.of(dataset.contents, [str(path)], dataset.scan, StreamOptions(**options))
-        self.offset = offset or Offset()
-        self.numbers: list[int] = []
-
-    def step(self, *, limited: bool = True) -> int:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(listing, "SWEEP", -1)  # files that are finished are looked at each time
-            end = self.follower.latest(self.offset, limited=limited)
-        if end is self.offset:
-            return 0
-        assert Offset.from_json(json.loads(json.dumps(end.to_json()))) == end
-        found = [
-            [
-                n
-                for fragment in self.follower.between(self.offset, end)
-                for b in fragment.to_batches()
-                for n in self.ints(b)
-            ]
-            for _ in range(2)
-        ]
-        assert found[0] == found[1]
-        self.numbers += found[0]
-        self.offset = end
-        return len(found[0])
-
-    def ints(self, batch: pa.RecordBatch) -> list[int]:
-        return ints(batch)
-
-    def drain(self) -> list[int]:
-        steps = []
-        while count := self.step():
-            steps.append(count)
-        return steps
-
-
-def ints(batch: pa.RecordBatch) -> list[int]:
-    return batch.column("n").to_pylist()
+from tests.stream.support import SCHEMA, Source, Stream, rows
 
 
 def test_rows_arrive_once_and_in_order_through_rolled_files(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import shutil
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -20,32 +19,7 @@ from sawlog.deephaven.log import Logger
 from sawlog.errors import OptionError, SawlogError
 from sawlog.stream import records as module
 from sawlog.stream.offset import FINISHED_BYTES, Finished, FinishedFile, Offset, Place, key_of
-from tests.stream.test_follower import SCHEMA, Source, Stream, close_loggers, rows
-
-__all__ = ["close_loggers"]
-
-
-def only(directory: Path) -> Path:
-    (path,) = (one for one in directory.iterdir() if one.is_file())
-    return path
-
-
-def restarted(stream: Stream, **options: object) -> Stream:
-    """The stream of a later process: it knows what the checkpoint says."""
-    offset = Offset.from_json(json.loads(json.dumps(stream.offset.to_json())))
-    again = Stream(Path(stream.follower.paths[0]), offset, format=stream.follower.format.name, **options)
-    again.numbers = stream.numbers
-    return again
-
-
-def quiet(path: Path, seconds: float = 700) -> None:
-    os.utime(path, (time.time() - seconds,) * 2)
-
-
-@pytest.fixture(params=[False, True], ids=["one process", "restarts"])
-def later(request: pytest.FixtureRequest) -> object:
-    """The same stream later, in the same process or in another one."""
-    return restarted if request.param else lambda stream, **_: stream
+from tests.stream.support import SCHEMA, Source, Stream, only_rows, quiet, restarted, rows
 
 
 def test_a_file_that_waited_and_was_removed_is_missed(tmp_path: Path, later) -> None:
@@ -218,7 +192,7 @@ def test_a_file_that_is_moved_with_a_part_unread(tmp_path: Path, later) -> None:
     source.log(3)
     stream = Stream(tmp_path, maxrowspertrigger=20)
     stream.step()
-    path = only(tmp_path)
+    path = only_rows(tmp_path)
     path.rename(path.with_name(f"{path.name}.1"))
     stream = later(stream, maxrowspertrigger=20)
     stream.drain()
@@ -230,7 +204,7 @@ def test_copy_and_truncate(tmp_path: Path, tmp_path_factory: pytest.TempPathFact
     source.log(3)
     stream = Stream(tmp_path)
     stream.drain()
-    path = only(tmp_path)
+    path = only_rows(tmp_path)
     whole = path.read_bytes()
     shutil.copy(path, path.with_name(f"{path.name}.1"))
     path.write_bytes(b"")
@@ -240,7 +214,7 @@ def test_copy_and_truncate(tmp_path: Path, tmp_path_factory: pytest.TempPathFact
     again = Source(elsewhere, roll_bytes=1 << 20)
     again.written = 60
     again.log(1)
-    path.write_bytes(only(elsewhere).read_bytes())
+    path.write_bytes(only_rows(elsewhere).read_bytes())
     assert len(path.read_bytes()) < len(whole)
     stream.drain()
     assert stream.numbers == list(range(80))
@@ -297,7 +271,7 @@ def test_foreign_files_end_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixt
     source.log(1)
     stream = Stream(tmp_path)
     stream.drain()
-    path = only(tmp_path)
+    path = only_rows(tmp_path)
     whole = path.read_bytes()
     (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(whole))
     (tmp_path / "x.bin.tmp").write_bytes(b"half a file")
