@@ -27,6 +27,7 @@ BENCHMARKS = (
     "milvus_binlog",
     "streams",
     "stores",
+    "small_files",
     "threads",
     "spark_columnar",
     "first_query",
@@ -34,24 +35,30 @@ BENCHMARKS = (
     "kernels",
     "startup",
 )
+ROOT = Path(__file__).parents[1]
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def main() -> None:
     arguments = parse_arguments()
+    build = [sys.executable, "-m", "sawlog.kernels.build", "benchmarks", "--if-needed"]
+    subprocess.run(build, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    together = len(arguments.benchmarks) == 1 or not arguments.repeat
     for name in arguments.benchmarks:
         if name == "kernels" and os.environ.get("SAWLOG_KERNELS") != "jit":
-            measure_with_jit(name, arguments)
-        else:
+            measure_apart(name, arguments, SAWLOG_KERNELS="jit")
+        elif together:
             measure(name, arguments)
+        else:
+            measure_apart(name, arguments)
 
 
-def measure_with_jit(name: str, arguments: argparse.Namespace) -> None:
-    """In a process of its own: this one may have imported kernels."""
-    given = {"size": arguments.size, "repeat": arguments.repeat, "dir": arguments.dir, "out": arguments.out}
-    options = [f"--{option}={value}" for option, value in given.items() if value is not None]
-    command = [sys.executable, "-m", "benchmarks", name, f"--only={arguments.only}", *options]
-    subprocess.run(command, env={**os.environ, "SAWLOG_KERNELS": "jit"}, check=True)
+def measure_apart(name: str, arguments: argparse.Namespace, **variables: str) -> None:
+    """In a process of its own: this one may have imported kernels, or have a session of Spark with other settings."""
+    options = {option: value for option, value in vars(arguments).items() if option != "benchmarks"}
+    words = [f"--{option}={value}" for option, value in options.items() if value is not None]
+    command = [sys.executable, "-m", "benchmarks", name, *words]
+    subprocess.run(command, env={**os.environ, **variables}, check=True)
 
 
 def measure(name: str, arguments: argparse.Namespace) -> None:
@@ -72,6 +79,17 @@ def measure(name: str, arguments: argparse.Namespace) -> None:
                 results.probes.append(run_probe(item, console))
             results.save(target)  # whoever has to stop keeps what was measured
         console.print(f"written to {target}")
+        stop_spark()
+
+
+def stop_spark() -> None:
+    """End a session of Spark, whose files are in a directory that goes."""
+    if "pyspark" in sys.modules:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+        if spark is not None:
+            spark.stop()
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -79,7 +97,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("benchmarks", nargs="*", default=BENCHMARKS, help=f"of {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--size", type=size, default=size("500MB"), help="bytes of the large logs (500MB)")
     parser.add_argument("--big", type=size, default=size("4GB"), help="bytes of the log read for its memory use (4GB)")
-    parser.add_argument("--repeat", type=int, default=5, help="measured runs of each side (5)")
+    parser.add_argument("--repeat", type=int, default=5, help="measured runs of each side (5); 0: see that all works")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases with this in their names")
     parser.add_argument("--dir", type=Path, help="where to put the data")
     parser.add_argument("--out", type=Path, help="where to put the results (benchmarks/results)")

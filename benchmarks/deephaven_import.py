@@ -52,10 +52,11 @@ XML = """<Table name="Trades" namespace="Market">
 def cases(settings: Settings) -> Iterator[Case | Probe]:
     rows = max(1000, settings.size // ROW_BYTES)
     if settings.wanted("deephaven_symbols"):
-        yield symbols_case(settings.place)
+        yield symbols_case(settings.place, min(DISTINCT, max(1000, settings.size // 30)))
     if settings.wanted("deephaven_follow"):
+        seconds = 0.3 if settings.once else FOLLOWED_SECONDS
         what = f"from logged to read by another reader: a batch each {EVERY_SECONDS * 1000:.0f} ms"
-        yield Probe("deephaven_follow", what, partial(follow, settings.place / "followed"), "ms")
+        yield Probe("deephaven_follow", what, partial(follow, settings.place / "followed", seconds), "ms")
     if not (settings.wanted("deephaven_import") or settings.wanted("deephaven_merge")):
         return
     logs, csv = settings.place / "logs", settings.place / "csv"
@@ -182,26 +183,26 @@ def logger(directory: Path, host: str) -> Logger:
     )
 
 
-def symbols_case(place: Path) -> Case:
-    texts = pa.array([f"K{number}" for number in range(DISTINCT)])
-    column = pa.table({"Sym": pa.chunked_array([texts.slice(at, BATCH_ROWS) for at in range(0, DISTINCT, BATCH_ROWS)])})
+def symbols_case(place: Path, distinct: int) -> Case:
+    texts = pa.array([f"K{number}" for number in range(distinct)])
+    column = pa.table({"Sym": pa.chunked_array([texts.slice(at, BATCH_ROWS) for at in range(0, distinct, BATCH_ROWS)])})
     target = place / "symbols"
     return Case(
         "deephaven_symbols",
-        f"{DISTINCT:,} distinct symbols",
+        f"{distinct:,} distinct symbols",
         (
             Side(
                 "sawlog, written as a column",
                 lambda: sawlog.write(column, target, format="deephaven_table"),
                 texts.nbytes,
-                DISTINCT,
+                distinct,
                 prepare=lambda: shutil.rmtree(target, ignore_errors=True),
             ),
             Side(
                 "pyarrow, dictionary_encode",
                 lambda: column.column(0).combine_chunks().dictionary_encode(),
                 texts.nbytes,
-                DISTINCT,
+                distinct,
             ),
         ),
         per="rows",
@@ -209,7 +210,7 @@ def symbols_case(place: Path) -> Case:
     )
 
 
-def follow(place: Path) -> dict[str, float]:
+def follow(place: Path, seconds: float) -> dict[str, float]:
     """How long rows take from the log to whoever reads the tree."""
     logs, db = place / "logs", place / "db"
     logs.mkdir(parents=True)
@@ -230,9 +231,9 @@ def follow(place: Path) -> dict[str, float]:
         while count(db) < batch.num_rows:
             time.sleep(0.01)
         total, begun = batch.num_rows, time.monotonic()
-        while time.monotonic() - begun < FOLLOWED_SECONDS or len(seen) < len(logged):
+        while time.monotonic() - begun < seconds or len(seen) < len(logged):
             now = time.monotonic()
-            if now - begun < FOLLOWED_SECONDS and (not logged or now - logged[-1][1] >= EVERY_SECONDS):
+            if now - begun < seconds and (not logged or now - logged[-1][1] >= EVERY_SECONDS):
                 total += batch.num_rows
                 log.write(batch)
                 logged.append((total, time.monotonic()))

@@ -41,7 +41,7 @@ def cases(settings: Settings) -> Iterator[Case]:
     if settings.wanted("read_columns"):
         columns = ["timestamp", "value", "_hash"]
         whole = Held(path, columns, np.fromfile(path, np.uint8))
-        cached = Held(path, columns, repeated(table, settings.place, size))
+        cached = Held(path, columns, repeated(settings.place, size))
         sides = (
             Side("sawlog", partial(read, path, rows, columns=columns), size, rows),
             scanned,
@@ -147,10 +147,10 @@ class Held:
                 values.copy()
 
 
-def repeated(table: pa.Table, place: Path, size: int) -> np.ndarray:
-    """The first whole containers of a table, the same pages of memory again and again: they stay in the cache."""
+def repeated(place: Path, size: int) -> np.ndarray:
+    """The first whole containers, the same pages of memory again and again: they stay in the cache."""
     path = place / "whole.container"
-    rows = table.slice(0, 2 * CACHED // RECORD)
+    rows = gauges(2 * CACHED // RECORD)
     sawlog.write(rows, path, format="filodb_record", table="gauge", container_timestamp=START, whole=True)
     memory = os.memfd_create("containers")
     os.write(memory, path.read_bytes()[:CACHED])

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ PACKAGES = (
     "numpy",
     "pyarrow",
     "pyspark",
+    "obstore",
     "plyvel",
     "rocksdict",
     "rleveldb",
@@ -46,6 +48,7 @@ class Side:
         rows: Rows in them; 0 where there is no such thing.
         note: What a reader of the results must know about this side.
         prepare: Called before each run, not measured.
+        needs: The module of the peer that does it: where it is not installed, the side is left out.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Side:
     rows: int = 0
     note: str = ""
     prepare: Callable[[], object] | None = None
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Case:
         cores: 1 pins the process to one core; 0 leaves it alone.
         headline: Whether the README shows it.
         processor_time: Whether that is measured, of child processes, too, instead of time.
+        files: How many files the input is, where what a file takes is what counts.
     """
 
     name: str
@@ -77,6 +82,7 @@ class Case:
     cores: int = 1
     headline: bool = True
     processor_time: bool = False
+    files: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ class Settings:
     Attributes:
         size: Bytes of the large logs.
         big: Bytes of the log whose reading must not need memory.
-        repeat: Measured runs of each side.
+        repeat: Measured runs of each side; 0 for a single one, that warms up: to see whether everything works.
         only: Run only cases whose names contain this.
         place: A directory for data; it is deleted at the end.
         memory: The same, in memory where there is room: for what is written, so that no disk is measured.
@@ -108,6 +114,11 @@ class Settings:
     only: str
     place: Path
     memory: Path
+
+    @property
+    def once(self) -> bool:
+        """Whether nothing is to be measured: what takes a fixed time may take less."""
+        return not self.repeat
 
     def wanted(self, name: str) -> bool:
         """Whether a case of that name was asked for."""
@@ -144,22 +155,22 @@ def processor_time() -> float:
 
 def run_case(case: Case, settings: Settings, console: Console) -> dict[str, Any]:
     """Warm every side up, then run them in turns: A B C A B C…"""
-    seconds: dict[str, list[float]] = {side.name: [] for side in case.sides}
+    present = [side for side in case.sides if not side.needs or find_spec(side.needs)]
+    seconds: dict[str, list[float]] = {side.name: [] for side in present}
     clock = processor_time if case.processor_time else time.perf_counter
     with pinned(case.cores):
         for turn in range(settings.repeat + 1):
-            for side in case.sides:
+            for side in present:
                 if side.prepare is not None:
                     side.prepare()
                 gc.collect()
                 begin = clock()
                 side.run()
                 elapsed = clock() - begin
-                if turn:
+                if turn or settings.once:
                     seconds[side.name].append(elapsed)
     sides = [
-        {"name": s.name, "bytes": s.bytes, "rows": s.rows, "note": s.note, "seconds": seconds[s.name]}
-        for s in case.sides
+        {"name": s.name, "bytes": s.bytes, "rows": s.rows, "note": s.note, "seconds": seconds[s.name]} for s in present
     ]
     result = {
         "name": case.name,
@@ -167,7 +178,9 @@ def run_case(case: Case, settings: Settings, console: Console) -> dict[str, Any]
         "per": case.per,
         "cores": case.cores,
         "headline": case.headline,
+        "files": case.files,
         "sides": sides,
+        "not installed": [side.name for side in case.sides if side not in present],
     }
     console.print(as_table(result))
     return result

@@ -61,7 +61,8 @@ done:
 def cases(settings: Settings) -> Iterator[Probe]:
     if MODE != JIT:
         raise SystemExit("set SAWLOG_KERNELS=jit: kernels of this process are to be compiled by Numba")
-    calls = recorded(settings.place, settings.size // 25_000)
+    wanted = {name for name in kernels() if settings.wanted(name.removeprefix("sawlog."))}
+    calls = recorded(settings.place, max(100, settings.size // 25_000), wanted)
     gc.freeze()
     library = os.path.join(native.folder(), native.LIBRARY)
     copies = [ctypes.CDLL(shutil.copy(library, settings.place / f"copy{i}.so")) for i in range(PLACES)]

@@ -69,6 +69,7 @@ def read_cases(settings: Settings, name: str, length: int, spoken: str) -> Itera
                 slice.stat().st_size,
                 few,
                 "fragments as Python objects; neither verifies nor joins them",
+                needs="dfindexeddb",
             ),
         ),
     )
@@ -92,8 +93,22 @@ def writes_cases(settings: Settings, name: str, length: int, spoken: str) -> Ite
             Side("sawlog", partial(read, log, count, view="writes"), size, count, "into Arrow, checksums verified"),
             Side("sawlog, count only", partial(count_rows, log, count), size, count, "read and verified: its limit"),
             Side("bytes read", partial(read_bytes, log, np.zeros(WINDOW, np.uint8)), size, note="4 MiB at a time"),
-            Side("rleveldb", partial(rleveldb_records, whole, count), size, count, "one list of objects; verifies"),
-            Side("dfindexeddb", partial(dfindexeddb_keys, slice, few), less, few, "objects; does not verify"),
+            Side(
+                "rleveldb",
+                partial(rleveldb_records, whole, count),
+                size,
+                count,
+                "one list of objects; verifies",
+                needs="rleveldb",
+            ),
+            Side(
+                "dfindexeddb",
+                partial(dfindexeddb_keys, slice, few),
+                less,
+                few,
+                "objects; does not verify",
+                needs="dfindexeddb",
+            ),
             Side(
                 "LevelDB (plyvel), opening",
                 partial(plyvel_open, opened),

@@ -28,8 +28,8 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 def entity_cases(settings: Settings) -> Iterator[Case]:
     """Twelve properties per entity: text, numbers, a timestamp, a geo point, an array, a map."""
-    count = max(2000, settings.size // 5 // ENTITY_BYTES)
-    few = max(1000, count // SLOW)
+    count = max(100, settings.size // 5 // ENTITY_BYTES)
+    few = max(min(1000, count), count // SLOW)
     whole, small = settings.place / "whole" / "output-0", settings.place / "small" / "output-0"
     for path, rows in ((whole, count), (small, few)):
         table = pa.table({"record": pa.array([entity(i) for i in range(rows)], pa.binary())})
@@ -43,7 +43,14 @@ def entity_cases(settings: Settings) -> Iterator[Case]:
             Side("sawlog, JSON", partial(read, whole), size, count, "into Arrow: keys, properties as JSON"),
             Side("sawlog, typed", partial(drain, typed), size, count, "into typed columns, schema known"),
             Side("sawlog, inferred", partial(read, whole, properties="infer"), size, count, "both passes"),
-            Side("leveldb-export", partial(export_documents, small), less, few, "dicts; does not verify checksums"),
+            Side(
+                "leveldb-export",
+                partial(export_documents, small),
+                less,
+                few,
+                "dicts; does not verify checksums",
+                needs="leveldb_export",
+            ),
         ),
         per="rows",
     )

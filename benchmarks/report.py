@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.chart import chart
+from benchmarks.compare import read_results
 from benchmarks.harness import RESULTS, Line, in_digits, lines
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PICTURE = "![Per headline the speeds of sawlog and its peers; longer is faster](images/speed.svg)"
+SECTIONS = {
+    "stores": (
+        "In an object store",
+        """A server of S3 on the same machine, near, and behind a proxy that holds every byte back for 15 ms each way.
+Downloads by peers decode nothing.""",
+    ),
+    "small_files": (
+        "Many small files",
+        """Processor time per file (or database, table, collection, where that is a directory) of one thread that opens
+and reads them, beside pyarrow with the same rows in as many Parquet files.""",
+    ),
+}
+"""Benchmarks that have a section of their own behind the headlines, and what it begins with."""
 UNMEASURED = "No results are in `benchmarks/results` yet: `make bench` measures, `make report` puts them here."
 
 
 def main() -> None:
     """Write the headlines into docs/performance.md, and the tables into docs/measurements.md."""
-    results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    results = read_results(RESULTS)
     docs = ROOT / "docs"
     if results:
         (docs / "images").mkdir(exist_ok=True)
-        (docs / "images" / "speed.svg").write_text(chart(results))
-    write_between_marks(docs / "performance.md", f"{PICTURE}\n\n{summary(results)}" if results else UNMEASURED)
+        (docs / "images" / "speed.svg").write_text(
+            chart(result for result in results if result["benchmark"] not in SECTIONS)
+        )
+    write_between_marks(docs / "performance.md", f"{PICTURE}\n\n{headlines(results)}" if results else UNMEASURED)
     write_between_marks(docs / "measurements.md", pages(results) if results else UNMEASURED)
 
 
@@ -63,6 +78,35 @@ def case_table(case: dict[str, Any]) -> str:
         name = f"**{line.name}**" if ours else line.name
         rows.append([name, f"{line.best:.3f} s", f"{line.median:.3f} s", *speeds, *ratios])
     return table(rows)
+
+
+def without_sections(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [result for result in results if result["benchmark"] not in SECTIONS]
+
+
+def headlines(results: list[dict[str, Any]]) -> str:
+    """One table of what is measured in bytes and rows a second, and the sections."""
+    parts = [summary(without_sections(results))]
+    for result in results:
+        if result["benchmark"] in SECTIONS:
+            title, text = SECTIONS[result["benchmark"]]
+            parts += [f"## {title}", text, section(result)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def section(result: dict[str, Any]) -> str:
+    """A row per case: its time, or that of each of its files, and those of its peers."""
+    rows = [["", "sawlog", "peers", "sawlog is"]]
+    for case in result["cases"]:
+        ours, *others = lines(case)
+        times = [f"{line.name} {spent(line, case)}" for line in others]
+        rows.append([case["what"], spent(ours, case), "; ".join(times), "; ".join(map(ratio, others))])
+    return table(rows, "|---|---:|---|---|")
+
+
+def spent(line: Line, case: dict[str, Any]) -> str:
+    """The best time of one side."""
+    return f"{line.best / case['files'] * 1e3:.2f} ms a file" if case.get("files") else f"{line.best:.2f} s"
 
 
 def summary(results: Iterable[dict[str, Any]]) -> str:

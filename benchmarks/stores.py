@@ -20,7 +20,10 @@ from typing import Any
 
 import obstore
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from obstore.store import S3Store
+from pyarrow.fs import S3FileSystem
 from typer.testing import CliRunner
 
 import sawlog
@@ -40,7 +43,7 @@ DELAY = 0.015
 """Seconds for which each byte is held back, in each direction."""
 KEY, SECRET = "sawlog", "sawlog-secret"
 SERVER = "SAWLOG_VERSITYGW"
-"""Names the program of versitygw; without it, the stand-in of the tests is measured, which is slow itself."""
+"""Names the program of versitygw; without it, and none on the path, the slow stand-in of the tests is measured."""
 RANGE = 8 << 20
 
 
@@ -61,6 +64,9 @@ def cases(settings: Settings) -> Iterator[Case]:
 def at(address: str, away: int, log: Path, files: int, settings: Settings) -> Iterator[Case]:
     options = {"key": KEY, "secret": SECRET, "endpoint_url": address, "region": "us-east-1"}
     store = S3Store("bucket", config=options_of(address), client_options={"allow_http": True})
+    arrow = S3FileSystem(
+        access_key=KEY, secret_key=SECRET, endpoint_override=address, region="us-east-1", scheme="http"
+    )
     count, size = data.count_for(settings.size, LENGTH), log.stat().st_size
     many = sum(file.stat().st_size for file in (log.parent / "many").iterdir())
 
@@ -76,7 +82,7 @@ def at(address: str, away: int, log: Path, files: int, settings: Settings) -> It
         assert done.exit_code == 0, done.output
 
     databases = len(list((log.parent / "databases").iterdir()))
-    what = f"in S3, {away} ms away"
+    what = f"in S3 ({'versitygw' if program() else 'moto'}), {away} ms away"
     cases = [
         Case(
             f"stores_log_{away}",
@@ -86,6 +92,7 @@ def at(address: str, away: int, log: Path, files: int, settings: Settings) -> It
                 Side(
                     "obstore", lambda: download(store, "000003.log", size), size, 0, "8 ranges at a time, not decoded"
                 ),
+                Side("pyarrow", lambda: download_by_arrow(arrow), size, 0, "8 MiB after 8 MiB, not decoded"),
             ),
             cores=0,
         ),
@@ -95,6 +102,7 @@ def at(address: str, away: int, log: Path, files: int, settings: Settings) -> It
             (
                 Side("sawlog", lambda: read("s3://bucket/many"), many, files * ROWS),
                 Side("obstore", lambda: download_all(store), many, 0, "32 files at a time, not decoded"),
+                Side("pyarrow, Parquet", lambda: read_parquet(arrow), many, files * ROWS, "the same rows"),
             ),
             cores=0,
         ),
@@ -140,28 +148,47 @@ def download_all(store: S3Store) -> int:
         return sum(pool.map(lambda key: len(obstore.get(store, key).bytes()), keys))
 
 
+def download_by_arrow(store: S3FileSystem) -> None:
+    with store.open_input_file("bucket/000003.log") as file:
+        while file.read_buffer(RANGE).size:
+            pass
+
+
+def read_parquet(store: S3FileSystem) -> int:
+    return int(ds.dataset("bucket/many.parquet", filesystem=store).to_table().num_rows)
+
+
 def write_many(directory: Path, files: int) -> None:
-    """Write the same small log of Deephaven's many times."""
+    """Write the same small log of Deephaven's many times, and the same rows as Parquet beside it."""
     directory.mkdir()
+    parquet = directory.with_name("many.parquet")
+    parquet.mkdir()
     table = pa.table(
         {"i": range(ROWS), "price": [float(n) for n in range(ROWS)], "s": [f"s{n % 7}" for n in range(ROWS)]}
     )
     first = directory / "N.T.bin.000000"
     sawlog.write(table, first, format="deephaven_log")
+    pq.write_table(table, parquet / "000000.parquet")
     for number in range(1, files):
         shutil.copy(first, directory / f"N.T.bin.{number:06}")
+        shutil.copy(parquet / "000000.parquet", parquet / f"{number:06}.parquet")
+
+
+def program() -> str | None:
+    """The program of versitygw, where it is."""
+    return os.environ.get(SERVER) or shutil.which("versitygw")
 
 
 @contextlib.contextmanager
 def served(place: Path, scratch: Path) -> Iterator[str]:
     """The address of a server that has what is below a directory."""
     port = free()
-    program = os.environ.get(SERVER)
+    versitygw = program()
     command = [sys.executable, "-m", "tests.object_store", str(port)]
-    if program:
+    if versitygw:
         for name in ("side", "objects"):
             (scratch / name).mkdir()
-        command = [program, "--port", f"127.0.0.1:{port}", "posix", "--sidecar"]
+        command = [versitygw, "--port", f"127.0.0.1:{port}", "posix", "--sidecar"]
         command += [str(scratch / name) for name in ("side", "objects")]
     environment = {**os.environ, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
     quiet = subprocess.DEVNULL
@@ -183,9 +210,12 @@ def fill(address: str, place: Path) -> None:
     names = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
     client = boto3.client("s3", endpoint_url=address, **names)
     client.create_bucket(Bucket="bucket")
-    for file in (place / "bucket").rglob("*"):
-        if file.is_file():
-            client.upload_file(str(file), "bucket", file.relative_to(place / "bucket").as_posix())
+    files = [file for file in (place / "bucket").rglob("*") if file.is_file()]
+    with ThreadPoolExecutor(8) as pool:
+        put = pool.map(
+            lambda file: client.upload_file(str(file), "bucket", file.relative_to(place / "bucket").as_posix()), files
+        )
+        list(put)
 
 
 @contextlib.contextmanager

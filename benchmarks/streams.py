@@ -112,7 +112,8 @@ def latency(settings: Settings) -> dict[str, float]:
     stop = threading.Event()
     logger = threading.Thread(target=log_rows, args=(logs, stop))
     logger.start()
-    begin = time.time() + WARM_UP
+    warm_up, seconds = (0.0, 2.0) if settings.once else (WARM_UP, SECONDS)
+    begin = time.time() + warm_up
     while not any(logs.glob("*.bin.*")):
         time.sleep(PAUSE)
     query = (
@@ -123,7 +124,7 @@ def latency(settings: Settings) -> dict[str, float]:
         .option("checkpointLocation", str(settings.place / "checkpoint"))
         .start(str(target))
     )
-    query.awaitTermination(WARM_UP + SECONDS)
+    query.awaitTermination(warm_up + seconds)
     query.stop()
     stop.set()
     logger.join()

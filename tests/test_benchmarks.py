@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import report, threads
+from benchmarks import compare, report, threads
 from benchmarks.__main__ import BENCHMARKS
-from benchmarks.harness import Case, Settings, Side, lines, run_case
+from benchmarks.harness import RESULTS, Case, Settings, Side, lines, run_case
 
 CASE = {
     "name": "read",
@@ -75,6 +75,11 @@ def test_results_appear_on_their_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "| resident | 230 |" in page
     assert "| slow | 4.000 s | 5.000 s |" in page
     assert "- slow: objects" in page
+    small = {**RESULT, "benchmark": "small_files", "cases": [{**CASE, "files": 100}]}
+    (results / "small_files.json").write_text(json.dumps(small))
+    report.main()
+    _, _, many = places[0].read_text().partition("## Many small files")
+    assert "| records into Arrow | 10.00 ms a file | slow 40.00 ms a file | 40.00 x slow |" in many
     assert page.startswith("before\n")
     assert page.endswith("\nbehind\n")
     assert "old" not in page
@@ -82,44 +87,115 @@ def test_results_appear_on_their_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "slow" in ["".join(one.itertext()) for one in picture.iter("{http://www.w3.org/2000/svg}text")]
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_benchmarks_find_what_they_use(name: str) -> None:
-    assert importlib.import_module(f"benchmarks.{name}").cases
+def run_benchmarks(tmp_path: Path, *names: str, only: str = "") -> dict[str, dict[str, Any]]:
+    """Run some as a program, every side once, of tiny sizes; what each wrote."""
+    sizes = ["--size", "40kB", "--big", "80kB", "--repeat", "0"]
+    places = [f"--only={only}", f"--dir={tmp_path}", f"--out={tmp_path}"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-m", "benchmarks", *names, *sizes, *places]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in names}
+
+
+def assert_all_rows(results: dict[str, dict[str, Any]]) -> None:
+    """Every row of the page is there, but for peers that are not installed; and no case is empty."""
+    cases = [(name, case) for name, run in results.items() for case in run["cases"]]
+    absent = {(name, case["name"], side) for name, case in cases for side in case["not installed"]}
+    comparison = compare.Comparison.of(compare.read_results(RESULTS), results.values())
+    gone = [row for row in comparison.gone if row not in absent and not is_of_size(row)]
+    assert not gone
+    for run in results.values():
+        assert run["cases"] or run["probes"]
+        assert all(len(side["seconds"]) == 1 for case in run["cases"] for side in case["sides"])
+        assert all(probe["numbers"] for probe in run["probes"])
+
+
+def is_of_size(row: compare.Row) -> bool:
+    """Whether its name has a size in it."""
+    return row[1] == "memory"
+
+
+WITHOUT_SPARK = (
+    "leveldb_payloads",
+    "leveldb_table",
+    "deephaven_table",
+    "filodb_record",
+    "stores",
+    "small_files",
+    "threads",
+)
+WITH_SPARK = (
+    "small_questions",
+    "spark_columnar",
+    "leveldb_log",
+    "deephaven_log",
+    "milvus_binlog",
+    "deephaven_import",
+    "streams",
+)
+"""Those with the jar first: the session of the first one is that of all."""
+IN_PROCESSES = {"first_query": "", "startup": "help", "kernels": "kernels.columns.gather_slices"}
+"""Every side is a process, or compiled, which takes minutes: one case."""
+
+
+def test_each_benchmark_is_run_by_a_test() -> None:
+    assert sorted([*WITHOUT_SPARK, *WITH_SPARK, *IN_PROCESSES]) == sorted(BENCHMARKS)
+
+
+def test_benchmarks_without_spark_run(tmp_path: Path) -> None:
+    assert_all_rows(run_benchmarks(tmp_path, *WITHOUT_SPARK))
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("name", "only"),
-    [
-        ("threads", "threads_"),
-        ("deephaven_table", ""),
-        ("leveldb_table", ""),
-        ("stores", ""),
-        ("small_questions", ""),
-    ],
-)
-def test_benchmarks_run(name: str, only: str, tmp_path: Path) -> None:
-    """With tiny sizes; those that need other peers than the tests do are not among them, and of Spark one is."""
-    options = [
-        "--size",
-        "200kB",
-        "--big",
-        "400kB",
-        "--repeat",
-        "1",
-        "--only",
-        only,
-        "--dir",
-        tmp_path,
-        "--out",
-        tmp_path,
-    ]
-    command = [sys.executable, "-m", "benchmarks", name, *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    cases = json.loads((tmp_path / f"{name}.json").read_text())["cases"]
-    assert cases
-    assert all(len(side["seconds"]) == 1 for case in cases for side in case["sides"])
+def test_benchmarks_with_spark_run(tmp_path: Path) -> None:
+    assert_all_rows(run_benchmarks(tmp_path, *WITH_SPARK))
+
+
+def test_what_those_with_spark_measure_without_it_runs(tmp_path: Path) -> None:
+    results = run_benchmarks(tmp_path, "leveldb_log", "deephaven_log", "milvus_binlog", only="read")
+    counts = {name: len(run["cases"]) for name, run in results.items()}
+    assert counts == {"leveldb_log": 2, "deephaven_log": 2, "milvus_binlog": 1}
+
+
+@pytest.mark.parametrize("name", ["startup", "kernels"])
+def test_benchmarks_of_processes_run(name: str, tmp_path: Path) -> None:
+    run_benchmarks(tmp_path, name, only=IN_PROCESSES[name])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["first_query", "startup"])
+def test_benchmarks_of_processes_run_whole(name: str, tmp_path: Path) -> None:
+    assert_all_rows(run_benchmarks(tmp_path, name))
+
+
+def with_seconds(name: str, seconds: float) -> dict[str, Any]:
+    """The result above with another side's seconds, under another name."""
+    result: dict[str, Any] = json.loads(json.dumps(RESULT))
+    result["cases"][0]["sides"][1] |= {"name": name, "seconds": [seconds]}
+    return result
+
+
+@pytest.mark.parametrize(("seconds", "moved"), [(4.0, 40), (4.7, 40), (3.3, 40), (4.9, 49), (3.1, 31)])
+def test_ratios_that_moved_are_told(seconds: float, moved: float) -> None:
+    row = ("some_log", "read", "slow")
+    comparison = compare.Comparison.of([RESULT], [with_seconds("slow", seconds)])
+    assert comparison.moved == ({} if moved == 40 else {row: (pytest.approx(40), pytest.approx(moved))})
+    assert not comparison.gone
+    assert not comparison.new
+
+
+def test_rows_of_one_side_only_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = compare.Comparison.of([RESULT, {**RESULT, "benchmark": "not_run"}], [with_seconds("fast", 4.0)])
+    assert comparison.gone == [("some_log", "read", "slow")]
+    assert comparison.new == [("some_log", "read", "fast")]
+    assert "lacks: 1\n\n- some_log, read, slow" in comparison.text()
+    (tmp_path / "a.json").write_text(json.dumps(RESULT))
+    monkeypatch.setattr(compare, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["compare", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        compare.main()
+    assert ended.value.code == 0
 
 
 @pytest.mark.nightly
