@@ -12,11 +12,11 @@ import pyarrow as pa
 from sawlog.arrow import array_of, one_batch, values_of
 from sawlog.dataset.scanning import is_verified_by_reading, report_findings
 from sawlog.errors import SawlogError
-from sawlog.format.capabilities import Counting, CountsCharts, HasCharts
+from sawlog.format.capabilities import Counting, CountsCharts, HasCharts, ReportsFiles
 from sawlog.format.charts import Picture, failed
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus, take_damage_batch
-from sawlog.format.planning import bind_scan, describe_files, plan_for_threads
+from sawlog.format.planning import bind_scan, describe_files, plan_for_threads, plan_fragments
 from sawlog.format.scan import OFFSET_COLUMN
 from sawlog.guard import wrap_errors
 from sawlog.map.content import Column, Keys, is_key
@@ -221,7 +221,9 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     found_of: list[Findings] = []
     largest = max((file.size for file in read.files), default=0)
     size = max(_SMALLEST_PIECE, largest // _PIECES) if accounted else None
-    for fragment in plan_for_threads(read.contents, read.request, size):
+    # What reads its files whole says so to their reports, which need not read them again.
+    planned = plan_fragments if isinstance(read.contents, ReportsFiles) else plan_for_threads
+    for fragment in planned(read.contents, read.request, size):
         survey = surveys.get(fragment.path) if offset_column else None
         if survey is not None and sum(fragment.extent) > survey.file.size:
             survey = None  # it stands for several files
