@@ -31,7 +31,7 @@ def overlapping(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("view", ["live", "all"])
+@pytest.mark.parametrize("view", ["live", "all", "bedrock"])
 def test_threads_give_the_rows_of_one_in_its_order(
     overlapping: Path, view: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
