@@ -173,7 +173,7 @@ def _description(point: EntryPoint) -> str | None:
 
 
 def _with_options(verb: Callable[..., int]) -> Callable[..., int]:
-    """Return a function whose options are those of the dataclasses, besides others, that a verb takes."""
+    """Return a function whose options are those of the dataclasses, besides others, that a command takes."""
     hints = get_type_hints(verb, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     parameters: list[inspect.Parameter] = []

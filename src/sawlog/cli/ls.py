@@ -20,7 +20,7 @@ from sawlog.dataset.opening import DatasetFiles
 from sawlog.errors import InternalError, OptionError, collected_warnings, suggest_name
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.contract import Format
-from sawlog.format.damage import Tail, TailStatus
+from sawlog.format.damage import Tail, TailStatus, Verdict
 from sawlog.format.options import names
 from sawlog.format.recognition import Part, parts
 from sawlog.storage import Storage
@@ -55,9 +55,7 @@ class Listed:
         part: Its files and its format.
         tables: Its tables; one without a name where it is one table, none where it could not be opened.
         tail: The first of its files that is not finished, if any was seen.
-        damaged: Whether damage was seen.
-        incomplete: Whether something that metadata names is missing.
-        unsupported: Whether something was seen that this version does not support.
+        verdict: The worst that was seen.
         error: Why it could not be opened.
         decoders: Views that decode what an application has put into the rows.
         options: Those of the options that its format has.
@@ -67,9 +65,7 @@ class Listed:
     part: Part
     tables: list[ListedTable] = field(default_factory=list)
     tail: Tail | None = None
-    damaged: bool = False
-    incomplete: bool = False
-    unsupported: bool = False
+    verdict: Verdict = Verdict.CLEAN
     error: str | None = None
     decoders: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
@@ -98,12 +94,8 @@ class Listed:
         """State that a look at its bytes has shown, in a few words."""
         if self.errors:
             return "not readable" if self.rows is None else "in part not readable"
-        if self.damaged:
-            return "damaged"
-        if self.incomplete:
-            return "incomplete"
-        if self.unsupported:
-            return "in part unsupported"
+        if self.verdict is not Verdict.CLEAN:
+            return "in part unsupported" if self.verdict is Verdict.UNSUPPORTED else str(self.verdict)
         if self.tail is not None:
             return f"tail {tail_text(self.tail)}"
         return "" if self.rows is None else "clean"
@@ -146,7 +138,7 @@ class Listing(Result):
             if one.rows is not None:
                 facts.append(counted(one.rows, "row"))
             facts += [one.state] if one.state else []
-            style = "bold red" if one.damaged or one.incomplete or one.errors else ""
+            style = "bold red" if one.verdict in (Verdict.DAMAGED, Verdict.INCOMPLETE) or one.errors else ""
             page.line((part.path, "bold"), (f"  {part.title}", "cyan" if part.format else "dim"))
             page.line((f"  {', '.join(facts)}", style))
             if one.error is not None:
@@ -234,7 +226,7 @@ def _open(found: Listed, format: Format, storage: Storage, advance: Advance | No
                     dataset = opened.open(**table.options)
                 if advance is not None:
                     table.rows = count_rows(dataset, recorded(losses, advance))
-    found.damaged, found.incomplete, found.unsupported = losses.damaged, losses.incomplete, losses.unsupported
+    found.verdict = losses.verdict
     tails = [one.tail for one in losses.files.values() if one.tail is not None]
     found.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)
 

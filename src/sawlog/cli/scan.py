@@ -12,7 +12,16 @@ from sawlog.cli.output import Advance, can_show_progress
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.scanning import read_rows
 from sawlog.format.contract import Fragment
-from sawlog.format.damage import Findings, Skipped, Verdict, count_kinds, describe_losses, merge_findings, remarks
+from sawlog.format.damage import (
+    Findings,
+    HasVerdict,
+    Skipped,
+    Verdict,
+    count_findings,
+    describe_losses,
+    merge_findings,
+    remarks,
+)
 from sawlog.storage.workers import PIECE_BYTES
 
 
@@ -24,7 +33,7 @@ def verdict_code(verdicts: Iterable[Verdict]) -> Exit:
     return Exit.UNSUPPORTED if Verdict.UNSUPPORTED in present else Exit.OK
 
 
-class DamageSummary:
+class DamageSummary(HasVerdict):
     """Summary of what scans left out, per file."""
 
     def __init__(self, skipped: Iterable[Skipped] = ()) -> None:
@@ -35,33 +44,13 @@ class DamageSummary:
         """Take in the findings of one fragment."""
         merge_findings(self.files.setdefault(fragment.about, Findings("skip")), findings)
 
-    @property
-    def damaged(self) -> bool:
-        """Whether damage was skipped; what is merely unsupported is not damage."""
-        return self._has(Verdict.DAMAGED)
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether something that metadata names is missing, or files with rows were not read."""
-        return self._has(Verdict.INCOMPLETE) or any(file.missed for file in self.skipped)
-
-    @property
-    def unsupported(self) -> bool:
-        """Whether something was skipped that this version does not support."""
-        return self._has(Verdict.UNSUPPORTED)
-
-    def _has(self, verdict: Verdict) -> bool:
-        return any(count_kinds(findings.kinds, verdict) for findings in self.files.values())
+    def count(self, verdict: Verdict) -> int:
+        return count_findings((findings.kinds for findings in self.files.values()), self.skipped, verdict)
 
     @property
     def code(self) -> Exit:
         """The exit code of a command that shows what it can read."""
-        exit_codes = {
-            Verdict.DAMAGED: self.damaged,
-            Verdict.INCOMPLETE: self.incomplete,
-            Verdict.UNSUPPORTED: self.unsupported,
-        }
-        return verdict_code(verdict for verdict, is_found in exit_codes.items() if is_found)
+        return verdict_code([self.verdict])
 
     def report(self) -> None:
         """Report a line per file with damage or an unfinished tail, and one per reason why others were not read."""

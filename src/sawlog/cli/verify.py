@@ -23,10 +23,10 @@ from sawlog.cli.output import (
     size_text,
     tail_text,
 )
-from sawlog.cli.scan import part_progress
+from sawlog.cli.scan import part_progress, verdict_code
 from sawlog.dataset.folder import Folder, FolderPart, open_folder, report
 from sawlog.errors import InternalError, UnsupportedError
-from sawlog.format.damage import Account, FileReport, Report, Skipped, Verdict
+from sawlog.format.damage import Account, FileReport, HasVerdict, Report, Skipped, Verdict
 from sawlog.format.recognition import formats
 from sawlog.storage.workers import PIECE_BYTES
 
@@ -62,7 +62,7 @@ class _VerifiedPath:
 
 
 @dataclass(slots=True)
-class _VerifyOutcome:
+class _VerifyOutcome(HasVerdict):
     """The outcome of `sawlog verify`.
 
     Attributes:
@@ -82,26 +82,21 @@ class _VerifyOutcome:
         """Bytes by use, over all files."""
         return Account.sum(file.account for file in self.files)
 
-    @property
-    def incomplete(self) -> bool:
-        """Whether something that metadata names is missing, or files with rows were not read."""
-        return any(path.report.incomplete for path in self.paths if path.report is not None)
+    def count(self, verdict: Verdict) -> int:
+        return sum(path.report.count(verdict) for path in self.paths if path.report is not None)
 
     @property
     def code(self) -> Exit:
         """Exit code: the worst of all paths."""
         if any(path.report is None and not path.unsupported for path in self.paths):
             return Exit.UNUSABLE
-        if any(file.damaged for file in self.files) or self.incomplete:
-            return Exit.DAMAGED
-        unsupported = any(file.unsupported for file in self.files) or any(path.unsupported for path in self.paths)
-        return Exit.UNSUPPORTED if unsupported else Exit.OK
+        return verdict_code([self.verdict, *(Verdict.UNSUPPORTED for path in self.paths if path.unsupported)])
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "damaged": any(file.damaged for file in self.files),
+            "damaged": self.damaged,
             "incomplete": self.incomplete,
-            "unsupported": any(file.unsupported for file in self.files),
+            "unsupported": self.unsupported,
             "rows": sum(file.rows for file in self.files),
             "bytes": asdict(self.account),
             "paths": [one for path in self.paths for one in path.to_dicts()],
@@ -125,7 +120,7 @@ class _VerifyOutcome:
         parts[0] += f", {verdicts[Verdict.DAMAGED]} damaged"
         if verdicts[Verdict.INCOMPLETE]:
             parts[0] += f", {verdicts[Verdict.INCOMPLETE]} incomplete"
-        if any(file.unsupported for file in files):
+        if self.unsupported:
             parts[0] += f", {verdicts[Verdict.UNSUPPORTED]} unsupported"
             parts.append(f"{account.unsupported:,} bytes unsupported")
         if unfinished := sum(file.tail.unfinished for file in files):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -75,6 +76,39 @@ def verdict_of(kind: str) -> Verdict:
 def count_kinds(kinds: Mapping[str, int], verdict: Verdict) -> dict[str, int]:
     """Return the kinds with this verdict, sorted by name, and how often each was found."""
     return {kind: count for kind, count in sorted(kinds.items()) if count and verdict_of(kind) is verdict}
+
+
+_WORST_FIRST = (Verdict.DAMAGED, Verdict.INCOMPLETE, Verdict.UNSUPPORTED)
+
+
+class HasVerdict(ABC):
+    """Base of what scans have found in files: whether these are damaged, incomplete or unsupported."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def count(self, verdict: Verdict) -> int:
+        """Return how many findings have this verdict."""
+
+    @property
+    def damaged(self) -> bool:
+        """Whether anything is damaged; what is merely unsupported is not."""
+        return self.count(Verdict.DAMAGED) > 0
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether something that metadata names is missing, of another state or cut, or files were not read."""
+        return self.count(Verdict.INCOMPLETE) > 0
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether anything is not supported by this version."""
+        return self.count(Verdict.UNSUPPORTED) > 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of what was found: damage, then what is missing, then what is not supported."""
+        return next((verdict for verdict in _WORST_FIRST if self.count(verdict)), Verdict.CLEAN)
 
 
 class DamageWarning(UserWarning):
@@ -166,7 +200,6 @@ _ERRORS: dict[Verdict, type[DamageError | UnsupportedError | IncompleteError]] =
     Verdict.INCOMPLETE: IncompleteError,
     Verdict.UNSUPPORTED: UnsupportedError,
 }
-_WORST_FIRST = (Verdict.DAMAGED, Verdict.INCOMPLETE, Verdict.UNSUPPORTED)
 _MAX_GAPS = 3
 
 
@@ -298,7 +331,7 @@ def places(count: int) -> str:
 
 
 @dataclass(slots=True)
-class FileReport:
+class FileReport(HasVerdict):
     """Findings of `verify` or `repair` in one file."""
 
     path: str
@@ -313,40 +346,16 @@ class FileReport:
     @classmethod
     def of(cls, path: str, size: int, fragment_findings: Iterable[Findings]) -> FileReport:
         """The findings of a file's fragments, in order, as one report."""
-        report = cls(path, size, 0, Account(), Tail(TailStatus.CLEAN, size, 0), [], Counter())
+        whole, damages = Findings("skip"), list[Damage]()
         for findings in fragment_findings:
-            report.rows += findings.rows
-            report.account.add(findings.account)
-            report.damages += findings.damages
-            report.kinds += findings.kinds
-            report.notes += findings.notes
-            report.tail = findings.tail or report.tail
-        report.damages.sort(key=lambda damage: damage.offset)
-        return report
-
-    @property
-    def damaged(self) -> bool:
-        """Whether any range of the file is damaged; what is merely unsupported is not."""
-        return self.count(Verdict.DAMAGED) > 0
-
-    @property
-    def unsupported(self) -> bool:
-        """Whether the file holds what this version does not support."""
-        return self.count(Verdict.UNSUPPORTED) > 0
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether the file is missing, is not the one that metadata names, or is metadata that is cut."""
-        return self.count(Verdict.INCOMPLETE) > 0
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of what was found: damage, then what is missing, then what is not supported."""
-        return next((verdict for verdict in _WORST_FIRST if self.count(verdict)), Verdict.CLEAN)
+            merge_findings(whole, findings)
+            damages += findings.damages
+        damages.sort(key=lambda damage: damage.offset)
+        tail = whole.tail or Tail(TailStatus.CLEAN, size, 0)
+        return cls(path, size, whole.rows, whole.account, tail, damages, whole.kinds, whole.notes)
 
     def count(self, verdict: Verdict) -> int:
-        """Return how many findings have this verdict."""
-        return sum(count_kinds(self.kinds, verdict).values())
+        return count_findings([self.kinds], (), verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -359,19 +368,33 @@ class FileReport:
             "damage_count": self.count(Verdict.DAMAGED),
             "damage_kinds": count_kinds(self.kinds, Verdict.DAMAGED),
             "notes": dict(sorted(self.notes.items())),
-            "damages": self._listed(Verdict.DAMAGED),
+            "damages": dump_ranges(self.damages, Verdict.DAMAGED),
             "incomplete_count": self.count(Verdict.INCOMPLETE),
-            "incomplete": self._listed(Verdict.INCOMPLETE),
+            "incomplete": dump_ranges(self.damages, Verdict.INCOMPLETE),
             "unsupported_count": self.count(Verdict.UNSUPPORTED),
-            "unsupported": self._listed(Verdict.UNSUPPORTED),
+            "unsupported": dump_ranges(self.damages, Verdict.UNSUPPORTED),
         }
 
-    def _listed(self, verdict: Verdict) -> list[dict[str, Any]]:
-        return [asdict(damage) for damage in self.damages if verdict_of(damage.kind) is verdict]
+
+def dump_ranges(damages: Iterable[Damage], verdict: Verdict) -> list[dict[str, Any]]:
+    """Return those damaged ranges that have this verdict as plain data for JSON."""
+    return [asdict(damage) for damage in damages if verdict_of(damage.kind) is verdict]
+
+
+def count_findings(kinds: Iterable[Mapping[str, int]], skipped: Iterable[Skipped], verdict: Verdict) -> int:
+    """Return how many findings have this verdict.
+
+    Args:
+        kinds: How often each kind was found, file by file.
+        skipped: Files that were not read, which make incomplete if they hold rows.
+        verdict: The verdict.
+    """
+    missed = sum(file.missed for file in skipped) if verdict is Verdict.INCOMPLETE else 0
+    return missed + sum(sum(count_kinds(of_file, verdict).values()) for of_file in kinds)
 
 
 @dataclass(slots=True)
-class Report:
+class Report(HasVerdict):
     """Findings of `verify` or `repair`: one entry per file, in reading order."""
 
     format: str
@@ -389,29 +412,8 @@ class Report:
     parts: list[Report] = field(default_factory=list)
     """One for each of several datasets of a folder, whose files are listed here, too; empty where there is one."""
 
-    @property
-    def damaged(self) -> bool:
-        """Whether any file holds damage."""
-        return any(file.damaged for file in self.files)
-
-    @property
-    def unsupported(self) -> bool:
-        """Whether any file holds what this version does not support."""
-        return any(file.unsupported for file in self.files)
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether something that metadata names is missing, or files with rows were not read."""
-        return any(file.incomplete for file in self.files) or any(skipped_file.missed for skipped_file in self.skipped)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of what was found: damage, then what is missing, then what is not supported."""
-        if self.damaged:
-            return Verdict.DAMAGED
-        if self.incomplete:
-            return Verdict.INCOMPLETE
-        return Verdict.UNSUPPORTED if self.unsupported else Verdict.CLEAN
+    def count(self, verdict: Verdict) -> int:
+        return count_findings((file.kinds for file in self.files), self.skipped, verdict)
 
     @property
     def own_skipped(self) -> list[Skipped]:

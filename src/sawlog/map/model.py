@@ -8,7 +8,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sawlog.format.charts import Picture
-from sawlog.format.damage import UNSUPPORTED, Account, Damage, Skipped, Tail, Verdict, count_kinds, verdict_of
+from sawlog.format.damage import (
+    Account,
+    Damage,
+    HasVerdict,
+    Skipped,
+    Tail,
+    Verdict,
+    count_findings,
+    count_kinds,
+    dump_ranges,
+)
 from sawlog.format.fields import Part
 
 VERSION = 1
@@ -40,7 +50,7 @@ def _listed(part: Part) -> list[Any]:
 
 
 @dataclass(slots=True)
-class FileMap:
+class FileMap(HasVerdict):
     """The map of a file.
 
     Attributes:
@@ -73,10 +83,8 @@ class FileMap:
     excerpts: list[Excerpt] = field(default_factory=list)
     order: dict[str, Any] | None = None
 
-    @property
-    def damage_count(self) -> int:
-        """Number of damaged ranges; unsupported ones do not count."""
-        return sum(count_kinds(self.kinds, Verdict.DAMAGED).values())
+    def count(self, verdict: Verdict) -> int:
+        return count_findings([self.kinds], (), verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -87,12 +95,12 @@ class FileMap:
             "bytes": asdict(self.account),
             "unread": max(0, self.size - self.account.total),
             "tail": asdict(self.tail) if self.tail is not None else None,
-            "damages": [asdict(damage) for damage in self.damages if verdict_of(damage.kind) is Verdict.DAMAGED],
-            "incomplete": [asdict(damage) for damage in self.damages if verdict_of(damage.kind) is Verdict.INCOMPLETE],
-            "unsupported": [asdict(damage) for damage in self.damages if damage.kind == UNSUPPORTED],
-            "damage_count": self.damage_count,
+            "damages": dump_ranges(self.damages, Verdict.DAMAGED),
+            "incomplete": dump_ranges(self.damages, Verdict.INCOMPLETE),
+            "unsupported": dump_ranges(self.damages, Verdict.UNSUPPORTED),
+            "damage_count": self.count(Verdict.DAMAGED),
             "damage_kinds": count_kinds(self.kinds, Verdict.DAMAGED),
-            "unsupported_count": self.kinds[UNSUPPORTED],
+            "unsupported_count": self.count(Verdict.UNSUPPORTED),
             "bin_bytes": self.bin_bytes,
             "bins": self.bins,
             "spans": _spaced(self.spans),
@@ -131,7 +139,7 @@ class KeysMap:
 
 
 @dataclass(slots=True)
-class Map:
+class Map(HasVerdict):
     """A file, or what a directory holds.
 
     Attributes:
@@ -169,30 +177,8 @@ class Map:
         """Bytes by use, over all files."""
         return Account.sum(file.account for file in self.files)
 
-    @property
-    def damaged(self) -> bool:
-        """Whether any file holds damage."""
-        return any(file.damage_count for file in self.files)
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether something that metadata names is missing, or files with rows were not read."""
-        missing = any(count_kinds(file.kinds, Verdict.INCOMPLETE) for file in self.files)
-        return missing or any(file.missed for file in self.skipped)
-
-    @property
-    def unsupported(self) -> bool:
-        """Whether any file holds what this version does not support."""
-        return any(file.kinds[UNSUPPORTED] for file in self.files)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of what was found: damage, then what is missing, then what is not supported."""
-        if self.damaged:
-            return Verdict.DAMAGED
-        if self.incomplete:
-            return Verdict.INCOMPLETE
-        return Verdict.UNSUPPORTED if self.unsupported else Verdict.CLEAN
+    def count(self, verdict: Verdict) -> int:
+        return count_findings((file.kinds for file in self.files), self.skipped, verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

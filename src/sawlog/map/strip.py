@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sawlog.format.damage import Verdict
 from sawlog.map.kernels import USES
 from sawlog.map.model import FileMap
 from sawlog.map.survey import inspected
@@ -67,7 +68,7 @@ def as_html(files: list[FileMap], width: int = 120) -> str:
             if use
         )
         status = file.tail.status if file.tail else "unknown"
-        title = f"{file.path}: {file.size:,} bytes, {file.damage_count} damaged ranges, tail {status}"
+        title = f"{file.path}: {file.size:,} bytes, {file.count(Verdict.DAMAGED)} damaged ranges, tail {status}"
         rows.append(
             f'<div>{html.escape(title)}<svg role="img" aria-label="{html.escape(title)}" viewBox="0 0 {width} 10"'
             f' preserveAspectRatio="none" style="display:block;width:100%;height:14px">{boxes}</svg></div>'
