@@ -36,7 +36,7 @@ KEPT_BYTES = 128 << 20
 
 _EDGES = 64
 """Ranges of which the first bytes are kept."""
-_SHARES = 16
+_MEMORY_DIVISOR = 16
 """The part of the memory that `MOST_BYTES` may be is one of this many."""
 _GAIN = 1.1
 """Twice as many requests at a time are worth it if so many times as much arrives."""
@@ -330,11 +330,11 @@ def _pace(remote: Remote, *, is_small: bool) -> Pace:
 @cache
 def _default_bytes() -> int:
     """`MOST_BYTES`, or a share of the memory of the machine, or of what the process may have, where that is less."""
-    memory = [_SHARES * MOST_BYTES]
+    memory = [_MEMORY_DIVISOR * MOST_BYTES]
     with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system says
         memory.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         memory.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))  # which may be "max"
-    return min(memory) // _SHARES
+    return min(memory) // _MEMORY_DIVISOR
 
 
 if hasattr(os, "register_at_fork"):
