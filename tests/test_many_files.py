@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
+from sawlog.spark.reader import make_reader, read_schema
 
 FEW, MANY = 50, 200
 LIMIT = 1.1
@@ -84,6 +85,7 @@ VERBS: dict[str, Callable[[str, str], Any]] = {
     "verify": lambda path, name: sawlog.verify(path, format=name),
     "watch": lambda path, name: sawlog.open(path, format=name).watch().look(),
     "list": lambda path, name: CliRunner().invoke(app, ["ls", path]),
+    "spark": lambda path, name: make_reader({"path": path}, name, read_schema({"path": path}, name)).partitions(),
 }
 
 
