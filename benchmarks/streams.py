@@ -112,8 +112,7 @@ def latency(settings: Settings) -> dict[str, float]:
     stop = threading.Event()
     logger = threading.Thread(target=log_rows, args=(logs, stop))
     logger.start()
-    warm_up, seconds = (0.0, 2.0) if settings.once else (WARM_UP, SECONDS)
-    begin = time.time() + warm_up
+    begin = time.time() + WARM_UP
     while not any(logs.glob("*.bin.*")):
         time.sleep(PAUSE)
     query = (
@@ -124,7 +123,7 @@ def latency(settings: Settings) -> dict[str, float]:
         .option("checkpointLocation", str(settings.place / "checkpoint"))
         .start(str(target))
     )
-    query.awaitTermination(warm_up + seconds)
+    query.awaitTermination(WARM_UP + SECONDS)
     query.stop()
     stop.set()
     logger.join()
