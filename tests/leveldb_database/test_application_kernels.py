@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sawlog.leveldb.applications import application
 from sawlog.leveldb.applications.bedrock_layout import NAMES, PREFIXES, TAGS
-from sawlog.leveldb.applications.fragments import _parts, column_of
+from sawlog.leveldb.applications.fragments import column_of, decode_parts
 from sawlog.leveldb.applications.view import Entry, UnknownBytesError
 from tests.leveldb_database.support import BEDROCK_ENTRIES, COINS, OBFUSCATION_KEY, TXID, key_of
 
@@ -39,7 +39,7 @@ def plain(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None
             expected.append({"reason": str(unknown)})
     found: dict[str, list[Any]] = {field.name: [] for field in fields}
     undecoded = 0
-    for part in _parts(decoder, context, batch, fields):
+    for part in decode_parts(decoder, context, batch, fields):
         undecoded += part.undecoded
         for name, column in part.columns.items():
             column.validate(full=True)

@@ -73,7 +73,7 @@ class Listener(StreamingQueryListener):
 
 def bytes_read(sources: Sequence[SourceProgress]) -> int | None:
     """Bytes of files that a micro-batch has read; None where no source says."""
-    return _sum(_between(source.startOffset, source.endOffset) for source in sources)
+    return _sum(_count_read_bytes(source.endOffset) for source in sources)
 
 
 def bytes_waiting(sources: Sequence[SourceProgress]) -> int | None:
@@ -86,14 +86,13 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return sum(known_counts) if known_counts else None
 
 
-def _between(start: str | None, end: str | None) -> int | None:
-    """None for the offsets of other sources."""
+def _count_read_bytes(end: str | None) -> int | None:
+    """Bytes that the micro-batch up to an offset has read; None for the offsets of other sources."""
     try:
         after = Offset.from_json(decode_json(end or ""))
-        before = Offset.from_json(decode_json(start)) if start else Offset()
     except SawlogError:
         return None
-    return sum(place.at - before.begin_of(name, place) for name, place in after.files.items())
+    return sum(place.at - place.begin for place in after.files.values())
 
 
 def _waiting(latest: str | None) -> int | None:

@@ -69,7 +69,7 @@ class Decoded(Fragment):
         missing = [field for field in STATE_SCHEMA if decoded and field.name not in {column.name for column in stored}]
         context = view.context(self._names(view), self.home) if decoded else None
         for batch in self.entries.decode(pa.schema([*stored, *missing]), findings):
-            parts = _parts(view, context, batch, decoded) if decoded else iter([Part(batch, {}, 0)])
+            parts = decode_parts(view, context, batch, decoded) if decoded else iter([Part(batch, {}, 0)])
             for part in parts:
                 arrays = [
                     part.columns[field.name] if field in decoded else part.entries.column(field.name.removeprefix(_RAW))
@@ -119,7 +119,9 @@ class Part(NamedTuple):
     undecoded: int
 
 
-def _parts(view: ApplicationView, context: Any, batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> Iterator[Part]:
+def decode_parts(
+    view: ApplicationView, context: Any, batch: pa.RecordBatch, fields: Sequence[pa.Field]
+) -> Iterator[Part]:
     """Decode entries: many at a time those that are plain, one by one those that are not."""
     plain = view.plain_rows(batch.column("key"), batch.column("value"), context)
     if plain is None:

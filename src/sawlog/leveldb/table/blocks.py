@@ -58,7 +58,7 @@ class Buckets:
 
 @cache
 def _codec_rules(*, plain: bool, snappy: bool, lz4: bool) -> NDArray[np.uint8]:
-    """How blocks of each compression are read: see `kernels.Rule`."""
+    """Return by compression code the way in which a kernel reads a block; see `kernels.Rule`."""
     codec_rules = np.full(256, k.OTHERWISE, np.uint8)
     if plain:
         codec_rules[Compression.NONE] = k.AS_IS

@@ -57,7 +57,7 @@ class Bounds:
 
     @cached_property
     def restarts(self) -> NDArray[np.int64]:
-        """Those that share nothing with the one before."""
+        """Numbers of the separators that share nothing with the one before."""
         return np.flatnonzero(self.separators["shared"] == 0)
 
     @property
