@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
@@ -148,6 +149,23 @@ def test_following_a_log_looks_at_no_row_by_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("format", "verb"), CASES)
 def test_work_per_file_does_not_grow(format: str, verb: str, tmp_path: Path) -> None:
     check_growth(MAKERS[format], lambda path: VERBS[verb](path, format), FEW, MANY, tmp_path)
+
+
+def test_foreign_logs_list_their_directory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file that begins with no fragment is asked whether it is encrypted."""
+    listings: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path=".": listings.append(str(path)) or scandir(path))  # type: ignore[func-returns-value]
+    work = []
+    for count in (5, 20):
+        directory = tmp_path / str(count)
+        directory.mkdir()
+        for number in range(count):
+            (directory / f"{number:06d}.log").write_bytes(b"something else\n" * 400)
+        listings.clear()
+        sawlog.verify(str(directory), format="leveldb_log")
+        work.append(len(listings))
+    assert work[0] == work[1]
 
 
 FOLDER_VERBS: dict[str, Callable[[str], Any]] = {

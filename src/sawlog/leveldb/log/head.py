@@ -197,21 +197,18 @@ _ENCRYPTED = (
 )
 
 
-def is_encrypted(current: File, storage: Storage) -> bool:
+def is_encrypted(current: File | str, storage: Storage) -> bool:
     """Return whether a file that should hold one name is encrypted, and so all files next to it are."""
-    if current.size <= layout.ENCRYPTED_PREFIX:
-        return False
-    return len(set(storage.read(current, 0, layout.ENCRYPTED_PREFIX))) >= layout.ENCRYPTED_VALUES
+    data = storage.read(current, 0, layout.ENCRYPTED_PREFIX + 1)
+    return len(data) > layout.ENCRYPTED_PREFIX and len(set(data[:-1])) >= layout.ENCRYPTED_VALUES
 
 
 def find_encryption(file: File, storage: Storage) -> Damage | None:
     """Return what to say of a file that cannot be read, if the database that it is in is encrypted."""
     try:
-        siblings = storage.files_in(posixpath.dirname(file.path) or ".", fresh=False)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None
-    current = next((file for file in siblings if file.name == layout.CURRENT_NAME), None)
-    if current is None or not is_encrypted(current, storage):
+        if not is_encrypted(posixpath.join(posixpath.dirname(file.path), layout.CURRENT_NAME), storage):
+            return None
+    except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError):
         return None
     return Damage(file.path, 0, file.size, UNSUPPORTED, _ENCRYPTED)
 
