@@ -205,13 +205,14 @@ class Flight:
             self.head(remote, remote.state.size)
             return []
         with self._lock:
-            pieces = self._pieces.setdefault(remote.url, [])
+            pieces = self._pieces.get(remote.url, [])
             fetch = _pace(remote, is_small=False).fetch
             fresh = [
                 Request(position, stop, _pool().submit(fetch, remote, position, stop))
                 for position, stop in _gaps(pieces, start, min(end, remote.state.size))
             ]
-            pieces += fresh
+            if fresh:
+                self._pieces[remote.url] = pieces + fresh
         return fresh
 
     def head(self, remote: Remote, length: int, *, at_once: bool = False) -> Request | None:
