@@ -215,7 +215,7 @@ $(SPARK_VENV)/.ready: pyproject.toml $(LOCK)
 
 $(RELEASE_VENV)/.ready:
 	@rm -rf .cache/$(RELEASE) && mkdir -p .cache/$(RELEASE) && git archive $(RELEASE) | tar -x -C .cache/$(RELEASE)
-	$(call install,$(RELEASE_VENV),release $(RELEASE),-c .cache/$(RELEASE)/$(LOCK) "./.cache/$(RELEASE)[datastore]")
+	$(call install,$(RELEASE_VENV),release $(RELEASE),-c .cache/$(RELEASE)/$(LOCK) "./.cache/$(RELEASE)[datastore$(,)milvus]")
 
 # dfindexeddb's log reader does not need what it pins.
 $(BENCH_VENV)/.ready: pyproject.toml $(LOCK) constraints/bench.txt

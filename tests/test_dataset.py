@@ -34,6 +34,25 @@ def everything() -> pa.Table:
     return sawlog.read(SHOP, view="writes")
 
 
+METADATA_KEYS = {
+    "leveldb_log": "",
+    "leveldb_table": "",
+    "deephaven_log": "charset type",
+    "deephaven_table": "type",
+    "filodb_record": "filodb_record.records filodb_record.schemas type",
+    "milvus_binlog": "milvus.dim milvus.field_id milvus.primary_key milvus.type",
+}
+
+
+@pytest.mark.spread(1)
+@pytest.mark.parametrize("name", METADATA_KEYS)
+def test_keys_of_schema_metadata_do_not_follow_modules(name: str, samples: dict[str, Path]) -> None:
+    """They are in Parquet files that users have, so moving code must not change them."""
+    schema = sawlog.open(samples[name]).schema
+    keys = {key for field in schema for key in field.metadata or ()} | set(schema.metadata or ())
+    assert sorted(keys) == [f"sawlog.{key}".encode() for key in METADATA_KEYS[name].split()]
+
+
 EXPRESSIONS = {
     "equal": (KEY == b"user:000001"),
     "and": (KEY >= b"user:000100") & (SEQUENCE < 1000),

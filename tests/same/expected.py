@@ -78,7 +78,19 @@ def as_verified(one: Difference) -> bool:
 
 def unsupported(one: Difference) -> bool:
     """Whether the tree finds something that it does not support, where the release found damage."""
-    return '"unsupported": true' in json.dumps(one.tree["verify"])
+    verified = json.dumps(one.tree["verify"])
+    return '"unsupported": true' in verified or "UnsupportedError" in verified
+
+
+def incomplete(one: Difference) -> bool:
+    """Whether the tree finds that the dataset is not what its metadata says."""
+    return re.search('"(missing_file|cut_metadata|mismatched_file)"', json.dumps(one.tree["verify"])) is not None
+
+
+def had_empty_damage(one: Difference) -> bool:
+    """Whether the release finds damage of no bytes."""
+    files = one.release["verify"]["found"].get("files", [])
+    return any(damage["length"] == 0 for file in files for damage in file["damages"])
 
 
 def _counts(seen: Seen, verb: str) -> tuple[int, int]:
@@ -93,7 +105,10 @@ def reads_more(one: Difference) -> bool:
     A database's rows are those of the view `all`: an entry that is read in addition may delete another one's row.
     """
     new, old = _counts(one.tree, "verify"), _counts(one.release, "verify")
-    rows = [seen.get("all count", {}).get("found", count) for seen, (count, _) in ((one.tree, new), (one.release, old))]
+    rows = [
+        count if isinstance(count := seen.get("all count", {}).get("found", verified), int) else -1
+        for seen, (verified, _) in ((one.tree, new), (one.release, old))
+    ]
     return new != old and rows[0] >= rows[1] and new[1] >= old[1]
 
 
@@ -137,6 +152,7 @@ READ_SINCE = "version 7|embedded|minlz|two names"
 EXPECTED = (
     Expected("The layer below the rows is called frames", place="^/sawlog info/stdout/view$", new='"frames"'),
     Expected("What another writer may have meant is unsupported, not damage", holds=unsupported),
+    Expected("What metadata names and is not there, or is another, makes a dataset incomplete", holds=incomplete),
     Expected("A repair reports what verify reports", place="^/repair/found/report/", holds=as_verified),
     # LevelDB, RocksDB and Pebble
     Expected(
@@ -181,7 +197,31 @@ EXPECTED = (
         "DamageWarning: /(MANIFEST-)?\\d+(\\.log)?: ",
         "DamageWarning: : ",
     ),
+    Expected(
+        "Tags of write batches and version edits that nobody knows are unsupported, not damage",
+        "^leveldb_(log|database)",
+        new="does not support|does not know|UnsupportedError",
+    ),
+    Expected(
+        "Edits have columns for where files are and for timestamps, and those before a tag that nobody knows",
+        "^leveldb_log",
+        "^/(edits|files) (fail|skip) rows/found/(schema|rows)$|^/sawlog info/stdout/schema$",
+    ),
+    Expected(
+        "Databases are repaired as a whole", "^leveldb_database", "^/repair/found/", "repair its logs|OptionError"
+    ),
+    Expected(
+        "Verify reads the tables and blob files of all column families, whichever is the view's",
+        "^leveldb_database families",
+        "^/(sawlog )?verify/|^/damage |^/\\w+ (count|skip rows)/warnings|/message$",
+    ),
+    Expected(
+        "A repaired table has the order and the timestamps of its keys",
+        "^leveldb_table (stamped|pebble)",
+        "^/repair/found/files/",
+    ),
     # Milvus
+    Expected("Damage has the bytes that it is of", "^milvus_binlog", holds=had_empty_damage),
     Expected("The view inserts of a delta log is refused", "^milvus_binlog delta/", "^/inserts "),
     Expected(
         "Backups are repaired, too",

@@ -20,9 +20,9 @@ FieldKind = ColumnType | Literal["schema", "schema_id", "hash", "container_times
 
 TYPE_KEY = b"sawlog.type"
 """Field metadata: the column in FiloDB's notation."""
-SCHEMAS_KEY = b"sawlog.filodb.schemas"
+SCHEMAS_KEY = b"sawlog.filodb_record.schemas"
 """Schema metadata: the definitions of the schemas that were read."""
-RECORDS_KEY = b"sawlog.filodb.records"
+RECORDS_KEY = b"sawlog.filodb_record.records"
 """Schema metadata: `ingestion` or `partkeys`."""
 
 SCALARS = {
