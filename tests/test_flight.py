@@ -65,10 +65,10 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(flight, "REMOTE_RANGE", 200_000)
     monkeypatch.setattr(flight, "AHEAD_BYTES", 1_600_000)
     monkeypatch.setattr(flight, "MOST_BYTES", 1_600_000)
-    for remembered in (flight._default_bytes, flight._paces):
+    for remembered in (flight.default_bytes, flight.paces_of):
         remembered.cache_clear()
     yield
-    for remembered in (flight._default_bytes, flight._paces):
+    for remembered in (flight.default_bytes, flight.paces_of):
         remembered.cache_clear()
 
 
@@ -137,7 +137,7 @@ def test_more_requests_are_made_while_more_arrives(capacity: int, limit: int) ->
 
 
 def test_an_option_says_how_much_is_on_its_way() -> None:
-    flight._paces.cache_clear()
+    flight.paces_of.cache_clear()
     remote, held = Object(), Flight.of({"bytes_in_flight": "20_000_000"})
     assert held.ranges(remote) == 2  # type: ignore[arg-type]
     assert held.room(remote)[0] == 16 << 20  # type: ignore[arg-type]

@@ -256,7 +256,7 @@ def test_a_listing_takes_at_most_1_kb_of_memory_per_object(monkeypatch: pytest.M
     count, store = 2000, MemoryStore()
     for number in range(count):
         obstore.put(store, f"logs/{number:06}.log", b"x")
-    monkeypatch.setattr(objects.S3Objects, "_store", lambda self, name: store)
+    monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
     storage = Storage({"key": "of-listings", "secret": "b"})
     assert len(storage.find("s3://few/logs/000001.log")) == 1  # which imports
     tracemalloc.start()

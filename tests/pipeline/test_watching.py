@@ -27,6 +27,7 @@ from sawlog.cli import status
 from sawlog.cli.run import log_level, run_pipeline
 from sawlog.cli.status import Status, live_status
 from sawlog.pipeline.progress import BatchReport, bytes_read, bytes_waiting
+from sawlog.stream.offset import Offset, Place
 from tests.pipeline.support import STREAM
 
 REPORT = BatchReport("2026-01-05T09:30:10.021Z", "my trades", "rows", 42, 51_200, 1_642_496, None, 2, 0.8124)
@@ -53,14 +54,15 @@ def source(start: Any, end: Any, latest: Any) -> Any:
     return SimpleNamespace(**dict(zip(("startOffset", "endOffset", "latestOffset"), texts, strict=True)))
 
 
-def offset(**places: int) -> dict[str, Any]:
-    return {"files": {name: {"at": at, "proof": "x"} for name, at in places.items()}, "finished": {}}
+def offset(**places: tuple[int, int]) -> dict[str, Any]:
+    """Of files, where their bytes end and where the micro-batch begins."""
+    return Offset({name: Place(end, "x", begin) for name, (end, begin) in places.items()}).to_json()
 
 
 def test_bytes_from_offsets() -> None:
     behind = {"behind": {"bytes": 7, "files": 1}}
-    ours = source(offset(a=100, b=5), offset(a=150, c=10), behind)
-    first = source(None, offset(a=3), behind)
+    ours = source(offset(a=(100, 0), b=(5, 0)), offset(a=(150, 100), c=(10, 0)), behind)
+    first = source(None, offset(a=(3, 0)), behind)
     kafka = source({"topic": {"0": 1}}, {"topic": {"0": 5}}, {"topic": {"0": 9}})
     assert (bytes_read([ours]), bytes_waiting([ours])) == (60, 7)
     assert (bytes_read([ours, first, kafka]), bytes_waiting([ours, first, kafka])) == (63, 14)

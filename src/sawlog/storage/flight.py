@@ -142,7 +142,7 @@ class Flight:
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self._most_bytes = _default_bytes() if most_bytes is None else most_bytes
+        self._most_bytes = default_bytes() if most_bytes is None else most_bytes
         self._lock = threading.Lock()
         self._pieces: dict[str, list[Request]] = {}
         self._heads: OrderedDict[str, tuple[State, Request]] = OrderedDict()
@@ -315,7 +315,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 @cache
-def _paces(store: str) -> tuple[Pace, Pace]:
+def paces_of(store: str) -> tuple[Pace, Pace]:
     """The paces of a store, for ranges and for small files; this process remembers them.
 
     Args:
@@ -325,11 +325,11 @@ def _paces(store: str) -> tuple[Pace, Pace]:
 
 
 def _pace(remote: Remote, *, is_small: bool) -> Pace:
-    return _paces("/".join(remote.url.split("/")[:3]))[is_small]
+    return paces_of("/".join(remote.url.split("/")[:3]))[is_small]
 
 
 @cache
-def _default_bytes() -> int:
+def default_bytes() -> int:
     """`MOST_BYTES`, or a share of the memory of the machine, or of what the process may have, where that is less."""
     memory = [_MEMORY_DIVISOR * MOST_BYTES]
     with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system says

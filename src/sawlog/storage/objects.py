@@ -248,10 +248,11 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         with self._lock:
             if name not in self._stores:
                 with _refusals(name):
-                    self._stores[name] = self._store(name)
+                    self._stores[name] = self.connect(name)
             return self._stores[name]
 
-    def _store(self, name: str) -> Any:
+    def connect(self, name: str) -> Any:
+        """Return obstore's store for a bucket or a server."""
         raise NotImplementedError
 
 
@@ -260,7 +261,7 @@ class S3Objects(Objects):
 
     protocol = ("s3",)
 
-    def _store(self, name: str) -> S3Store:
+    def connect(self, name: str) -> S3Store:
         return S3Store(name, **s3_settings(self._options, name))
 
 
@@ -269,7 +270,7 @@ class GoogleObjects(Objects):
 
     protocol = ("gs", "gcs")
 
-    def _store(self, name: str) -> GCSStore:
+    def connect(self, name: str) -> GCSStore:
         return GCSStore(name, **google_settings(self._options))
 
 
@@ -278,7 +279,7 @@ class AzureObjects(Objects):
 
     protocol = ("abfs", "abfss", "az", "adl")
 
-    def _store(self, name: str) -> AzureStore:
+    def connect(self, name: str) -> AzureStore:
         container, _, host = name.partition("@")
         return AzureStore(container, **azure_settings(self._options, host))
 
@@ -329,7 +330,7 @@ class HttpObjects(Objects):
             return self._kept(path), ""
         return self._kept(f"{parts.scheme}://{parts.netloc}"), key
 
-    def _store(self, name: str) -> HTTPStore:
+    def connect(self, name: str) -> HTTPStore:
         settings = http_settings(self._options)
         headers, url = _authorized(name)
         client = settings["client_options"]
