@@ -203,12 +203,12 @@ def several(name: str, root: str, place: Path) -> None:
         sawlog.write(table, root, format=name, timestamp=1 << 40, segment_bytes=1)
     elif name == "leveldb_database":
         options = Options(raw_mode=True)
-        options.set_write_buffer_size(100_000)
-        options.set_target_file_size_base(60_000)
+        options.set_disable_auto_compactions(True)
         database = Rdict(str(place), options)
         for number in range(6000):
             database[b"%05d" % number] = DATA[100 * number :][:100].tobytes()
-        database.compact_range(None, None)
+            if number % 1000 == 999:
+                database.flush()
         database.close()
         fsspec.filesystem("memory").put(f"{place}/", f"{root}/", recursive=True)
 

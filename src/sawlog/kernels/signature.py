@@ -38,7 +38,7 @@ class Number:
         return str(np.dtype(self.dtype).name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # `typing` keeps one of equal annotations, which may have another's dtype
 class Array:
     """An array.
 
@@ -57,7 +57,7 @@ class Array:
         return f"{'writable ' * self.writable}array {_name(self.dtype)}[{dimensions}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # `typing` keeps one of equal annotations, which may have another's dtype
 class Record:
     """A record, which the kernel may write to.
 
