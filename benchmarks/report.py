@@ -16,13 +16,13 @@ PICTURE = "![Per headline the speeds of sawlog and its peers; longer is faster](
 SECTIONS = {
     "stores": (
         "In an object store",
-        """A server of S3 on the same machine, near, and behind a proxy that holds every byte back for 15 ms each way.
+        """A server of S3 on the same machine, near, and through a proxy that holds every byte back for 15 ms each way.
 Downloads by peers decode nothing.""",
     ),
     "small_files": (
         "Many small files",
         """Processor time per file (or database, table, collection, where that is a directory) of one thread that opens
-and reads them, beside pyarrow with the same rows in as many Parquet files.""",
+and reads them, next to pyarrow with the same rows in as many Parquet files.""",
     ),
 }
 """Benchmarks that have a section of their own behind the headlines, and what it begins with."""
