@@ -21,8 +21,8 @@ from sawlog.testing.sample import Sample
 from tests.deephaven_log import reference as deephaven
 from tests.filodb_record import golden as filodb
 from tests.filodb_record.support import trim_container
-from tests.leveldb_log.fragments import fragment, masked, write
-from tests.leveldb_log.support import MANIFEST, batch, length_prefixed, put, varint
+from tests.leveldb_log.fragments import fragment, masked, varint, write
+from tests.leveldb_log.support import MANIFEST, batch, length_prefixed, put
 from tests.leveldb_table.mutators import places
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -18,6 +18,7 @@ import sawlog
 from sawlog.leveldb.database.layout import COCKROACH_NAME
 from sawlog.leveldb.database.order import ORDERS
 from tests.leveldb_log.fragments import masked, varint, write
+from tests.leveldb_log.support import length_prefixed
 
 
 def state_new_size(table: Path, size_before: int) -> None:
@@ -100,10 +101,6 @@ COW = bytes.fromhex(
 """A compound by nbtlib 2.0.4, with every kind of tag."""
 
 
-def sized(data: bytes) -> bytes:
-    return varint(len(data)) + data
-
-
 def block_of(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
     """Entries that share nothing, with a restart at each."""
     out, restarts = b"", []
@@ -131,8 +128,8 @@ def bedrock_world(path: Path, entries: Mapping[bytes, bytes], code: int) -> Path
     meta, index = add(block_of([]), 0), add(block_of([(internal[-1][0], data)]), 0)
     table += (meta + index).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
     (path / "000005.ldb").write_bytes(table)
-    edit = b"\1" + sized(b"leveldb.BytewiseComparator") + b"\2\6\3\7\4" + varint(len(entries))
-    edit += b"\7\0\5" + varint(len(table)) + sized(internal[0][0]) + sized(internal[-1][0])
+    edit = b"\1" + length_prefixed(b"leveldb.BytewiseComparator") + b"\2\6\3\7\4" + varint(len(entries))
+    edit += b"\7\0\5" + varint(len(table)) + length_prefixed(internal[0][0]) + length_prefixed(internal[-1][0])
     (path / "MANIFEST-000004").write_bytes(write(edit))
     (path / "CURRENT").write_bytes(b"MANIFEST-000004\n")
     (path / "000006.log").touch()

@@ -17,6 +17,7 @@ from sawlog.format.damage import Report
 from sawlog.leveldb.records.layout import Tag
 from tests.leveldb_database.support import read_pebble_answers
 from tests.leveldb_log.fragments import varint, write
+from tests.leveldb_log.support import length_prefixed
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
@@ -64,10 +65,6 @@ def pebble(path: Path) -> Held:
 
 
 ENGINES = pytest.mark.parametrize("make", [leveldb, rocksdb, pebble])
-
-
-def sized(data: bytes) -> bytes:
-    return varint(len(data)) + data
 
 
 def rows(path: Path, **options: object) -> Held:
@@ -214,8 +211,8 @@ def test_a_log_that_rocksdb_keeps_track_of_is_missing(tmp_path: Path) -> None:
     (tmp_path / "CURRENT").write_text("MANIFEST-000005\n")
     (tmp_path / "OPTIONS-000007").write_text("rocksdb_version=11.8.1\n")
     (tmp_path / "000006.log").touch()
-    edit = b"\1" + sized(b"leveldb.BytewiseComparator") + b"\2\4\3\x09\4\5"
-    tracked = varint(Tag.WAL_ADDITION) + sized(b"\4\2\x50\1")
+    edit = b"\1" + length_prefixed(b"leveldb.BytewiseComparator") + b"\2\4\3\x09\4\5"
+    tracked = varint(Tag.WAL_ADDITION) + length_prefixed(b"\4\2\x50\1")
     (tmp_path / "MANIFEST-000005").write_bytes(write(edit, tracked))
     with pytest.raises(IncompleteError, match=r"000004\.log: missing_file: the MANIFEST names this log.*number 5 may"):
         rows(tmp_path)
@@ -223,7 +220,7 @@ def test_a_log_that_rocksdb_keeps_track_of_is_missing(tmp_path: Path) -> None:
     with pytest.raises(IncompleteError, match=r"mismatched_file: expected at least 80 bytes.*found 0"):
         rows(tmp_path)
     (tmp_path / "000004.log").unlink()
-    deleted = varint(Tag.WAL_DELETION) + sized(b"\5")
+    deleted = varint(Tag.WAL_DELETION) + length_prefixed(b"\5")
     (tmp_path / "MANIFEST-000005").write_bytes(write(edit, tracked, deleted))
     assert sawlog.verify(tmp_path).verdict == "clean"
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from google.appengine.datastore import entity_bytes_pb2 as pb
 
-from .fragments import write
+from .fragments import varint, write
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -154,14 +154,6 @@ def field(number: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
 
 
 def save_export(

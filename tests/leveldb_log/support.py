@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import sawlog
 
-from .fragments import fragment, write
+from .fragments import fragment, varint, write
 
 
 def read_pebble_truth(lines: Path) -> list[dict[str, Any]]:
@@ -52,14 +52,6 @@ def compressed_log(*frames: bytes, log: int | None = None) -> bytes:
 
 
 MANIFEST = b"\x01\x1aleveldb.BytewiseComparator\x02\x00\x09\x00\x03\x02\x04\x00"
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
 
 
 def length_prefixed(data: bytes) -> bytes:

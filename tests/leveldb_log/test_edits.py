@@ -11,7 +11,8 @@ from rocksdict import Options, Rdict
 import sawlog
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, UnsupportedError
 from sawlog.format.damage import DamageWarning
-from tests.leveldb_log.support import MANIFEST, length_prefixed, varint
+from tests.leveldb_log.fragments import varint
+from tests.leveldb_log.support import MANIFEST, length_prefixed
 
 from .fragments import write
 

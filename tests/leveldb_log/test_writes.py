@@ -17,7 +17,8 @@ from rocksdict import Options, Rdict, WriteBatch
 import sawlog
 from sawlog.errors import DamageError, OptionError, SchemaError, UnsupportedError
 from sawlog.format.damage import DamageWarning, Findings
-from tests.leveldb_log.support import MANIFEST, batch, length_prefixed, put, varint
+from tests.leveldb_log.fragments import varint
+from tests.leveldb_log.support import MANIFEST, batch, length_prefixed, put
 
 from .fragments import offsets, write
 
