@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,44 +42,87 @@ EveryNight = Annotated[
 Before = Annotated[
     str | None, typer.Option("--before", metavar="DATE", help="With --nightly: merge dates before this one.")
 ]
-Group = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="A,B", help="Grouping columns, not the schema's.", show_default=False),
-]
-Sort = Annotated[
-    list[str] | None,
-    typer.Option("--sort", metavar="A,B", help="Columns to sort the rows of a group by.", show_default=False),
-]
-InternalPartitions = Annotated[
-    int | None,
-    typer.Option("--internal-partitions", min=1, help="Number of internal partitions; one per GiB if not given."),
-]
-NamespaceSetOption = Annotated[
-    NamespaceSet, typer.Option("--namespace-set", help="History below ROOT/Systems or ROOT/Users.")
-]
-Append = Annotated[bool, typer.Option("--append", help="Add to history that sawlog did not merge.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Rebuild the whole date, sorted and spread.")]
-DeleteIntraday = Annotated[
-    bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are checked to be in history.")
-]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """Options of `sawlog import`: which logs are read, and how their rows are stored."""
+
+    schema: arguments.SchemaFile = None
+    namespace: Annotated[str | None, typer.Option("--namespace", help="Only logs of this namespace.")] = None
+    table: Annotated[str | None, typer.Option("--table", help="Only logs of this table.")] = None
+    on_damage: Annotated[
+        arguments.OnDamage,
+        typer.Option("--on-damage", help="fail: stop a partition in front of damage. skip: import everything intact."),
+    ] = arguments.OnDamage.FAIL
+    on_unstorable: Annotated[
+        Unstorable,
+        typer.Option("--on-unstorable", help="What to do with values that column files cannot hold."),
+    ] = Unstorable.ERROR
+    option: arguments.ReadOptions = None
+    write_option: arguments.WriteOptions = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return them as arguments of `import_logs`."""
+        names = {"schema": self.schema, "namespace": self.namespace, "table": self.table}
+        return {
+            "on_damage": self.on_damage,
+            "on_unstorable": self.on_unstorable.value,
+            "write_options": arguments.format_options(self.write_option, "-O"),
+            **arguments.format_options(self.option),
+            **{name: value for name, value in names.items() if value is not None},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOptions:
+    """Options of `sawlog merge`: how the rows of a date are arranged, and what is there already."""
+
+    schema: arguments.SchemaFile = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="A,B", help="Grouping columns, not the schema's.", show_default=False),
+    ] = None
+    sort: Annotated[
+        list[str] | None,
+        typer.Option("--sort", metavar="A,B", help="Columns to sort the rows of a group by.", show_default=False),
+    ] = None
+    internal_partitions: Annotated[
+        int | None,
+        typer.Option("--internal-partitions", min=1, help="Number of internal partitions; one per GiB if not given."),
+    ] = None
+    namespace_set: Annotated[
+        NamespaceSet, typer.Option("--namespace-set", help="History below ROOT/Systems or ROOT/Users.")
+    ] = NamespaceSet.SYSTEM
+    append: Annotated[bool, typer.Option("--append", help="Add to history that sawlog did not merge.")] = False
+    replace: Annotated[bool, typer.Option("--replace", help="Rebuild the whole date, sorted and spread.")] = False
+    delete_intraday: Annotated[
+        bool,
+        typer.Option("--delete-intraday", help="Delete the intraday rows once they are checked to be in history."),
+    ] = False
+    option: arguments.ReadOptions = None
+    write_option: arguments.WriteOptions = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return them as arguments of `merge` and `nightly`, but for `delete_intraday`, which only one of them has."""
+        return {
+            "schema": self.schema,
+            "group": arguments.column_names(self.group),
+            "sort": arguments.column_names(self.sort) or (),
+            "internal_partitions": self.internal_partitions,
+            "namespace_set": self.namespace_set.value,
+            "append": self.append,
+            "replace": self.replace,
+            "write_options": arguments.format_options(self.write_option, "-O"),
+            **arguments.format_options(self.option),
+        }
 
 
 def load(
     src: Annotated[str, typer.Argument(metavar="SRC", help="Directory of logs, a log, a glob or fsspec URL.")],
     root: Annotated[str, typer.Argument(metavar="ROOT", help="Root of the tree; the rows go to ROOT/Intraday.")],
-    schema: arguments.SchemaFile = None,
-    namespace: Annotated[str | None, typer.Option("--namespace", help="Only logs of this namespace.")] = None,
-    table: Annotated[str | None, typer.Option("--table", help="Only logs of this table.")] = None,
-    on_damage: Annotated[
-        arguments.OnDamage,
-        typer.Option("--on-damage", help="fail: stop a partition in front of damage. skip: import everything intact."),
-    ] = arguments.OnDamage.FAIL,
-    on_unstorable: Annotated[
-        Unstorable,
-        typer.Option("--on-unstorable", help="What to do with values that column files cannot hold."),
-    ] = Unstorable.ERROR,
-    option: arguments.ReadOptions = None,
-    write_option: arguments.WriteOptions = None,
+    *,
+    options: ImportOptions,
     follow: Annotated[
         float | None,
         typer.Option("--follow", min=0.1, metavar="SECONDS", help="Poll for new rows at this interval, until stopped."),
@@ -97,18 +140,7 @@ def load(
     New rows of the logs, each once. Can be killed and run again at any time. Exit code 1 if damage stopped it, 3 if
     damage was skipped or values were stored as others.
     """
-    table_options = {"schema": schema, "namespace": namespace, "table": table}
-    options = {
-        **arguments.format_options(option),
-        **{name: value for name, value in table_options.items() if value is not None},
-    }
-    settings: dict[str, Any] = {
-        "on_damage": on_damage,
-        "on_unstorable": on_unstorable.value,
-        "write_options": arguments.format_options(write_option, "-O"),
-        "storage_options": arguments.storage_options(storage),
-        **options,
-    }
+    settings = {"storage_options": arguments.storage_options(storage), **options.settings()}
     from sawlog.spark.sessions import QUIET, for_command
 
     def check() -> None:
@@ -185,21 +217,13 @@ def status(
 
 def merge(
     root: Annotated[str, typer.Argument(metavar="ROOT", help="Root of the trees.")],
+    *,
     namespace: Namespace = None,
     table: Table = None,
     date: Date = None,
     every_night: EveryNight = False,
     before: Before = None,
-    schema: arguments.SchemaFile = None,
-    group: Group = None,
-    sort: Sort = None,
-    internal_partitions: InternalPartitions = None,
-    namespace_set: NamespaceSetOption = NamespaceSet.SYSTEM,
-    append: Append = False,
-    replace: Replace = False,
-    delete_intraday: DeleteIntraday = False,
-    option: arguments.ReadOptions = None,
-    write_option: arguments.WriteOptions = None,
+    options: MergeOptions,
     conf: arguments.SparkSettings = None,
     json: arguments.Json = False,
 ) -> int:
@@ -209,20 +233,9 @@ def merge(
     what is checked is deleted from the intraday tree. Can be killed and run again at any time; a date that is merged
     already is only checked again. Exit code 1 if --nightly could not merge a date.
     """
-    groups = arguments.column_names(group)
     if not every_night and None in (namespace, table, date):
         raise OptionError("expected NAMESPACE, TABLE and DATE, or --nightly")
-    options: dict[str, Any] = {
-        "schema": schema,
-        "group": groups,
-        "sort": arguments.column_names(sort) or (),
-        "internal_partitions": internal_partitions,
-        "namespace_set": "User" if namespace_set is NamespaceSet.USER else "System",
-        "append": append,
-        "replace": replace,
-        "write_options": arguments.format_options(write_option, "-O"),
-        **arguments.format_options(option),
-    }
+    settings = options.settings()
     from sawlog.deephaven.ingest.tree import existing_root, existing_table
     from sawlog.spark.sessions import QUIET, for_command
 
@@ -237,11 +250,11 @@ def merge(
         from sawlog.deephaven.ingest.spark import nightly
 
         if every_night:
-            return _say_nightly(root, nightly(spark, root, before=before, namespace=namespace, **options), json)
+            return _say_nightly(root, nightly(spark, root, before=before, namespace=namespace, **settings), json)
         assert namespace is not None
         assert table is not None
         assert date is not None
-        done = run(spark, root, namespace, table, date, delete_intraday=delete_intraday, **options)
+        done = run(spark, root, namespace, table, date, delete_intraday=options.delete_intraday, **settings)
     return _say_merged(f"{namespace}.{table}", date, done, json)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,8 +17,41 @@ if TYPE_CHECKING:
 Names = list[str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectationOptions:
+    """Options of `sawlog validate` that add to the expectations of a file."""
+
+    min_rows: Annotated[int | None, typer.Option("--min-rows", min=0, help="Rows of a location, at least.")] = None
+    max_rows: Annotated[int | None, typer.Option("--max-rows", min=0, help="Rows of a location, at most.")] = None
+    no_nulls: Annotated[
+        Names, typer.Option("--no-nulls", metavar="A,B", help="Columns without nulls.", show_default=False)
+    ] = None
+    ascending: Annotated[
+        Names, typer.Option("--sorted", metavar="A,B", help="Columns that ascend.", show_default=False)
+    ] = None
+    ascending_in_groups: Annotated[
+        Names,
+        typer.Option(
+            "--sorted-in-groups", metavar="A,B", help="Columns that ascend within groups.", show_default=False
+        ),
+    ] = None
+    grouped: Annotated[
+        Names, typer.Option("--grouped", metavar="A,B", help="Columns that have groups.", show_default=False)
+    ] = None
+
+    def add_to(self, expected: Expectations) -> Expectations:
+        """Return expectations with these among them."""
+        limits = {"min_rows": self.min_rows, "max_rows": self.max_rows}
+        counts: dict[str, Any] = {name: count for name, count in limits.items() if count is not None}
+        expected = _expect_columns(replace(expected, **counts), self.no_nulls, max_nulls=0)
+        expected = _expect_columns(expected, self.ascending, sorted="location")
+        expected = _expect_columns(expected, self.ascending_in_groups, sorted="groups")
+        return _expect_columns(expected, self.grouped, grouped=True)
+
+
 def validate(
     tree: Annotated[str, typer.Argument(metavar="TREE", help="A tree or a location of column files.")],
+    *,
     expect: Annotated[
         str | None, typer.Option("--expect", metavar="FILE", help="A TOML file of expectations.", show_default=False)
     ] = None,
@@ -26,23 +59,7 @@ def validate(
         str | None,
         typer.Option("--partition", metavar="DATE", help="Only this column partition.", show_default=False),
     ] = None,
-    min_rows: Annotated[int | None, typer.Option("--min-rows", min=0, help="Rows of a location, at least.")] = None,
-    max_rows: Annotated[int | None, typer.Option("--max-rows", min=0, help="Rows of a location, at most.")] = None,
-    no_nulls: Annotated[
-        Names, typer.Option("--no-nulls", metavar="A,B", help="Columns without nulls.", show_default=False)
-    ] = None,
-    ascending: Annotated[
-        Names, typer.Option("--sorted", metavar="A,B", help="Columns that ascend.", show_default=False)
-    ] = None,
-    ascending_in_groups: Annotated[
-        Names,
-        typer.Option(
-            "--sorted-in-groups", metavar="A,B", help="Columns that ascend within groups.", show_default=False
-        ),
-    ] = None,
-    grouped: Annotated[
-        Names, typer.Option("--grouped", metavar="A,B", help="Columns that have groups.", show_default=False)
-    ] = None,
+    expectations: ExpectationOptions,
     schema: arguments.SchemaFile = None,
     option: arguments.ReadOptions = None,
     storage: arguments.StorageOptions = None,
@@ -55,13 +72,7 @@ def validate(
     from sawlog.deephaven.table.validation import Expectations
     from sawlog.deephaven.table.validation import validate as run
 
-    limits = {"min_rows": min_rows, "max_rows": max_rows}
-    counts: dict[str, Any] = {name: count for name, count in limits.items() if count is not None}
-    expected = Expectations.read(expect) if expect is not None else Expectations()
-    expected = _and(replace(expected, **counts), no_nulls, max_nulls=0)
-    expected = _and(expected, ascending, sorted="location")
-    expected = _and(expected, ascending_in_groups, sorted="groups")
-    expected = _and(expected, grouped, grouped=True)
+    expected = expectations.add_to(Expectations.read(expect) if expect is not None else Expectations())
     options = {**({} if schema is None else {"schema": schema}), **arguments.format_options(option, call=run)}
     validation = run(
         tree, expected, column_partition=partition, storage_options=arguments.storage_options(storage), **options
@@ -80,7 +91,7 @@ def validate(
     return Exit.OK if validation.valid else Exit.DAMAGED
 
 
-def _and(expected: Expectations, columns: list[str] | None, **changes: object) -> Expectations:
+def _expect_columns(expected: Expectations, columns: list[str] | None, **changes: object) -> Expectations:
     for name in arguments.column_names(columns) or ():
         expected = expected.expect(name, **changes)
     return expected
