@@ -19,6 +19,8 @@ from tests.leveldb_database.support import BEDROCK_ENTRIES, COINS, OBFUSCATION_K
 
 from .test_bitcoin import GENESIS
 
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # products do, in plain Python
+
 
 def plain(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None) -> list[bool]:
     """Which entries kernels decode; that they, and those between them, are what Python says is made sure of."""
@@ -126,10 +128,20 @@ def test_what_most_entries_of_bitcoin_are_is_left_to_the_kernels() -> None:
     coin = b"C" + TXID + b"\x07"
     values = [bytes.fromhex(value) for value in COINS]
     values += [varint(3) + varint(9) + script for script in (b"\2" + TXID, b"\1" + TXID[:20], b"\x07j", b"\x04" + TXID)]
-    assert plain("bitcoin_chainstate", [(coin, value) for value in values], b"") == [True] * 5 + [False]
+    assert plain("bitcoin_chainstate", [(coin, value) for value in values], b"") == [True] * 5 + [False]  # no point
     block = bytes.fromhex("8fee3c000d010008") + GENESIS
     entries = [(b"b" + TXID, block), (b"t" + TXID, b"\1\2\3"), (b"l", bytes(4)), (b"b" + TXID, block[:-1])]
     assert plain("bitcoin_blocks", entries, b"") == [True, True, False, False]
+
+
+def test_public_keys_are_plain_where_they_are_on_the_curve() -> None:
+    prime = 2**256 - 2**32 - 977
+    numbers = [0, 1, 2, 3, 4, 5, 2**128 + 1, 2**255, *range(prime - 5, prime + 5), 2**256 - 1]
+    keys = [(x, code) for x in numbers for code in (4, 5)]
+    entries = [(b"C" + TXID + b"\0", b"\x03\x09" + bytes([code]) + x.to_bytes(32, "big")) for x, code in keys]
+    squares = [(x**3 + 7) % prime for x, _ in keys]
+    is_point = [x < prime and pow(square, prime >> 1, prime) == 1 for (x, _), square in zip(keys, squares, strict=True)]
+    assert plain("bitcoin_chainstate", entries, b"") == is_point
 
 
 @pytest.mark.parametrize("size", [10_000, 10_001])

@@ -17,6 +17,8 @@ from sawlog.leveldb.applications.bitcoin_layout import (
     BEST_BLOCK,
     BLOCK,
     COIN,
+    CURVE,
+    FIELD,
     FILE,
     FLAG,
     HASH_SIZE,
@@ -41,6 +43,7 @@ from sawlog.leveldb.applications.bitcoin_layout import (
     SPECIAL,
     TRANSACTION,
     UNCOMPRESSED,
+    UNCOMPRESSED_PARTS,
     VARINT_BITS,
 )
 from sawlog.leveldb.applications.view import (
@@ -58,9 +61,6 @@ from sawlog.leveldb.records.kernels import Strings
 
 _KINDS = ("", "block", "transaction", "coin")
 """By the kinds of the kernels."""
-
-_FIELD = 2**256 - 2**32 - 977
-"""The prime of secp256k1, whose points are y * y = x * x * x + 7."""
 
 
 def varint(cursor: Cursor) -> int:
@@ -103,7 +103,7 @@ def script(cursor: Cursor) -> tuple[str, bytes]:
         return "p2pk", _within(P2PK_PARTS, bytes([size]) + cursor.take(PUBLIC_KEY_SIZE, "public key"))
     if size in UNCOMPRESSED:
         x = cursor.take(PUBLIC_KEY_SIZE, "public key")
-        return "p2pk", b"\x41\x04" + x + _y(int.from_bytes(x, "big"), size & 1) + b"\xac"
+        return "p2pk", _within(UNCOMPRESSED_PARTS, x + _y(int.from_bytes(x, "big"), size & 1))
     if size - SPECIAL > MOST_SCRIPT:
         raise UnknownBytesError(f"a script of {size - SPECIAL} bytes, of which {MOST_SCRIPT} are allowed")
     return "other", cursor.take(size - SPECIAL, "script")
@@ -116,11 +116,11 @@ def _within(parts: tuple[bytes, bytes], stored: bytes) -> bytes:
 
 def _y(x: int, odd: int) -> bytes:
     """The other coordinate of a public key."""
-    square = (pow(x, 3, _FIELD) + 7) % _FIELD
-    y = pow(square, (_FIELD + 1) // 4, _FIELD)
-    if x >= _FIELD or y * y % _FIELD != square:
+    square = (pow(x, 3, FIELD) + CURVE) % FIELD
+    y = pow(square, (FIELD + 1) // 4, FIELD)
+    if x >= FIELD or y * y % FIELD != square:
         raise UnknownBytesError("a public key that is not on the curve")
-    return (y if y & 1 == odd else _FIELD - y).to_bytes(32, "big")
+    return (y if y & 1 == odd else FIELD - y).to_bytes(32, "big")
 
 
 def block_hash(cursor: Cursor) -> str:
@@ -246,7 +246,7 @@ class Chainstate(Bitcoin):
     )
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
-        """Coins whose scripts are expanded without arithmetic on the curve."""
+        """Coins."""
         rows = len(keys)
         stored, contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
         room = int(contents.offsets[-1] - contents.offsets[0])

@@ -15,6 +15,7 @@ from sawlog.kernels.numbers import _FOUR, _LOW7, _NINE, _ONE, _SEVEN, _TEN, _ZER
 from sawlog.kernels.signature import Array, Bytes, OutBytes, OutInt32s, OutUInt32s
 from sawlog.kernels.text import put_reversed_hex
 from sawlog.leveldb.applications import bitcoin_layout as layout
+from sawlog.leveldb.applications.bitcoin_points import put_other_coordinate
 from sawlog.leveldb.records.kernels import Strings
 
 BLOCK_NUMBERS = (
@@ -62,7 +63,7 @@ _P2PKH, _P2SH, _P2PK, _OTHER = range(len(layout.SCRIPT_TYPES))
 _FIXED_TRANSACTION = (1 << _FILE) | (1 << _OFFSET) | (1 << _PLACE)
 _FIXED_BLOCK = (1 << _HEIGHT) | (1 << _STATUS) | (1 << _TRANSACTIONS) | (1 << _VERSION) | (1 << _TIME)
 _FIXED_BLOCK |= (1 << _BITS) | (1 << _NONCE)
-SCRIPT_ROOM = max(len(before) + len(after) for before, after in (layout.P2PKH_PARTS, layout.P2SH_PARTS)) + 1
+SCRIPT_ROOM = sum(map(len, layout.UNCOMPRESSED_PARTS)) + layout.PUBLIC_KEY_SIZE
 """Bytes that a script has more than what is stored of it, at most."""
 
 
@@ -73,6 +74,8 @@ def _bytes(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
 _P2PKH_BEFORE, _P2PKH_AFTER = map(_bytes, layout.P2PKH_PARTS)
 _P2SH_BEFORE, _P2SH_AFTER = map(_bytes, layout.P2SH_PARTS)
 _P2PK_BEFORE, _P2PK_AFTER = map(_bytes, layout.P2PK_PARTS)
+_BETWEEN = _bytes(b"")
+_UNCOMPRESSED_BEFORE, _UNCOMPRESSED_AFTER = map(_bytes, layout.UNCOMPRESSED_PARTS)
 
 
 class Mask(NamedTuple):
@@ -285,6 +288,10 @@ def _put_script(out: Any, pos: Any, value: Any, start: Any, end: Any) -> Any:
     if size in layout.P2PK and length == _KEY_SIZE:
         # The script has the size of one byte, too.
         return _P2PK, _put_part(out, pos, _P2PK_BEFORE, value, start - _ONE, length + _ONE, _P2PK_AFTER)
+    if size in layout.UNCOMPRESSED and length == _KEY_SIZE:
+        key_end = _put_part(out, pos, _UNCOMPRESSED_BEFORE, value, start, length, _BETWEEN)
+        is_point = put_other_coordinate(out, key_end, value, start, size & _ONE)
+        return _P2PK if is_point else -1, _put_bytes(out, key_end + length, _UNCOMPRESSED_AFTER)
     if size >= _SPECIAL and size - _SPECIAL <= _MOST_SCRIPT and size - _SPECIAL == length:
         copy_bytes(out, pos, value, start, length)
         return _OTHER, pos + length

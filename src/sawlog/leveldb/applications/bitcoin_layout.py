@@ -24,6 +24,11 @@ P2PKH_PARTS = b"\x76\xa9\x14", b"\x88\xac"
 P2SH_PARTS = b"\xa9\x14", b"\x87"
 P2PK_PARTS = b"\x21", b"\xac"
 """Before the size by which a public key is compressed, and after its coordinate."""
+UNCOMPRESSED_PARTS = b"\x41\x04", b"\xac"
+"""Before and after both coordinates of a public key."""
+FIELD = 2**256 - 2**32 - 977
+"""The prime of secp256k1, whose points are y * y = x * x * x + 7."""
+CURVE = 7
 SCRIPT_TYPES = ("p2pkh", "p2sh", "p2pk", "other")
 MOST_SCRIPT = 10_000
 """Longer scripts cannot be spent: they are not in a chainstate."""

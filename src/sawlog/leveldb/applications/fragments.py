@@ -158,9 +158,14 @@ def _whole_column(
     column = pa.nulls(count, field.type) if column is None else column.slice(start, count)
     if not rows:
         return column
-    numbers = np.arange(count)
-    numbers[places] = count + np.arange(len(rows))
-    return pa.concat_arrays([column, column_of(rows, field)]).take(fixed_array(pa.int64(), numbers))
+    others = column_of(rows, field)
+    firsts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+    parts, stop = [], 0
+    for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(rows)], strict=True):
+        place = int(places[first])
+        parts += [column.slice(stop, place - stop), others.slice(first, end - first)]
+        stop = place + end - first
+    return pa.concat_arrays([*parts, column.slice(stop)])
 
 
 def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:

@@ -1,0 +1,150 @@
+"""Points of secp256k1, for use inside kernels: the other coordinate of a public key.
+
+Numbers of 256 bits are tuples of four words, the low one first. Those that are computed with may be larger than the
+prime, by which all of this is modulo.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined
+from sawlog.kernels.memory import high_product, load_big_u64, store_big_u64
+from sawlog.kernels.numbers import _EIGHT, _ONE, _SIXTEEN, _ZERO
+from sawlog.leveldb.applications import bitcoin_layout as layout
+
+_EXCESS = np.uint64(2**256 - layout.FIELD)
+"""2**256, modulo the prime."""
+_CURVE = np.uint64(layout.CURVE)
+_LAST = np.uint64(24)
+"""Where the low word of a number is, which is stored with the high one first."""
+
+
+@inlined
+def _multiplied(a: Any, b: Any, addend: Any, carry: Any) -> Any:
+    """Both words of `a * b + addend + carry`, the low one first."""
+    low = a * b
+    high = high_product(a, b)
+    low += addend
+    if low < addend:
+        high += _ONE
+    low += carry
+    if low < carry:
+        high += _ONE
+    return low, high
+
+
+@inlined
+def _added_row(word: Any, number: Any, total: Any) -> Any:
+    """`word * number + total`: its low word, and the four words above."""
+    lowest, carry = _multiplied(word, number[0], total[0], _ZERO)
+    low, carry = _multiplied(word, number[1], total[1], carry)
+    middle, carry = _multiplied(word, number[2], total[2], carry)
+    high, carry = _multiplied(word, number[3], total[3], carry)
+    return lowest, (low, middle, high, carry)
+
+
+@inlined
+def _sum(number: Any, low: Any, high: Any) -> Any:
+    """A number and another one of two words, of which the high one is small, and whether there is one bit more."""
+    a = number[0] + low
+    high += _ONE if a < low else _ZERO
+    b = number[1] + high
+    carry = _ONE if b < high else _ZERO
+    c = number[2] + carry
+    carry = _ONE if c < carry else _ZERO
+    d = number[3] + carry
+    return (a, b, c, d), d < carry
+
+
+@inlined
+def _product(a: Any, b: Any) -> Any:
+    """The product of two numbers."""
+    first, total = _added_row(a[0], b, (_ZERO, _ZERO, _ZERO, _ZERO))
+    second, total = _added_row(a[1], b, total)
+    third, total = _added_row(a[2], b, total)
+    fourth, total = _added_row(a[3], b, total)
+    lowest, rest = _added_row(_EXCESS, total, (first, second, third, fourth))
+    low, high = _multiplied(rest[3], _EXCESS, _ZERO, _ZERO)
+    number, is_larger = _sum((lowest, rest[0], rest[1], rest[2]), low, high)
+    return _sum(number, _EXCESS, _ZERO)[0] if is_larger else number
+
+
+@inlined
+def _squared(number: Any, times: Any) -> Any:
+    """A number, squared so many times."""
+    for _ in range(times):
+        number = _product(number, number)
+    return number
+
+
+@inlined
+def _root(number: Any) -> Any:
+    """The number to the power of a quarter of the prime and one: its root, where it has one.
+
+    The bits of that power are 223 ones, a zero, 22 ones, four zeros, two ones and two zeros.
+    """
+    two = _product(_squared(number, 1), number)
+    three = _product(_squared(two, 1), number)
+    six = _product(_squared(three, 3), three)
+    nine = _product(_squared(six, 3), three)
+    eleven = _product(_squared(nine, 2), two)
+    many = _product(_squared(eleven, 11), eleven)
+    forty_four = _product(_squared(many, 22), many)
+    eighty_eight = _product(_squared(forty_four, 44), forty_four)
+    most = _product(_squared(eighty_eight, 88), eighty_eight)
+    most = _product(_squared(most, 44), forty_four)
+    most = _product(_squared(most, 3), three)
+    most = _product(_squared(most, 23), many)
+    return _squared(_product(_squared(most, 6), two), 2)
+
+
+@inlined
+def _reduced(number: Any) -> Any:
+    """The least number that is the same modulo the prime."""
+    less, is_larger = _sum(number, _EXCESS, _ZERO)
+    return less if is_larger else number
+
+
+@inlined
+def _differ(a: Any, b: Any) -> Any:
+    return a[0] != b[0] or a[1] != b[1] or a[2] != b[2] or a[3] != b[3]
+
+
+@inlined
+def _opposite(number: Any) -> Any:
+    """The prime less a number, which is not larger."""
+    inverse, _ = _sum((~number[0], ~number[1], ~number[2], ~number[3]), _ONE, _ZERO)
+    low = inverse[0] - _EXCESS
+    borrow = _ONE if inverse[0] < _EXCESS else _ZERO
+    second = inverse[1] - borrow
+    borrow = _ONE if inverse[1] < borrow else _ZERO
+    third = inverse[2] - borrow
+    borrow = _ONE if inverse[2] < borrow else _ZERO
+    return low, second, third, inverse[3] - borrow
+
+
+@inlined
+def put_other_coordinate(out: Any, pos: Any, data: Any, start: Any, odd: Any) -> Any:
+    """Write the coordinate y, odd or even, of the point whose x is at `data[start]`. Returns whether there is one."""
+    x = (
+        load_big_u64(data, start + _LAST),
+        load_big_u64(data, start + _SIXTEEN),
+        load_big_u64(data, start + _EIGHT),
+        load_big_u64(data, start),
+    )
+    square, is_larger = _sum(_product(_product(x, x), x), _CURVE, _ZERO)
+    if is_larger:
+        square, _ = _sum(square, _EXCESS, _ZERO)
+    y = _reduced(_root(square))
+    if _differ(_reduced(x), x) or _differ(_reduced(_product(y, y)), _reduced(square)):
+        return False
+    if y[0] & _ONE != odd:
+        y = _opposite(y)
+    store_big_u64(out, pos + _LAST, y[0])
+    store_big_u64(out, pos + _SIXTEEN, y[1])
+    store_big_u64(out, pos + _EIGHT, y[2])
+    store_big_u64(out, pos, y[3])
+    return True
