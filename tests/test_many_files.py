@@ -19,6 +19,7 @@ import sawlog
 from sawlog.cli.app import app
 from sawlog.spark.reader import make_reader, read_schema
 
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 FEW, MANY = 50, 200
 LIMIT = 1.1
 CONTAINER = Path(__file__).parent / "golden/filodb/gauge_100_small_00.container"
@@ -67,6 +68,14 @@ def filodb_containers(directory: Path, count: int) -> None:
     copies(directory, CONTAINER, [f"{number:06d}.container" for number in range(count)])
 
 
+def milvus_roots(directory: Path, count: int) -> None:
+    rows = pa.table({"pk": pa.array([1, 2], pa.int64())})
+    root = written(directory, "root", "milvus_binlog", rows)
+    for number in range(count):
+        shutil.copytree(root, directory / f"{number:03}")
+    os.utime(directory, (0, 0))  # what has just changed is looked at again
+
+
 def databases(directory: Path, count: int) -> None:
     for number in range(count):
         shutil.copytree(DATABASE, directory / f"{number:03}")
@@ -78,6 +87,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
     "deephaven_log": deephaven_logs,
     "deephaven_table": deephaven_locations,
     "filodb_record": filodb_containers,
+    "milvus_binlog": milvus_roots,
 }
 VERBS: dict[str, Callable[[str, str], Any]] = {
     "plan": lambda path, name: list(sawlog.open(path, format=name).fragments(1 << 20)),
@@ -149,6 +159,19 @@ def test_following_a_log_looks_at_no_row_by_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("format", "verb"), CASES)
 def test_work_per_file_does_not_grow(format: str, verb: str, tmp_path: Path) -> None:
     check_growth(MAKERS[format], lambda path: VERBS[verb](path, format), FEW, MANY, tmp_path)
+
+
+def test_neighbours_of_a_root_cost_nothing(tmp_path: Path) -> None:
+    """Metadata may lie next to a root, and thousands of other roots."""
+    work = []
+    for count in (2, FEW, MANY):  # the first one imports
+        directory = tmp_path / str(count)
+        directory.mkdir()
+        milvus_roots(directory, count)
+        first = str(min(directory.iterdir()))
+        VERBS["read"](first, "milvus_binlog")
+        work.append(calls(lambda: VERBS["read"](first, "milvus_binlog")))  # noqa: B023
+    assert work[1] == work[2]
 
 
 def test_foreign_logs_list_their_directory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from sawlog.chain.kernels import (
 from sawlog.chain.kernels import blame as blame_kernel
 from sawlog.chain.walk import ChainWalk, Span
 from sawlog.chain.walk import Event as Wrong
-from sawlog.errors import FINDING_ERRORS, ChangedError
+from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError
 from sawlog.format.damage import Damage, Findings
 from sawlog.guard import Undecodable, decode_json
 from sawlog.kernels.jit import as_written
@@ -438,13 +438,19 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
 
 def _gather(window: Any, pos: Any, size: int, state: Any, out: Out, rules: Rules) -> int:
     """Write an event down; the last one ends the walk."""
+    event = _event(window, pos, size, rules)
+    out.found[state.rows] = event
+    state.rows += 1
+    return DONE if event[1] + size == window.size else TAKEN
+
+
+def _event(window: Any, pos: Any, size: int, rules: Rules) -> tuple[int, ...]:
+    """The numbers of an event, as `EVENT` has them."""
     offset, body = int(window.base + pos), int(pos) + header_size(rules)
     timestamp, code, _, following = _header(window.data, pos, rules)
     span = layout.EVENT_DATA.unpack_from(window.data, body)
     payload = int(window.base) + body + layout.EVENT_DATA.size
-    out.found[state.rows] = (code, offset, size, signed(following), timestamp, *span, payload)
-    state.rows += 1
-    return DONE if offset + size == window.size else TAKEN
+    return code, offset, size, signed(following), timestamp, *span, payload
 
 
 def on_damage(window: Any, start: Any, length: int, state: Any, out: Out, rules: Rules) -> int:
@@ -463,8 +469,25 @@ def _events(source: Source, path: str, descriptor: Descriptor, findings: Finding
     """The data events of a V1 file, one by one, walked by their length only.
 
     Damage is reported when the walk finds it, after the events before it. The reader of an event accounts for it.
+    Most files have one event, and are whole: the walk begins where something is wrong.
     """
-    for batch in _EventWalk(source, path, descriptor, findings).batches():
+    rules = Rules(descriptor.end, descriptor.legacy, descriptor.encrypted)
+    position = descriptor.end
+    while position < source.size:
+        try:
+            window = Window(source.window(position, HEAD), position, source.size, source.size)
+        except DiskError:
+            break
+        verdict, length = judge(window, 0, _State(), rules)
+        if verdict != GOOD:
+            break
+        code, *numbers = _event(window, 0, length, rules)
+        yield Event(EventType(code), *numbers)
+        position += length
+    else:
+        return
+    span = Span(File(path, source.size), position, source.size)
+    for batch in _EventWalk(span, source, descriptor, findings).batches():
         yield from batch
 
 
@@ -482,8 +505,7 @@ class _EventWalk(ChainWalk):
     unsupported = frozenset({EventKind.ENCRYPTED, EventKind.UNSUPPORTED})
     window_passes = True
 
-    def __init__(self, source: Source, path: str, descriptor: Descriptor, findings: Findings) -> None:
-        span = Span(File(path, source.size), descriptor.end, source.size)
+    def __init__(self, span: Span, source: Source, descriptor: Descriptor, findings: Findings) -> None:
         super().__init__(span, source, findings, _STATE, max_rows=_ROWS, event_room=1)
         self.state = _State(zip(_STATE.names or (), self.state.item(), strict=True))
         self._rules = Rules(descriptor.end, descriptor.legacy, descriptor.encrypted)

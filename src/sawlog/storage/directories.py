@@ -7,9 +7,12 @@ import errno
 import os
 import posixpath
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,15 @@ from sawlog.storage.workers import map_ordered, single_step
 
 _UPLOADS = 8
 """Files that are sent at a time, each in parts."""
+_RESOLUTION = 3.0
+"""Seconds after which a change of a directory would show in its time of modification."""
+
+
+@lru_cache(maxsize=256)
+def _names_like(directory: str, part: str, inode: int, modified: int) -> list[str]:
+    """Return the names in a directory that have a part, as it is at a time of modification."""
+    del inode, modified
+    return sorted(entry for entry in os.listdir(directory) if part in entry.lower())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,22 @@ class Directories:
             return []
         with os.scandir(name) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())
+
+    def directories_like(self, directory: PathLike, part: str) -> list[str]:
+        """Names of the directories in a local directory whose names have a part, whatever its case; hidden ones, too.
+
+        A directory that does not change is listed once: thousands of datasets may lie in it, each of which looks there.
+        """
+        name = normalize(directory)
+        try:
+            status = os.stat(name)
+        except OSError:
+            return []
+        if not stat.S_ISDIR(status.st_mode):
+            return []
+        is_old = time.time() - status.st_mtime > _RESOLUTION
+        names = (_names_like if is_old else _names_like.__wrapped__)(name, part, status.st_ino, status.st_mtime_ns)
+        return [entry for entry in names if os.path.isdir(os.path.join(name, entry))]
 
     def names_in(self, directory: PathLike) -> list[str]:
         """Names of everything directly in a directory, hidden ones included; none where it is missing."""

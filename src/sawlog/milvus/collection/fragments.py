@@ -107,13 +107,17 @@ class BatchFragment(Fragment):
 
     @property
     def extents(self) -> Iterator[tuple[File, int, int]]:
-        """The files of its fields, and the first one, which says how they are stored; of column groups all."""
+        """The files of its fields, and the first where those do not say how they are stored; of column groups all."""
         if self.missing:
             return
         batch = self.batch
-        for log in [*batch.files.values()][: None if batch.groups else 1]:
-            yield log.file, 0, log.file.size if log.file.size <= SMALL else 0
-        for user_field in self._join().wanted.values():
+        wanted = self._join().wanted.values()
+        if batch.groups or not (
+            batch.files.keys() >= layout.SYSTEM_FIELDS and any(one.id in batch.files for one in wanted)
+        ):
+            for log in [*batch.files.values()][: None if batch.groups else 1]:
+                yield log.file, 0, log.file.size if log.file.size <= SMALL else 0
+        for user_field in wanted:
             id = batch.groups.get(user_field.id, user_field.id)
             if id in batch.files:
                 file = batch.files[id].file
@@ -141,7 +145,7 @@ class BatchFragment(Fragment):
             join = _Join(self, columns, schema, findings, masks)
             try:
                 unread = self._unread(join, findings)
-                missing = self.missing or unread or columns.missing()
+                missing = self.missing or unread or columns.missing(join.wanted.values())
                 reported = self.first or not (self.missing or unread) or findings.on_damage == "fail"
                 for missing_log in missing if reported else ():
                     findings.damage(missing_log.damage)
@@ -316,7 +320,7 @@ class _Join:
         import numpy as np
 
         sound = np.ones(count, np.uint8)
-        for _, stored, payload, start in self._payloads(names):
+        for _, stored, payload, start in self._payloads(names) if self._losing else ():
             before = stored.first + self._position - start
             for loss in payload.lost(stored.index):
                 sound[max(0, loss.first - before) : max(0, loss.end - before)] = 0
@@ -384,13 +388,14 @@ class _Join:
     ) -> Iterator[pa.RecordBatch]:
         deciding = self._deciding & fields.keys()
         sound = self._sound(deciding, count)
-        stored = {name: self._stored(fields[name], int(sound.sum()), streams, sound) for name in deciding}
+        sound_rows = int(sound.sum())
+        stored = {name: self._stored(fields[name], sound_rows, streams, sound) for name in deciding}
         keep = sound.copy()
-        keep[sound == 1] = self._survivors(stored, int(sound.sum()))
+        keep[sound == 1] = self._survivors(stored, sound_rows)
         keep = self._newest(keep)
         keep &= self._sound(fields.keys() - deciding, count)
         rows_left = int(keep.sum())
-        if rows_left < int(sound.sum()):
+        if rows_left < sound_rows:
             mask = mask_of(keep[sound == 1])
             stored = {name: column.filter(mask) for name, column in stored.items() if name in self._schema.names}
             self._lives = {name: column.filter(mask) for name, column in self._lives.items()}
@@ -588,14 +593,18 @@ class Columns:
                     return replace(stored, index=ids.index(field.id))
         return None
 
-    def missing(self) -> Sequence[Missing]:
+    def missing(self, wanted: Iterable[Field] = ()) -> Sequence[Missing]:
         """Files that the batch lacks. Where directories are column groups, their names do not say that.
+
+        Args:
+            wanted: The fields that are read in any case: their files are asked first how they are stored.
 
         Raises:
             UnreadableError: When no file can be read.
         """
-        files = (log.file for log in self._fragment.batch.files.values())
-        if not any(self._log(file).shape == "v1" for file in files) and self.any().grouped:
+        files = self._fragment.batch.files
+        ids = dict.fromkeys([*(field.id for field in wanted if field.id in files), *files])
+        if not any(self._log(files[id].file).shape == "v1" for id in ids) and self.any().grouped:
             return []
         return missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
 

@@ -13,7 +13,7 @@ from sawlog.milvus.layout import DataType
 from sawlog.milvus.log import opened
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.payloads.payload import UnreadableError
-from sawlog.milvus.payloads.stored import stored_fields
+from sawlog.milvus.payloads.stored import described_field, stored_fields
 from sawlog.milvus.types import Field
 from sawlog.storage import File, Storage
 
@@ -75,6 +75,8 @@ def _file_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> 
         part = next(binlog.parts(descriptor, quiet), None)
         if part is None:
             raise UnreadableError(quiet.damages[0] if quiet.damages else binlog.without_events())
+        if descriptor is not None and log.field in layout.SYSTEM_FIELDS:
+            return [described_field(descriptor, log.field)]  # not the user's: its payload says nothing that is needed
         return stored_fields(binlog.payload(part), descriptor, log.field)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -58,7 +59,7 @@ def choose_metadata(
     nearest: Metadata | None = None
     remarks: list[str] = []
     unused: list[str] = []
-    for path in dict.fromkeys(path for root in sorted(set(roots)) for path in candidates(root, storage)):
+    for path in dict.fromkeys(candidates(sorted(set(roots)), storage)):
         try:
             metadata = load(path, storage)
         except FormatError as error:
@@ -135,19 +136,26 @@ def _listed(segments: Mapping[int, object]) -> str:
     return ", ".join(map(str, sorted(segments)[:5])) + (" ..." if len(segments) > 5 else "") if segments else "(none)"
 
 
-def candidates(root: str, storage: Storage) -> Iterator[str]:
-    """Yield paths that metadata may have near the root of logs, the nearest first.
+def candidates(roots: Iterable[str], storage: Storage) -> Iterator[str]:
+    """Yield paths that metadata may have near the roots of logs, the nearest of each root first.
 
-    In each directory, from the root upwards, it is looked for as a backup's, as an etcd's data directory, which has
+    In each directory, from a root upwards, it is looked for as a backup's, as an etcd's data directory, which has
     `etcd` in its name, and as a dump of an etcd. In a store, where directories may be long to list, that directory is
-    called `etcd`.
+    called `etcd`. Roots that lie next to each other have most directories in common: each is looked into once.
     """
-    if is_remote(root):
-        places = [File(posixpath.join(directory, *parts), 0) for directory in _upwards(root) for parts in _IN_STORES]
-        are_there = each_file(lambda place: _is_there(place.path, storage), places)
-        yield from (place.path for place, is_there in zip(places, are_there, strict=True) if is_there)
-        return
-    for directory in _upwards(root):
+    directories = dict.fromkeys(directory for root in roots for directory in _upwards(root))
+    for are_remote, group in itertools.groupby(directories, is_remote):
+        yield from (_in_stores if are_remote else _on_disks)(group, storage)
+
+
+def _in_stores(directories: Iterable[str], storage: Storage) -> Iterator[str]:
+    places = [File(posixpath.join(directory, *parts), 0) for directory in directories for parts in _IN_STORES]
+    are_there = each_file(lambda place: _is_there(place.path, storage), places)
+    yield from (place.path for place, is_there in zip(places, are_there, strict=True) if is_there)
+
+
+def _on_disks(directories: Iterable[str], storage: Storage) -> Iterator[str]:
+    for directory in directories:
         backup = posixpath.join(directory, layout.BACKUP_META_DIRECTORY, layout.BACKUP_META)
         if storage.exists(backup):
             yield backup
@@ -175,8 +183,7 @@ def _is_there(path: str, storage: Storage) -> bool:
 
 def _databases(directory: str, storage: Storage) -> Iterator[str]:
     """Yield the databases of the data directories in a directory, or one further down."""
-    names = storage.directories.directories_in(directory)
-    for name in [name for name in names if layout.ETCD_NAME in name.lower()][:_MOST]:
+    for name in storage.directories.directories_like(directory, layout.ETCD_NAME)[:_MOST]:
         place = posixpath.join(directory, name)
         inner = [posixpath.join(place, below) for below in storage.directories.directories_in(place)[:_MOST]]
         databases = (database_in(data, storage) for data in (place, *inner))

@@ -364,6 +364,8 @@ def _reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, list[An
 
 def _named(schema: pa.Schema) -> pa.Schema:
     """A schema whose names can be asked for: values do not need them, and they need not be UTF-8."""
+    if not isinstance(call_decoder(attrgetter("names"), schema), Undecodable):
+        return schema
     fields = [
         field.with_name("\N{REPLACEMENT CHARACTER}")
         if isinstance(call_decoder(attrgetter("name"), field), Undecodable)
