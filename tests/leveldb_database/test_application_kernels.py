@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.leveldb.applications import application
+import sawlog
+from sawlog.kernels.varints import encode_varint
+from sawlog.leveldb.applications import application, cometbft
 from sawlog.leveldb.applications.bedrock_layout import NAMES, PREFIXES, TAGS
 from sawlog.leveldb.applications.fragments import column_of, decode_parts
+from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.view import Entry, UnknownBytesError
 from tests.leveldb_database.support import BEDROCK_ENTRIES, COINS, OBFUSCATION_KEY, TXID, key_of
 
+from . import test_cometbft
 from .test_bitcoin import GENESIS
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # products do, in plain Python
@@ -287,3 +291,111 @@ def test_most_items_of_local_storage_are_decoded_many_at_a_time() -> None:
     values = [b"\1plain", b"\1gr\xfc\xdfe", b"\0" + "\u0436\u8a9e".encode("utf-16-le"), b"\1", b"\0\0\xd8", b"\0x"]
     entries = [(key, value) for value in values]
     assert plain("local_storage", [*entries, (b"META:x", b"")]) == [True] * 4 + [False] * 3
+
+
+def field_of(number: int, wire: int, value: bytes) -> bytes:
+    return encode_varint(number << 3 | wire) + (encode_varint(len(value)) + value if wire == 2 else value)
+
+
+ANY_FIELD = st.builds(
+    lambda number, field: field_of(number, *field),
+    st.integers(1, 40),
+    st.one_of(
+        st.tuples(st.just(0), st.integers(0, (1 << 64) - 1).map(encode_varint)),
+        st.tuples(st.just(1), st.binary(min_size=8, max_size=8)),
+        st.tuples(st.just(2), st.binary(max_size=4)),
+        st.tuples(st.just(5), st.binary(min_size=4, max_size=4)),
+    ),
+)
+DECIMALS = st.integers(0, 1 << 64) | st.integers(0, 3) | st.just((1 << 64) - 5)
+
+
+@st.composite
+def messages(draw: st.DrawFn, declared: Messages, name: str) -> bytes:
+    """A message in which fields mostly ascend, as applications write them."""
+    out = []
+    for number, field in declared.fields.get(name, {}).items():
+        if not draw(st.booleans()):
+            continue
+        for _ in range(draw(st.integers(1, 3 if field.is_repeated else 1))):
+            if field.kind in declared.fields:
+                out.append(field_of(number, 2, draw(messages(declared, field.kind))))
+            elif 0 in field.wires and field.is_repeated and draw(st.booleans()):
+                out.append(field_of(number, 2, b"".join(map(encode_varint, draw(st.lists(DECIMALS, max_size=3))))))
+            elif 0 in field.wires:
+                out.append(field_of(number, 0, encode_varint(draw(DECIMALS))))
+            elif 2 in field.wires:
+                out.append(field_of(number, 2, draw(SHORT | st.just(b'a longer text with " in it'))))
+            elif 1 in field.wires:
+                out.append(field_of(number, 1, struct.pack("<d", draw(DOUBLES))))
+            else:
+                out.append(field_of(number, 5, struct.pack("<f", draw(st.floats(width=32)))))
+    if draw(st.integers(0, 4)) == 0:
+        out.insert(draw(st.integers(0, len(out))), draw(ANY_FIELD))
+    return b"".join(out)
+
+
+BLOCK_STORE = st.one_of(
+    st.builds(
+        lambda name, height, value: (b"%s:%d" % (name, height), value),
+        st.sampled_from([b"H", b"C", b"SC", b"EC"]),
+        st.integers(0, 200) | NUMBERS,
+        st.sampled_from(["BlockMeta", "Commit"]).flatmap(lambda name: messages(cometbft.MESSAGES, name)),
+    ),
+    st.builds(
+        lambda height, part, value: (b"P:%d:%d" % (height, part), value),
+        st.integers(0, 200),
+        st.sampled_from([0, 1, 10**9]),
+        st.sampled_from(["Part", "WholePart"]).flatmap(lambda name: messages(cometbft.MESSAGES, name)),
+    ),
+    st.sampled_from(
+        [
+            (b"BH:00ff", b"12"),
+            (b"BH:AB", b"-5"),
+            (b"BH:\xff", b"1"),
+            (b"BH:1", b"012"),
+            (b"version", b"\xff"),
+            (b"P:1", b""),
+        ]
+    ),
+    messages(cometbft.MESSAGES, "Store").map(lambda value: (b"blockStore", value)),
+)
+
+
+@given(st.lists(BLOCK_STORE | changed(BLOCK_STORE), max_size=5))
+def test_block_stores_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
+    plain("cometbft_blocks", entries)
+
+
+def test_entries_of_a_block_store_are_left_to_the_kernels() -> None:
+    rows = sawlog.read(test_cometbft.PLACE / "blockstore.db", view="live").to_pylist()
+    assert all(plain("cometbft_blocks", [(row["key"], row["value"]) for row in rows]))
+
+
+@pytest.mark.parametrize(
+    ("value", "is_plain"),
+    [
+        ("08011002", True),
+        ("10020801", False),  # not ascending
+        ("08010802", False),  # twice
+        ("0802120161", True),  # `height` with another wire type is shown by its number
+        ("08ffffffffffffffffff01", True),
+        ("08ffffffffffffffffff02", False),  # more than 64 bits
+        ("8880808080000a00", False),  # a tag of more bytes than one has
+        ("0b", False),  # a group
+        ("1a0161a906ffffffffffffffff", True),
+        ("08", False),
+    ],
+)
+def test_fields_of_messages_that_the_kernels_read(value: str, is_plain: bool) -> None:
+    assert plain("cometbft_blocks", [(b"blockStore", bytes.fromhex(value))]) == [is_plain]
+
+
+def test_values_whose_text_is_much_longer_find_room() -> None:
+    header = b"".join(field_of(number, 2, b"") for number in range(6, 15))
+    meta = field_of(3, 2, header)
+    assert plain("cometbft_blocks", [(b"H:1", meta), (b"C:2", field_of(4, 2, b"\x08\1") * 2000), (b"H:3", meta)]) == [
+        True,
+        True,
+        True,
+    ]

@@ -22,6 +22,12 @@ _FIRST_DAY = -719_162
 _LAST_DAY = 2_932_896
 """Days from 1970 to the years 1 and 9999."""
 
+_FRACTION = np.uint64(52)
+"""Bits of the fraction of a double, as are"""
+_EXPONENT, _BIAS = np.uint64(0x7FF), 1023
+_SINGLE_FRACTION, _SINGLE_EXPONENT, _SINGLE_BIAS = np.uint64(23), np.uint64(0xFF), 127
+_SIGN = np.uint64(1 << 63)
+
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).copy()
 
@@ -52,18 +58,65 @@ def put_digits(out: Any, pos: Any, value: Any, width: Any) -> Any:
 
 
 @inlined
-def put_integer(out: Any, pos: Any, value: Any) -> Any:
-    """A uint64 that holds an int64, in decimal."""
-    if np.int64(value) < 0:
-        out[pos] = 45
-        pos += _ONE
-        value = ~value + _ONE
+def put_unsigned(out: Any, pos: Any, value: Any) -> Any:
+    """A uint64 in decimal."""
     width = _ONE
     quotient = value // _TEN
     while quotient > 0:
         quotient //= _TEN
         width += _ONE
     return put_digits(out, pos, value, width)
+
+
+@inlined
+def put_integer(out: Any, pos: Any, value: Any) -> Any:
+    """A uint64 that holds an int64, in decimal."""
+    if np.int64(value) < 0:
+        out[pos] = 45
+        pos += _ONE
+        value = ~value + _ONE
+    return put_unsigned(out, pos, value)
+
+
+@inlined
+def widened_bits(bits: Any) -> Any:
+    """The bits of a float32 as those of the same double; all ones for one that is not normal, but for zero."""
+    sign = bits >> np.uint64(31) << np.uint64(63)
+    exponent = bits >> _SINGLE_FRACTION & _SINGLE_EXPONENT
+    fraction = bits & np.uint64((1 << 23) - 1)
+    if exponent == _ZERO and fraction == _ZERO:
+        return sign
+    if exponent in (_ZERO, _SINGLE_EXPONENT):
+        return ~_ZERO
+    return sign | (exponent + np.uint64(_BIAS - _SINGLE_BIAS)) << _FRACTION | fraction << np.uint64(29)
+
+
+@inlined
+def put_double(bits: Any, rendered: Any, state: Any) -> Any:
+    """Write a double as an integer where it is one, or down that it belongs here. Returns whether JSON has it.
+
+    It goes to `rendered.out` at `state.position`, or to `rendered.slots` and `rendered.doubles` at `state.slots`.
+    """
+    biased = bits >> _FRACTION & _EXPONENT
+    if biased == _EXPONENT or state.slots >= len(rendered.slots):
+        return False
+    if bits == _ZERO:
+        rendered.out[state.position] = 48
+        state.position += _ONE
+        return True
+    exponent = np.int64(biased) - _BIAS
+    if 0 <= exponent <= 52:
+        below = np.uint64(52 - exponent)
+        magnitude = _ONE << _FRACTION | bits & np.uint64((1 << 52) - 1)
+        if magnitude >> below << below == magnitude:
+            magnitude >>= below
+            value = ~magnitude + _ONE if bits & _SIGN != _ZERO else magnitude
+            state.position = put_integer(rendered.out, state.position, value)
+            return True
+    rendered.doubles[state.slots] = bits
+    rendered.slots[state.slots] = state.position
+    state.slots += 1
+    return True
 
 
 @inlined

@@ -12,7 +12,7 @@ import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.json_text import put_integer, put_string, put_text
+from sawlog.kernels.json_text import put_double, put_integer, put_string, put_text, widened_bits
 from sawlog.kernels.memory import load_u16, load_u32, load_u64, same_bytes
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _TWO, _ZERO
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt32s, OutInt64s, OutUInt64s
@@ -99,11 +99,6 @@ _TEXT, _LIST, _COMPOUND = layout.TEXT, layout.LIST, layout.COMPOUND
 _LAST_TAG = max(layout.ARRAYS)
 _FLOAT, _DOUBLE = 5, 6
 _NEGATIVE = np.uint64(1 << 31)
-_FRACTION = np.uint64(52)
-"""Bits of the fraction of a double, as are"""
-_EXPONENT, _BIAS = np.uint64(0x7FF), 1023
-_SINGLE_FRACTION, _SINGLE_EXPONENT, _SINGLE_BIAS = np.uint64(23), np.uint64(0xFF), 127
-_SIGN = np.uint64(1 << 63)
 
 
 def _table(texts: list[bytes]) -> tuple[Any, Any]:
@@ -165,43 +160,6 @@ def _signed(data: Any, pos: Any, size: Any) -> Any:
 
 
 @inlined
-def _widened(bits: Any) -> Any:
-    """The bits of a float32 as those of the same double; all ones for one that is not normal, but for zero."""
-    sign = bits >> np.uint64(31) << np.uint64(63)
-    exponent = bits >> _SINGLE_FRACTION & _SINGLE_EXPONENT
-    fraction = bits & np.uint64((1 << 23) - 1)
-    if exponent == _ZERO and fraction == _ZERO:
-        return sign
-    if exponent in (_ZERO, _SINGLE_EXPONENT):
-        return ~_ZERO
-    return sign | (exponent + np.uint64(_BIAS - _SINGLE_BIAS)) << _FRACTION | fraction << np.uint64(29)
-
-
-@inlined
-def _put_double(bits: Any, rendered: Any, state: Any) -> Any:
-    """Write a double as an integer where it is one, or down that it belongs here. Returns whether JSON has it."""
-    biased = bits >> _FRACTION & _EXPONENT
-    if biased == _EXPONENT or state.slots >= len(rendered.slots):
-        return False
-    if bits == _ZERO:
-        _put_byte(rendered, state, 48)
-        return True
-    exponent = np.int64(biased) - _BIAS
-    if 0 <= exponent <= 52:
-        below = np.uint64(52 - exponent)
-        magnitude = _ONE << _FRACTION | bits & np.uint64((1 << 52) - 1)
-        if magnitude >> below << below == magnitude:
-            magnitude >>= below
-            value = ~magnitude + _ONE if bits & _SIGN != _ZERO else magnitude
-            state.position = put_integer(rendered.out, state.position, value)
-            return True
-    rendered.doubles[state.slots] = bits
-    rendered.slots[state.slots] = state.position
-    state.slots += 1
-    return True
-
-
-@inlined
 def _put_scalar(data: Any, pos: Any, end: Any, tag: Any, rendered: Any, state: Any) -> Any:
     """Write a number, an array or a text at `pos`. Returns the position after it, 0 for a doubtful one."""
     out = rendered.out
@@ -210,9 +168,9 @@ def _put_scalar(data: Any, pos: Any, end: Any, tag: Any, rendered: Any, state: A
         if end - pos < size or size == _ZERO:
             return _ZERO
         if tag == _DOUBLE:
-            is_plain = _put_double(load_u64(data, pos), rendered, state)
+            is_plain = put_double(load_u64(data, pos), rendered, state)
         elif tag == _FLOAT:
-            is_plain = _put_double(_widened(load_u32(data, pos)), rendered, state)
+            is_plain = put_double(widened_bits(load_u32(data, pos)), rendered, state)
         else:
             state.position = put_integer(out, state.position, _signed(data, pos, size))
             is_plain = True

@@ -7,10 +7,23 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, binary_parts
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
-from sawlog.leveldb.applications.view import ApplicationView, Entry, UnknownBytesError, columns_of, integer_of, text
+from sawlog.leveldb.applications.protobuf_kernels import DECIMAL, PLAIN_TEXT, find_integers
+from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPattern, KeyPatterns, MessageRows, Part, coalesced
+from sawlog.leveldb.applications.view import (
+    ApplicationView,
+    Entry,
+    PlainRows,
+    UnknownBytesError,
+    columns_of,
+    integer_of,
+    text,
+)
+from sawlog.leveldb.records.kernels import Strings
 
 _KEY = re.compile(rb"(H|P|C|SC|EC):(\d{1,18})(?::(\d{1,9}))?")
 """Keys of the layout `v1`: what the entry has of a block, its height, and the number of a part."""
@@ -25,7 +38,7 @@ _HASH_PREFIX = b"BH:"
 STORE = b"blockStore"
 _LATEST = 1 << 43
 """Seconds since 1970 that have a place in a column of times, at most."""
-_MESSAGES = Messages("""
+MESSAGES = Messages("""
 Store: 1 base int, 2 height int
 BlockMeta: 1 block_id BlockID, 2 block_size int, 3 header Header, 4 num_txs int
 BlockID: 1 hash bytes, 2 part_set_header PartSetHeader
@@ -47,6 +60,35 @@ ExtendedCommit: 1 height int, 2 round int, 3 block_id BlockID, 4 extended_signat
 Signature: 1 block_id_flag BLOCK_ID_FLAG_UNKNOWN|BLOCK_ID_FLAG_ABSENT|BLOCK_ID_FLAG_COMMIT|BLOCK_ID_FLAG_NIL,
  2 validator_address bytes, 3 timestamp Timestamp, 4 signature bytes, 5 extension bytes, 6 extension_signature bytes
 """)
+_TIME = {"seconds": ("header", "time", "seconds"), "nanos": ("header", "time", "nanos")}
+_MESSAGE_ROWS = MessageRows(
+    MESSAGES,
+    {
+        "Store": {},
+        **{name: {} if name in ("Commit", "ExtendedCommit") else _TIME for _, name in _KINDS.values()},
+        "WholePart": {name: ("block", *path) for name, path in _TIME.items()},
+    },
+)
+_MOST_PART = 10**9
+"""Numbers of parts are below."""
+_VERSION = b"version"
+_KEYS = KeyPatterns(
+    [
+        KeyPattern(STORE, "store", (), "Store"),
+        KeyPattern(_VERSION, "version", (), PLAIN_TEXT),
+        KeyPattern(_HASH_PREFIX, "hash", (Part("hash", "ascii"),), DECIMAL),
+        *(
+            KeyPattern(start + b":", kind, parts, message)
+            for start, (kind, message) in _KINDS.items()
+            for parts in [
+                (Part("height", "int", b":"), Part("part", "int")) if kind == "part" else (Part("height", "int"),)
+            ]
+        ),
+    ],
+    _MESSAGE_ROWS,
+)
+_TOTAL_TAGS = np.array([3 << 3 | 2, 1 << 3], np.int64)
+"""Tags of a part's proof, and of the number of parts in it."""
 
 
 class CometBFT(ApplicationView):
@@ -69,12 +111,38 @@ class CometBFT(ApplicationView):
         del comparator
         return path.endswith("/blockstore.db") or STORE in keys
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+        """Entries whose fields ascend, as the application writes them."""
+        del context
+        stored = _KEYS.read(keys)
+        roots, are_parts = stored.roots, stored.are_of("part")
+        totals = np.empty(len(keys), np.int64)
+        find_integers(Strings(*binary_parts(values)), _TOTAL_TAGS, totals)
+        roots[are_parts & (totals == 1)] = _MESSAGE_ROWS.nodes["WholePart"]
+        rendered = _MESSAGE_ROWS.render(values, roots)
+        if rendered is None:
+            return None
+        part, height, seconds = stored.numbers("part"), stored.numbers("height"), rendered.numbers("seconds")
+        is_plain = rendered.is_plain & (part >= 0) & (part < _MOST_PART) & (height >= 0)
+        has_time = rendered.are_there("seconds") & (seconds <= _LATEST) & (seconds >= -_LATEST)
+        nanos = np.where(rendered.are_there("nanos"), rendered.numbers("nanos"), 0)
+        times = np.where(has_time, seconds, 0) * 1_000_000 + nanos // 1_000
+        columns = {
+            "kind": stored.kinds,
+            "height": coalesced(stored.integers("height"), rendered.integers(INTEGER)),
+            "part": stored.integers("part"),
+            "hash": stored.texts("hash"),
+            "time": array_of(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
+            "value": rendered.values(~stored.are_of("hash")),
+        }
+        return PlainRows(is_plain, columns)
+
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """A height in decimal digits; a message in protobuf."""
         del context
         if entry.key == STORE:
-            return {"kind": "store"} | columns_of(entry.value, partial(_MESSAGES.show, name="Store"))
-        if entry.key == b"version":
+            return {"kind": "store"} | columns_of(entry.value, partial(MESSAGES.show, name="Store"))
+        if entry.key == _VERSION:
             return {"kind": "version"} | columns_of(entry.value, _plain)
         if entry.key.startswith(_HASH_PREFIX):
             name = entry.key[len(_HASH_PREFIX) :].decode("ascii", "backslashreplace")
@@ -99,11 +167,11 @@ def _height(value: bytes) -> dict[str, Any]:
 
 def _message(name: str, value: bytes) -> dict[str, Any]:
     """A message, and the time of the block's header; the part that is a whole block is shown as one."""
-    message, reason = _MESSAGES.read(value, name)
+    message, reason = MESSAGES.read(value, name)
     path: tuple[str, ...] = ("header",)
     if name == "Part" and integer(message, "proof", "total") == 1:
         path = ("block", "header")
-        message, reason = _MESSAGES.read(value, "WholePart")
+        message, reason = MESSAGES.read(value, "WholePart")
     seconds, nanos = (integer(message, *path, "time", unit) for unit in ("seconds", "nanos"))
     time = None if seconds is None or abs(seconds) > _LATEST else seconds * 1_000_000 + (nanos or 0) // 1_000
     return columns_of_message(message, reason) | {"time": time}

@@ -32,12 +32,16 @@ class Field(NamedTuple):
 
     Attributes:
         name: What its message calls it.
+        kind: That of its value: a name of `_KINDS`, of a message, or of the caller's own; `enum` for all enums.
+        values: Names of the values of an enum.
         is_repeated: Whether it is a list.
         wires: The wire types that it may have.
         show: What makes JSON of its value.
     """
 
     name: str
+    kind: str
+    values: tuple[str, ...]
     is_repeated: bool
     wires: tuple[int, ...]
     show: Show
@@ -46,6 +50,9 @@ class Field(NamedTuple):
 class Messages:
     """Declared messages, by name.
 
+    Attributes:
+        fields: By the name of a message: its fields, by number.
+
     Args:
         declarations: The lines that declare them; one that begins with a space continues the line before.
         kinds: Kinds of bytes that are the caller's own.
@@ -53,15 +60,16 @@ class Messages:
 
     def __init__(self, declarations: str, **kinds: Show) -> None:
         lines = declarations.strip().replace("\n ", " ").splitlines()
-        enums = dict(line.replace(" ", "").split("=") for line in lines if " = " in line)
+        self._enums = dict(line.replace(" ", "").split("=") for line in lines if " = " in line)
         declared = dict(line.split(":") for line in lines if ":" in line)
         self._kinds: dict[str, tuple[tuple[int, ...], Show]] = {
             **_KINDS,
-            **{name: ((VARINT,), partial(_named, values.split("|"))) for name, values in enums.items()},
             **{name: ((LENGTH,), partial(self._message, name)) for name in declared},
             **{name: ((LENGTH,), show) for name, show in kinds.items()},
         }
-        self._fields = {name: self._declare(fields) for name, fields in declared.items()}
+        self.fields: Mapping[str, Mapping[int, Field]] = {
+            name: self._declare(fields) for name, fields in declared.items()
+        }
 
     def read(self, data: bytes, name: str = "") -> tuple[dict[str, Any], str | None]:
         """Return a message as an object of JSON, and why parts of it are shown as bytes, if any are.
@@ -82,13 +90,18 @@ class Messages:
         declared: dict[int, Field] = {}
         for place, name, kind in (field.split() for field in fields.split(",") if field.strip()):
             plain = kind.removesuffix("*")
-            enum = ((VARINT,), partial(_named, plain.split("|")))
-            declared[int(place)] = Field(name, kind != plain, *(enum if "|" in plain else self._kinds[plain]))
+            values = self._enums.get(plain, plain if "|" in plain else "")
+            if values:
+                names = tuple(values.split("|"))
+                field = Field(name, "enum", names, kind != plain, (VARINT,), partial(_named, names))
+            else:
+                field = Field(name, plain, (), kind != plain, *self._kinds[plain])
+            declared[int(place)] = field
         return declared
 
     def _message(self, name: str, data: bytes, reasons: list[str]) -> dict[str, Any]:
         """A message as an object of JSON; from a field on that is broken, its bytes."""
-        declared = self._fields.get(name, {})
+        declared = self.fields.get(name, {})
         document: dict[str, Any] = {}
         position, end = 0, len(data)
         while position < end:
@@ -185,7 +198,7 @@ def _signed(value: int, reasons: list[str]) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _named(names: list[str], value: int, reasons: list[str]) -> str | int:
+def _named(names: tuple[str, ...], value: int, reasons: list[str]) -> str | int:
     """The name of a value of an enum; its number, where it has none."""
     return (names[value] if value < len(names) else "") or _signed(value, reasons)
 

@@ -1,0 +1,581 @@
+"""Rendering messages of protobuf as JSON straight from their bytes, and reading keys of several parts.
+
+Whatever is out of the ordinary is left to Python, which writes the same text of what is read here, and says what is
+wrong with the rest: fields that do not ascend or come twice, broken ones, text that is not UTF-8, numbers that JSON
+does not have.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from sawlog.chain.kernels import record_type
+from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.json_text import (
+    put_base64,
+    put_double,
+    put_integer,
+    put_string,
+    put_text,
+    put_unsigned,
+    widened_bits,
+)
+from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, same_bytes
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _ZERO
+from sawlog.kernels.protobuf import varint
+from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s
+from sawlog.kernels.text import utf8_end
+from sawlog.leveldb.records.kernels import Strings
+
+KINDS = ("int", "uint", "bool", "text", "bytes", "float", "double", "fixed", "enum", "message", "other")
+"""Kinds of fields; `other` ones are left to Python."""
+_INT, _UINT, _BOOL, _TEXT, _BYTES, _FLOAT, _DOUBLE, _FIXED, _ENUM, _MESSAGE, _OTHER = range(len(KINDS))
+NOTHING, PLAIN_TEXT, QUOTED_TEXT, DECIMAL, EMPTY, UNREAD = range(-1, -7, -1)
+"""In place of a message: no value is shown; text as it is, or as JSON; an integer in digits, which is captured as
+number 0; no byte at all; or the value is left to Python."""
+
+FIELD = record_type("number", "kind", "is_repeated", "target", "name", "name_end", "capture")
+"""A declared field: `target` is the node of a message or the first value of an enum, `name` to `name_end` is its name
+in JSON with the colon, and `capture` the number that its value is noted down as, or -1."""
+NODE = record_type("first", "last", ("captures", np.uint64))
+"""A message: its fields, by number, and a bit for each number that is noted down in it or in messages in it."""
+LEVEL = record_type("node", "field", "number", "items", ("end", np.uint64))
+"""A message that is open: the next field of its node, the number of the last field that was read, how many values that
+has so far if it is a list and otherwise -1, and where the message ends."""
+MAX_DEPTH = 32
+"""Messages in messages; declarations have fewer."""
+STATE = record_type(("position", np.uint64), "slots")
+"""How far the texts and the slots are."""
+ROOM = 16
+"""Bytes of text that there is room for, for each byte of all values: short fields have long names."""
+ROW_ROOM = 512
+"""Bytes that there is room for besides, for each value."""
+_SLACK = np.uint64(256)
+"""More than the name of a field, and the text of a number with its brackets and commas."""
+
+
+class Declared(NamedTuple):
+    """Declarations of messages.
+
+    Attributes:
+        nodes: `NODE`, by number of a message.
+        fields: `FIELD`, those of a message one after the other, by number.
+        names: uint8, names in JSON.
+        values: int64, value i of all enums is `texts[values[i] : values[i + 1]]` in JSON.
+        last_values: int64, by first value of an enum: the one after its last.
+        texts: uint8, names of values; empty for those that have none.
+    """
+
+    nodes: Annotated[Any, Array(NODE)]
+    fields: Annotated[Any, Array(FIELD)]
+    names: Bytes
+    values: Int64s
+    last_values: Int64s
+    texts: Bytes
+
+
+class Captures(NamedTuple):
+    """Numbers and texts that were noted down.
+
+    Attributes:
+        words: int64, by number of the capture and row: the number, or where the text begins.
+        lengths: int64, likewise: bytes of the text; -1 where there is none.
+    """
+
+    words: Annotated[Any, Array(np.int64, 2, writable=True)]
+    lengths: Annotated[Any, Array(np.int64, 2, writable=True)]
+
+
+class Rendered(NamedTuple):
+    """Texts of values.
+
+    Attributes:
+        is_plain: uint8, by row: whether the value was rendered; the text of others is empty.
+        out: uint8, the texts.
+        ends: int64, `ends[i + 1]` is the end of text i; `ends[0]` is 0.
+        slots: int64, where in `out` doubles belong.
+        doubles: uint64, their bits.
+    """
+
+    is_plain: OutBytes
+    out: OutBytes
+    ends: OutInt64s
+    slots: OutInt64s
+    doubles: OutUInt64s
+
+
+class Scratch(NamedTuple):
+    """Working memory: `LEVEL` of what is open, and one `STATE`."""
+
+    stack: Annotated[Any, Array(LEVEL, writable=True)]
+    state: Annotated[Any, Array(STATE, writable=True)]
+
+
+def new_scratch() -> Scratch:
+    """Room for what is rendered at all."""
+    return Scratch(np.empty(MAX_DEPTH + 1, LEVEL), np.empty(1, STATE))
+
+
+_WIRES = np.array([0, 0, 0, 2, 2, 5, 1, 5, 0, 2, -1], np.int64)
+"""By kind: the wire type of its fields. That of `fixed` is 1 as well."""
+_LONGEST_TAG, _LONGEST = np.uint64(5), _TEN
+_SINGLE = np.uint64(1)
+"""All of the last byte of a varint of 64 bits that has ten."""
+_TAGS = np.uint64(0xFFFFFFFF)
+_BYTES_TEXT = np.frombuffer(b'{"$bytes":', np.uint8).copy()
+_TRUE_TEXT, _FALSE_TEXT = (np.frombuffer(name, np.uint8).copy() for name in (b"true", b"false"))
+_MOST_DIGITS = np.uint64(18)
+
+
+@inlined
+def _strict_varint(data: Any, pos: Any, end: Any) -> Any:
+    """A varint of 64 bits at `pos`: the value and the position after it, which is 0 for none."""
+    value, after = varint(data, pos, end)
+    if after - pos == _LONGEST and data[after - _ONE] > _SINGLE:
+        return _ZERO, _ZERO
+    return value, after
+
+
+@always_inlined
+def _read_field(data: Any, pos: Any, end: Any) -> Any:
+    """A field: tag, where its bytes begin or the number that it is, and the position after it; 0 for a broken one."""
+    tag, start = _strict_varint(data, pos, end)
+    if start == _ZERO or start - pos > _LONGEST_TAG or tag < _EIGHT or tag > _TAGS:
+        return _ZERO, _ZERO, _ZERO
+    wire = tag & _SEVEN
+    if wire == 0:
+        value, start = _strict_varint(data, start, end)
+        return tag, value, start
+    size = _ZERO
+    if wire == 2:
+        size, start = _strict_varint(data, start, end)
+    elif wire == 1:
+        size = _EIGHT
+    elif wire == 5:
+        size = _FOUR
+    else:
+        return _ZERO, _ZERO, _ZERO
+    if start == _ZERO or end - start < size:
+        return _ZERO, _ZERO, _ZERO
+    return tag, start, start + size
+
+
+@inlined
+def _put(out: Any, state: Any, byte: Any) -> None:
+    out[state.position] = byte
+    state.position += _ONE
+
+
+@inlined
+def _put_bytes(data: Any, start: Any, end: Any, out: Any, state: Any) -> None:
+    """Write bytes as JSON shows them."""
+    pos = put_base64(out, put_text(out, state.position, _BYTES_TEXT), data, start, end)
+    out[pos] = 125
+    state.position = pos + _ONE
+
+
+@inlined
+def _put_enum(declared: Any, first: Any, value: Any, out: Any, state: Any) -> None:
+    """Write the name of a value of an enum; its number, where it has none."""
+    count = np.uint64(declared.last_values[first] - first)
+    if value < count:
+        place = first + np.int64(value)
+        start = np.uint64(declared.values[place])
+        length = np.uint64(declared.values[place + 1]) - start
+        if length > _ZERO:
+            copy_bytes(out, state.position, declared.texts, start, length)
+            state.position += length
+            return
+    state.position = put_integer(out, state.position, value)
+
+
+@inlined
+def _put_number(declared: Any, field: Any, value: Any, out: Any, state: Any) -> None:
+    """Write a value that was a varint."""
+    kind = field.kind
+    if kind == _INT:
+        state.position = put_integer(out, state.position, value)
+    elif kind == _UINT:
+        state.position = put_unsigned(out, state.position, value)
+    elif kind == _BOOL:
+        state.position = put_text(out, state.position, _TRUE_TEXT if value != _ZERO else _FALSE_TEXT)
+    else:
+        _put_enum(declared, field.target, value, out, state)
+
+
+@inlined
+def _put_scalar(data: Any, declared: Any, field: Any, start: Any, end: Any, rendered: Any, state: Any) -> Any:
+    """Write a value that is neither a varint nor a message. Returns whether it is a plain one."""
+    kind, out = field.kind, rendered.out
+    if kind == _TEXT:
+        state.position = put_string(out, state.position, data, start, end)
+        return state.position != _ZERO
+    if kind == _BYTES:
+        _put_bytes(data, start, end, out, state)
+        return True
+    if kind == _FLOAT:
+        return put_double(widened_bits(load_u32(data, start)), rendered, state)
+    if kind == _DOUBLE:
+        return put_double(load_u64(data, start), rendered, state)
+    value = load_u32(data, start) if end - start == _FOUR else load_u64(data, start)
+    state.position = put_unsigned(out, state.position, value)
+    return True
+
+
+@inlined
+def _put_packed(
+    data: Any, declared: Any, field: Any, start: Any, end: Any, level: Any, rendered: Any, state: Any
+) -> Any:
+    """Write varints one after another as items of a list. Returns whether all are plain."""
+    while start < end:
+        value, start = _strict_varint(data, start, end)
+        if start == _ZERO or np.uint64(len(rendered.out)) - state.position < _SLACK:
+            return False
+        if level.items > 0:
+            _put(rendered.out, state, 44)
+        level.items += 1
+        _put_number(declared, field, value, rendered.out, state)
+    return True
+
+
+@inlined
+def _put_undeclared(data: Any, tag: Any, start: Any, end: Any, out: Any, state: Any) -> None:
+    """Write a field by its number."""
+    _put(out, state, 34)
+    state.position = put_unsigned(out, state.position, tag >> _THREE)
+    _put(out, state, 34)
+    _put(out, state, 58)
+    if tag & _SEVEN == _ZERO:
+        state.position = put_unsigned(out, state.position, start)
+    else:
+        _put_bytes(data, start, end, out, state)
+
+
+@inlined
+def _capture(field: Any, start: Any, end: Any, row: Any, captures: Any) -> Any:
+    """Note a number or a text down. Returns whether there is room for it."""
+    slot = field.capture
+    captures.words[slot, row] = np.int64(start)
+    if field.kind == _TEXT:
+        captures.lengths[slot, row] = np.int64(end - start)
+        return True
+    captures.lengths[slot, row] = 0
+    return field.kind == _INT or np.int64(start) >= 0
+
+
+@inlined
+def _enter(declared: Any, node: Any, end: Any, depth: Any, row: Any, captures: Any, scratch: Any) -> None:
+    """Open a message; what was noted down of one before it in a list is forgotten."""
+    level = scratch.stack[depth]
+    level.node = node
+    level.end = end
+    level.field = declared.nodes[node].first
+    level.number = 0
+    level.items = -1
+    marks = declared.nodes[node].captures
+    slot = 0
+    while marks != _ZERO:
+        if marks & _ONE != _ZERO:
+            captures.lengths[slot, row] = -1
+        marks >>= _ONE
+        slot += 1
+
+
+@inlined
+def _find_field(declared: Any, level: Any, number: Any) -> Any:
+    """Go on to the declaration of a number. Returns whether there is one."""
+    last = declared.nodes[level.node].last
+    while level.field < last and declared.fields[level.field].number < number:
+        level.field += 1
+    return level.field < last and declared.fields[level.field].number == number
+
+
+@inlined
+def _begin_field(declared: Any, field: Any, number: Any, is_list: Any, level: Any, out: Any, state: Any) -> Any:
+    """Write what precedes the value of a declared field. Returns whether it is in its place."""
+    if number == level.number:
+        if level.items < 0 or not is_list:
+            return False
+    else:
+        start = np.uint64(field.name)
+        length = np.uint64(field.name_end) - start
+        copy_bytes(out, state.position, declared.names, start, length)
+        state.position += length
+        level.number = number
+        level.items = -1
+        if is_list:
+            _put(out, state, 91)
+            level.items = 0
+    return True
+
+
+@inlined
+def _put_message(
+    data: Any, pos: Any, end: Any, node: Any, row: Any, declared: Any, rendered: Any, captures: Any, scratch: Any
+) -> Any:
+    """Write a message as an object of JSON. Returns whether it is a plain one."""
+    state, out = scratch.state[0], rendered.out
+    depth = 0
+    _enter(declared, node, end, depth, row, captures, scratch)
+    _put(out, state, 123)
+    while True:
+        level = scratch.stack[depth]
+        room = np.uint64(len(out)) - state.position
+        if room < _SLACK:
+            return False
+        if pos >= level.end:
+            if level.items >= 0:
+                _put(out, state, 93)
+            _put(out, state, 125)
+            depth -= 1
+            if depth < 0:
+                return True
+            continue
+        tag, start, pos = _read_field(data, pos, level.end)
+        if pos == _ZERO:
+            return False
+        number, wire = np.int64(tag >> _THREE), np.int64(tag & _SEVEN)
+        if number < level.number or (wire != 0 and room < _SIX * (pos - start) + _SLACK):
+            return False
+        if number > level.number:
+            if level.items >= 0:
+                _put(out, state, 93)
+            if level.number > 0:
+                _put(out, state, 44)
+        is_declared = _find_field(declared, level, number)
+        field = declared.fields[level.field if is_declared else 0]
+        kind = field.kind
+        if is_declared and kind == _OTHER:
+            return False
+        is_list = is_declared and field.is_repeated != 0
+        expected = _WIRES[kind]
+        is_packed = is_list and wire == 2 and expected == 0
+        if is_declared and (wire == expected or is_packed or (kind == _FIXED and wire == 1)):
+            if not _begin_field(declared, field, number, is_list, level, out, state):
+                return False
+            if is_packed:
+                if not _put_packed(data, declared, field, start, pos, level, rendered, state):
+                    return False
+                continue
+            if level.items > 0:
+                _put(out, state, 44)
+            if is_list:
+                level.items += 1
+            if field.capture >= 0 and not _capture(field, start, pos, row, captures):
+                return False
+            if kind == _MESSAGE:
+                if depth + 1 >= len(scratch.stack):
+                    return False
+                depth += 1
+                _enter(declared, field.target, pos, depth, row, captures, scratch)
+                _put(out, state, 123)
+                pos = start
+            elif wire == 0:
+                _put_number(declared, field, start, out, state)
+            elif not _put_scalar(data, declared, field, start, pos, rendered, state):
+                return False
+        elif number == level.number:
+            return False
+        else:
+            _put_undeclared(data, tag, start, pos, out, state)
+            level.number = number
+            level.items = -1
+
+
+@inlined
+def _decimal(data: Any, pos: Any, end: Any) -> Any:
+    """An integer in digits as JSON writes it, and whether it is one."""
+    is_negative = pos < end and data[pos] == 45
+    if is_negative:
+        pos += _ONE
+    length = end - pos
+    if length == _ZERO or length > _MOST_DIGITS or (data[pos] == 48 and (length > _ONE or is_negative)):
+        return _ZERO, False
+    value = _ZERO
+    while pos < end:
+        digit = np.uint64(data[pos]) - np.uint64(48)
+        if digit > np.uint64(9):
+            return _ZERO, False
+        value = value * _TEN + digit
+        pos += _ONE
+    return ~value + _ONE if is_negative else value, True
+
+
+@inlined
+def _put_value(
+    data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any, rendered: Any, captures: Any, scratch: Any
+) -> Any:
+    """Write a value. Returns whether it is a plain one."""
+    state, out = scratch.state[0], rendered.out
+    if np.uint64(len(out)) - state.position < _SIX * (end - pos) + _SLACK:
+        return False
+    if root >= 0:
+        return _put_message(data, pos, end, root, row, declared, rendered, captures, scratch)
+    if root == EMPTY:
+        return pos == end
+    if root == DECIMAL:
+        value, is_decimal = _decimal(data, pos, end)
+        captures.words[0, row] = np.int64(value)
+        captures.lengths[0, row] = 0
+        return is_decimal
+    if root == QUOTED_TEXT:
+        state.position = put_string(out, state.position, data, pos, end)
+        return state.position != _ZERO
+    if root == PLAIN_TEXT:
+        if utf8_end(data, pos, end) != end:
+            return False
+        copy_bytes(out, state.position, data, pos, end - pos)
+        state.position += end - pos
+        return True
+    return root == NOTHING
+
+
+@kernel
+def render_values(
+    values: Strings, roots: Int64s, declared: Declared, rendered: Rendered, captures: Captures, scratch: Scratch
+) -> Int64:
+    """Render values; doubles are left out of texts: their places and bits are written down.
+
+    Args:
+        values: `Strings`.
+        roots: int64, by row: the node of a message, or one of `NOTHING` to `UNREAD`.
+        declared: `Declared`.
+        rendered: `Rendered`.
+        captures: `Captures`; lengths are -1.
+        scratch: `Scratch`.
+
+    Returns:
+        How many slots were written.
+    """
+    state = scratch.state[0]
+    state.position = 0
+    state.slots = 0
+    for row in range(len(roots)):
+        position, slots = state.position, state.slots
+        start, end = np.uint64(values.offsets[row]), np.uint64(values.offsets[row + 1])
+        is_plain = _put_value(values.data, start, end, roots[row], row, declared, rendered, captures, scratch)
+        if not is_plain:
+            state.position, state.slots = position, slots
+        rendered.is_plain[row] = 1 if is_plain else 0
+        rendered.ends[row + 1] = state.position
+    return state.slots
+
+
+@kernel
+def find_integers(values: Strings, tags: Int64s, integers: OutInt64s) -> None:
+    """Read the last integer in messages in messages.
+
+    Args:
+        values: `Strings`.
+        tags: int64, tags of the fields that lead to it.
+        integers: int64, by row; -1 where it is not found.
+    """
+    data = values.data
+    for row in range(len(integers)):
+        pos, end = np.uint64(values.offsets[row]), np.uint64(values.offsets[row + 1])
+        integers[row] = -1
+        for i in range(len(tags)):
+            value, value_end = _ZERO, _ZERO
+            while pos < end:
+                tag, start, pos = _read_field(data, pos, end)
+                if pos == _ZERO:
+                    break
+                if np.int64(tag) == tags[i]:
+                    value, value_end = start, pos
+            if value_end == _ZERO:
+                break
+            if i == len(tags) - 1:
+                integers[row] = np.int64(value)
+            pos, end = value, value_end
+
+
+PART = record_type("kind", "separator", "capture")
+"""A part of a key: one of the kinds below, the byte after it or -1 for the last part, and its number among captures."""
+PATTERN = record_type("prefix", "prefix_end", "first", "last")
+"""Keys that begin alike: with which bytes, and their parts. A key without parts is nothing but these bytes."""
+PART_KINDS = ("text", "int", "ascii", "digits", "hex")
+_PART_TEXT, _PART_INT = 0, 1
+_IS_OF = np.zeros((len(PART_KINDS), 256), np.uint8)
+_IS_OF[2, :128] = 1
+_IS_OF[3, list(b"0123456789")] = 1
+_IS_OF[4, list(b"0123456789abcdef")] = 1
+"""By kind and byte, whether it may be in a part."""
+
+
+class Patterns(NamedTuple):
+    """Patterns of keys.
+
+    Attributes:
+        patterns: `PATTERN`; the first that a key begins with counts.
+        parts: `PART`.
+        prefixes: uint8.
+    """
+
+    patterns: Annotated[Any, Array(PATTERN)]
+    parts: Annotated[Any, Array(PART)]
+    prefixes: Bytes
+
+
+@inlined
+def _read_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any) -> Any:
+    """Note a part of a key down. Returns the position after it and its separator, 0 for a doubtful one."""
+    stop = end
+    if part.separator >= 0:
+        stop = pos
+        while stop < end and data[stop] != part.separator:
+            stop += _ONE
+        if stop == end:
+            return _ZERO
+    slot = part.capture
+    if part.kind == _PART_INT:
+        value, is_decimal = _decimal(data, pos, stop)
+        captures.words[slot, row] = np.int64(value)
+        captures.lengths[slot, row] = 0
+        if not is_decimal:
+            return _ZERO
+    else:
+        if part.kind == _PART_TEXT:
+            if utf8_end(data, pos, stop) != stop:
+                return _ZERO
+        else:
+            for i in range(pos, stop):
+                if _IS_OF[part.kind, data[i]] == 0:
+                    return _ZERO
+        captures.words[slot, row] = np.int64(pos)
+        captures.lengths[slot, row] = np.int64(stop - pos)
+    return stop + (_ONE if part.separator >= 0 else _ZERO)
+
+
+@kernel
+def read_keys(keys: Strings, patterns: Patterns, kinds: OutBytes, captures: Captures) -> None:
+    """Read keys by the first pattern that they begin with.
+
+    Args:
+        keys: `Strings`.
+        patterns: `Patterns`.
+        kinds: uint8, by row: the number of the pattern plus one; 0 for keys that are left to Python.
+        captures: `Captures`; lengths are -1.
+    """
+    data = keys.data
+    for row in range(len(kinds)):
+        start, end = np.uint64(keys.offsets[row]), np.uint64(keys.offsets[row + 1])
+        kinds[row] = 0
+        for i in range(len(patterns.patterns)):
+            pattern = patterns.patterns[i]
+            prefix = np.uint64(pattern.prefix)
+            length = np.uint64(pattern.prefix_end) - prefix
+            is_single = pattern.first == pattern.last
+            if end - start < length or (is_single and end - start != length):
+                continue
+            if not same_bytes(data, start, patterns.prefixes, prefix, length):
+                continue
+            pos = start + length
+            is_plain = True
+            for place in range(pattern.first, pattern.last):
+                if is_plain:
+                    pos = _read_part(data, pos, end, patterns.parts[place], row, captures)
+                    is_plain = pos != _ZERO
+            kinds[row] = i + 1 if is_plain and pos == end else 0
+            break

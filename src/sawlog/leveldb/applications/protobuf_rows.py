@@ -1,0 +1,290 @@
+"""Keys of several parts and values in protobuf as columns, many entries at a time: drives `protobuf_kernels`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sawlog.arrow import array_of, binary_parts, bitmap, called, ends_of
+from sawlog.kernels.columns import gathered
+from sawlog.kernels.json_text import fill_numbers
+from sawlog.leveldb.applications import protobuf_kernels as k
+from sawlog.leveldb.applications.protobuf import Messages
+from sawlog.leveldb.applications.script_values import to_json
+from sawlog.leveldb.applications.view import text_array
+from sawlog.leveldb.columns import named
+from sawlog.leveldb.records.kernels import Strings
+
+MAX_BYTES = 16 << 20
+"""Values that add up to more are left to Python: the room for their text is several times that."""
+INTEGER = "integer"
+"""The name by which a value is noted down that is an integer in digits."""
+_SLOT_BYTES = 4
+"""The least that a double takes: a float32."""
+
+
+class Captured:
+    """Numbers and texts that kernels have noted down of many keys or values, by name.
+
+    Attributes:
+        captures: Where kernels write to.
+
+    Args:
+        names: The names.
+        strings: The keys or values.
+    """
+
+    def __init__(self, names: Sequence[str], strings: Strings) -> None:
+        shape = len(names), len(strings.offsets) - 1
+        self._places = {name: place for place, name in enumerate(names)}
+        self._data = strings.data
+        self.captures = k.Captures(np.zeros(shape, np.int64), np.full(shape, -1, np.int64))
+
+    def numbers(self, name: str) -> NDArray[np.int64]:
+        """Return the numbers of a name; see `are_there`."""
+        numbers: NDArray[np.int64] = self.captures.words[self._places[name]]
+        return numbers
+
+    def are_there(self, name: str) -> NDArray[np.bool_]:
+        """Return which rows have something by a name."""
+        are_there: NDArray[np.bool_] = self.captures.lengths[self._places[name]] >= 0
+        return are_there
+
+    def integers(self, name: str) -> pa.Array:
+        """Return numbers as a column, null where there is none."""
+        return array_of(self.numbers(name), pa.int64(), ~self.are_there(name))
+
+    def lengths(self, name: str) -> NDArray[np.int64]:
+        """Return how many bytes texts have; -1 where there is none."""
+        lengths: NDArray[np.int64] = self.captures.lengths[self._places[name]]
+        return lengths
+
+    def texts(self, name: str) -> pa.Array:
+        """Return texts as a column, null where there is none."""
+        lengths = self.lengths(name)
+        validity = None if lengths.min(initial=0) >= 0 else bitmap(lengths >= 0)
+        buffers = gathered(self._data, self.numbers(name), np.maximum(lengths, 0))
+        return pa.Array.from_buffers(pa.string(), len(lengths), [validity, *buffers])
+
+
+class Part(NamedTuple):
+    """Part of a key.
+
+    Attributes:
+        name: What it is noted down as.
+        kind: Which bytes it may have: see `protobuf_kernels.PART_KINDS`.
+        separator: The byte that ends it; empty for the last one.
+    """
+
+    name: str
+    kind: str = "text"
+    separator: bytes = b""
+
+
+class KeyPattern(NamedTuple):
+    """Keys that begin alike.
+
+    Attributes:
+        prefix: With which bytes.
+        kind: What the view calls their entries.
+        parts: What follows; a key without parts is nothing but the prefix.
+        root: The message that values are, or one of `NOTHING` to `UNREAD`.
+    """
+
+    prefix: bytes
+    kind: str
+    parts: tuple[Part, ...] = ()
+    root: str | int = k.UNREAD
+
+
+class KeyRows(Captured):
+    """Keys that were read.
+
+    Attributes:
+        patterns: uint8, the number of each key's pattern plus one; 0 for keys that are left to Python.
+    """
+
+    def __init__(self, keys: KeyPatterns, strings: Strings) -> None:
+        super().__init__(keys.names, strings)
+        self._keys = keys
+        self.patterns = np.empty(len(strings.offsets) - 1, np.uint8)
+        k.read_keys(strings, keys.tables, self.patterns, self.captures)
+
+    @property
+    def roots(self) -> NDArray[np.int64]:
+        """Numbers of the messages that values are; see `MessageRows.render`."""
+        return self._keys.roots[self.patterns]
+
+    @property
+    def kinds(self) -> pa.Array:
+        """The column of kinds."""
+        return named(self.patterns, self._keys.kinds)
+
+    def are_of(self, kind: str) -> NDArray[np.bool_]:
+        """Return which keys are of a kind."""
+        return np.array([name == kind for name in self._keys.kinds])[self.patterns]
+
+
+class KeyPatterns:
+    """Patterns of the keys of an application: a key is read by the first that it begins with.
+
+    Attributes:
+        names: Names of parts.
+        kinds: Names of kinds, after one for keys that are left to Python.
+        tables: What the kernel goes by.
+
+    Args:
+        patterns: The patterns.
+        messages: What values are made of, if any are messages.
+    """
+
+    def __init__(self, patterns: Sequence[KeyPattern], messages: MessageRows) -> None:
+        self.names = list(dict.fromkeys(part.name for pattern in patterns for part in pattern.parts)) or [INTEGER]
+        self.kinds = ("", *(pattern.kind for pattern in patterns))
+        self._messages = messages
+        self._roots = [pattern.root for pattern in patterns]
+        prefixes = ends_of([len(pattern.prefix) for pattern in patterns])
+        parts = ends_of([len(pattern.parts) for pattern in patterns])
+        rows = list(zip(prefixes[:-1], prefixes[1:], parts[:-1], parts[1:], strict=True))
+        part_rows = [
+            (k.PART_KINDS.index(part.kind), part.separator[0] if part.separator else -1, self.names.index(part.name))
+            for pattern in patterns
+            for part in pattern.parts
+        ]
+        data = np.frombuffer(b"".join(pattern.prefix for pattern in patterns), np.uint8)
+        self.tables = k.Patterns(np.array(rows, k.PATTERN), np.array(part_rows, k.PART), data)
+
+    @cached_property
+    def roots(self) -> NDArray[np.int64]:
+        """By pattern plus one: the node of the message that values are, or what they are instead."""
+        nodes = [self._messages.nodes[root] if isinstance(root, str) else root for root in self._roots]
+        return np.array([k.UNREAD, *nodes], np.int64)
+
+    def read(self, keys: pa.Array) -> KeyRows:
+        """Read many keys."""
+        return KeyRows(self, Strings(*binary_parts(keys)))
+
+
+class ValueRows(Captured):
+    """Values that were rendered.
+
+    Attributes:
+        is_plain: Which are; the others are left to Python.
+    """
+
+    def __init__(self, messages: MessageRows, strings: Strings, roots: NDArray[np.int64]) -> None:
+        super().__init__(messages.names, strings)
+        rows, size = len(roots), int(strings.offsets[-1] - strings.offsets[0])
+        is_plain, ends = np.zeros(rows, np.uint8), np.zeros(rows + 1, np.int64)
+        out = np.empty(k.ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8)
+        slots, doubles = np.empty(size // _SLOT_BYTES + 1, np.int64), np.empty(size // _SLOT_BYTES + 1, np.uint64)
+        rendered = k.Rendered(is_plain, out, ends, slots, doubles)
+        used = k.render_values(strings, roots, messages.declared, rendered, self.captures, k.new_scratch())
+        self.is_plain = is_plain != 0
+        if used:
+            numbers = to_json(doubles[:used].view(np.float64).tolist()).encode()
+            data, data_ends = fill_numbers(out, ends, slots[:used], numbers)
+            self._shown = text_array(pa.string(), data, data_ends)
+        else:
+            buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out[: ends[-1]].tobytes())]
+            self._shown = pa.Array.from_buffers(pa.string(), rows, buffers)
+
+    def values(self, are_shown: NDArray[np.bool_] | None = None) -> pa.Array:
+        """Return the texts as a column: null where nothing is shown, and empty where a value is left to Python."""
+        return pa.Array.from_buffers(pa.string(), len(self._shown), [bitmap(are_shown), *self._shown.buffers()[1:]])
+
+
+class MessageRows:
+    """Messages of protobuf, and what is noted down of them besides their text.
+
+    Attributes:
+        names: What numbers and texts are noted down as.
+        nodes: By the name of a message: its number for the kernel.
+        declared: What the kernel goes by.
+
+    Args:
+        messages: Their declarations.
+        captures: By the name of a message that is a whole value: names, and the fields that lead to what is noted down
+            by them. All messages that are whole values are listed.
+    """
+
+    def __init__(self, messages: Messages, captures: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+        self._messages = messages
+        self.names = list(dict.fromkeys([INTEGER, *(name for paths in captures.values() for name in paths)]))
+        self._numbers: dict[tuple[str, tuple[tuple[tuple[str, ...], int], ...]], int] = {}
+        self._fields: list[list[tuple[int, ...]]] = []
+        self._captures: list[int] = []
+        self._text = bytearray()
+        self._values: list[str] = []
+        self._last_values: dict[int, int] = {}
+        self.nodes = {
+            root: self._node(root, tuple((path, self.names.index(name)) for name, path in paths.items()))
+            for root, paths in captures.items()
+        }
+        ends = ends_of([len(fields) for fields in self._fields])
+        nodes = list(zip(ends[:-1], ends[1:], self._captures, strict=True))
+        last_values = np.array([self._last_values.get(value, 0) for value in range(len(self._values) + 1)], np.int64)
+        texts = [to_json(value).encode() if value else b"" for value in self._values]
+        # A field that none is like makes sure that there is one to look at.
+        fields = [*(field for fields in self._fields for field in fields), (0, len(k.KINDS) - 1, 0, 0, 0, 0, -1)]
+        self.declared = k.Declared(
+            np.array(nodes, k.NODE),
+            np.array(fields, k.FIELD),
+            np.frombuffer(bytes(self._text), np.uint8),
+            ends_of([len(text) for text in texts]),
+            last_values,
+            np.frombuffer(b"".join(texts), np.uint8),
+        )
+
+    def _node(self, message: str, paths: tuple[tuple[tuple[str, ...], int], ...]) -> int:
+        """Return the number of a message of which some fields are noted down, by the fields that lead to them."""
+        node = self._numbers.setdefault((message, paths), len(self._fields))
+        if node < len(self._fields):
+            return node
+        rows: list[tuple[int, ...]] = []
+        self._fields.append(rows)
+        self._captures.append(sum(1 << slot for _, slot in paths))
+        declared = self._messages.fields.get(message, {})
+        names = [field.name for field in declared.values()]
+        for number, field in sorted(declared.items()):
+            below = tuple((path[1:], slot) for path, slot in paths if path[0] == field.name)
+            kind, target = field.kind, 0
+            if field.kind in self._messages.fields:
+                kind, target = "message", self._node(field.kind, tuple(deeper for deeper in below if deeper[0]))
+            elif field.kind == "enum":
+                target = len(self._values)
+                self._values += field.values
+                self._last_values[target] = len(self._values)
+            if kind not in k.KINDS or names.count(field.name) > 1:
+                kind = "other"
+            start = len(self._text)
+            self._text += f'"{field.name}":'.encode()
+            capture = next((slot for path, slot in below if not path and kind in ("int", "uint", "text")), -1)
+            place = k.KINDS.index(kind), int(field.is_repeated), target, start, len(self._text), capture
+            rows.append((number, *place))
+        return node
+
+    def render(self, values: pa.Array, roots: NDArray[np.int64]) -> ValueRows | None:
+        """Render many values.
+
+        Args:
+            values: The values.
+            roots: By row, the number of a message, or one of `NOTHING` to `UNREAD`.
+
+        Returns:
+            `None` where there are too many bytes.
+        """
+        strings = Strings(*binary_parts(values))
+        if int(strings.offsets[-1] - strings.offsets[0]) > MAX_BYTES:
+            return None
+        return ValueRows(self, strings, np.ascontiguousarray(roots))
+
+
+def coalesced(*columns: pa.Array) -> pa.Array:
+    """Return a column of the first of these that is not null, in each row."""
+    return called("coalesce", *columns)
