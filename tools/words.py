@@ -25,71 +25,74 @@ WORD = re.compile(r"[A-Z]*[a-z0-9]+|[A-Z]+")
 NAMES = (r"`[^`\n]*`", r"\{[^{}\n]*\}")
 
 
-def prose(path: Path) -> str:
+def tokens(path: Path) -> list[tokenize.TokenInfo]:
+    """The tokens of a file of Python; none of other files."""
+    if path.suffix != ".py":
+        return []
+    with path.open("rb") as file:
+        return list(tokenize.tokenize(file.readline))
+
+
+def prose(path: Path, parts: list[tokenize.TokenInfo]) -> str:
     """A file, line by line, with spaces for all that is not prose."""
     text = path.read_text("utf-8")
     if path.suffix != ".py":
         return BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
     lines = text.splitlines()
     kept = [[" "] * len(line) for line in lines]
-    with path.open("rb") as file:
-        for token in tokenize.tokenize(file.readline):
-            if token.type in PROSE and " " in token.string:
-                (first, begin), (last, end) = token.start, token.end
-                for line in range(first, last + 1):
-                    part = slice(begin if line == first else 0, end if line == last else None)
-                    kept[line - 1][part] = lines[line - 1][part]
+    for token in parts:
+        if token.type in PROSE and " " in token.string:
+            (first, begin), (last, end) = token.start, token.end
+            for line in range(first, last + 1):
+                part = slice(begin if line == first else 0, end if line == last else None)
+                kept[line - 1][part] = lines[line - 1][part]
     return "\n".join(map("".join, kept))
 
 
-def found(folder: str, dictionary: str, ignored: str) -> list[str]:
-    """What codespell says of a folder, or of one file."""
-    with tempfile.TemporaryDirectory() as place:
-        for path in (ROOT / folder, *(ROOT / folder).rglob("*")):
-            if path.suffix in (".py", ".md") and path.is_file():
-                copy = Path(place, path.relative_to(ROOT))
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_text(prose(path), "utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "codespell_lib",
-            "-D",
-            str(TOOLS / dictionary),
-            "--ignore-regex",
-            ignored,
-            ".",
-        ]
-        return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False).stdout.splitlines()
-
-
-def named(avoided: dict[str, list[str]]) -> list[str]:
-    """Where names in `src` have words to avoid."""
+def named(path: Path, parts: list[tokenize.TokenInfo], avoided: dict[str, list[str]]) -> list[str]:
+    """Where names in a file have words to avoid."""
     places = []
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        with path.open("rb") as file:
-            for token in tokenize.tokenize(file.readline):
-                words = WORD.findall(token.string) if token.type == tokenize.NAME else []
-                if any(token.string not in avoided.get(word.lower(), [token.string]) for word in words):
-                    places.append(f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}")
+    for token in parts:
+        words = WORD.findall(token.string) if token.type == tokenize.NAME else []
+        if any(token.string not in avoided.get(word.lower(), [token.string]) for word in words):
+            places.append(f"{path}:{token.start[0]}: {token.string}")
     return places
+
+
+def found(place: Path, dictionary: str, folders: list[str], ignored: str) -> list[str]:
+    """What codespell says of folders, or files, in a place."""
+    command = [sys.executable, "-m", "codespell_lib", "-D", str(TOOLS / dictionary), "--ignore-regex", ignored]
+    return subprocess.run(
+        [*command, *folders], cwd=place, capture_output=True, text=True, check=False
+    ).stdout.splitlines()
 
 
 def main() -> int:
     """How many folders have more than they may."""
     settings = tomllib.loads((TOOLS / "words.toml").read_text())
-    names = named(settings["names"])
-    print(*names, sep="\n", end="\n" if names else "")
-    exceeded = int(bool(names))
-    limits = [("words.txt", *limit) for limit in settings["most"].items()]
-    limits += [("page_words.txt", *limit) for limit in settings["pages"].items()]
-    for dictionary, folder, most in limits:
-        words = found(folder, dictionary, "|".join((*NAMES, *settings["idioms"])))
-        if len(words) > most:
-            print(*words, sep="\n")
-            exceeded += 1
-        if len(words) != most:
-            print(f"{folder}: {len(words)} words of {dictionary} to avoid; tools/words.toml says {most}")
+    limits = {"words.txt": settings["most"], "page_words.txt": settings["pages"]}
+    ignored = "|".join((*NAMES, *settings["idioms"]))
+    roots = [ROOT / folder for folder in sorted({folder for most in limits.values() for folder in most})]
+    paths = {path for root in roots for path in (root, *root.rglob("*")) if path.suffix in (".py", ".md")}
+    exceeded = 0
+    with tempfile.TemporaryDirectory() as place:
+        for path in sorted(path.relative_to(ROOT) for path in paths if path.is_file()):
+            parts = tokens(ROOT / path)
+            copy = Path(place, path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(prose(ROOT / path, parts), "utf-8")
+            names = named(path, parts, settings["names"]) if path.parts[0] == "src" else []
+            print(*names, sep="\n", end="\n" if names else "")
+            exceeded |= bool(names)
+        for dictionary, most_of in limits.items():
+            lines = found(Path(place), dictionary, list(most_of), ignored)
+            for folder, most in most_of.items():
+                words = [line for line in lines if Path(line.partition(":")[0]).is_relative_to(folder)]
+                if len(words) > most:
+                    print(*words, sep="\n")
+                    exceeded += 1
+                if len(words) != most:
+                    print(f"{folder}: {len(words)} words of {dictionary} to avoid; tools/words.toml says {most}")
     return exceeded
 
 
