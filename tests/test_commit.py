@@ -26,7 +26,7 @@ from sawlog.storage import Directories, Storage
 from sawlog.storage.commit import Job, MicroBatch
 from sawlog.storage.commit_log import LOG, CommitLog, Record
 from sawlog.storage.owners import has_exited, this_owner
-from sawlog.storage.staging import published
+from sawlog.storage.staging import published_path
 from tests.exactly_once.commits import Commits
 from tests.support import NOBODY, begin_commit, place, put_record, stage_file, visible_files
 
@@ -209,7 +209,7 @@ def test_whole_directories_are_replaced(place: tuple[Storage, str]) -> None:
 
 def test_micro_batches_are_remembered(place: tuple[Storage, str]) -> None:
     for query, batch in (("q1", 4), ("q2", 1), ("q1", 5)):
-        job = begin_commit(place, "x").within(f"batch-{query}-{batch}", f"{query}-{batch}", "r")
+        job = begin_commit(place, "x").make_inner_job(f"batch-{query}-{batch}", f"{query}-{batch}", "r")
         job.publish(stage_file(job, "a", "b"), None, MicroBatch(query, batch, "r"))
         job.sweep()
     last = job.log.last()
@@ -266,11 +266,11 @@ def test_a_mount_point_is_not_exchanged(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_paths_say_what_they_will_be() -> None:
     job = begin_commit((Storage(), "/a.b/Trades/w1"), "0f-1")
-    assert published(f"{job.staging}/2024/T") == "/a.b/Trades/w1/2024/T"
-    inside = job.within("batch-1", "q-1", "r")
-    assert published(f"{inside.staging}/x") == "/a.b/Trades/w1/batch-1/x"
-    assert published(f"/a/._.0f.{this_owner()}.sawlog-staged/x") == "/a/x"
-    assert published("/a/b") == "/a/b"
+    assert published_path(f"{job.staging}/2024/T") == "/a.b/Trades/w1/2024/T"
+    inside = job.make_inner_job("batch-1", "q-1", "r")
+    assert published_path(f"{inside.staging}/x") == "/a.b/Trades/w1/batch-1/x"
+    assert published_path(f"/a/._.0f.{this_owner()}.sawlog-staged/x") == "/a/x"
+    assert published_path("/a/b") == "/a/b"
 
 
 def test_owners() -> None:

@@ -15,7 +15,7 @@ import sawlog
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.damage import DamageWarning
 from sawlog.testing import Laws, Mutation, Sample, Span, check
-from sawlog.testing.mutations import bent, changed
+from sawlog.testing.mutations import bend_bytes, change_file
 
 Row = tuple[int, float]
 ONE = [[(1, 0.5), (2, -1.0), (7, float("nan"))]]
@@ -62,8 +62,8 @@ def below(sample: Sample, dice: Random) -> Mutation:
     """A group changed, and written again with right checksums."""
     groups = [group_bytes(group) for group in (ONE if sample.name == "one" else SEVERAL)]
     index = dice.randrange(len(groups))
-    groups[index] = bent(groups[index], dice)
-    return changed(sample, sample.file_name, encode(groups), f"group {index} below its checksums")
+    groups[index] = bend_bytes(groups[index], dice)
+    return change_file(sample, sample.file_name, encode(groups), f"group {index} below its checksums")
 
 
 class TestLaws(Laws):

@@ -7,7 +7,7 @@ import zlib
 from random import Random
 
 from sawlog.testing import Mutation, Sample
-from sawlog.testing.mutations import bent, changed
+from sawlog.testing.mutations import bend_bytes, change_file
 
 from .reference import entry
 
@@ -36,7 +36,7 @@ def entries(sample: Sample, dice: Random) -> Mutation:
     what = dice.choice(("body", "body", "body", "flags", "drop", "double", "move"))
     match what:
         case "body":
-            found[at] = (flags, bent(body, dice))
+            found[at] = (flags, bend_bytes(body, dice))
         case "flags":
             found[at] = (dice.choice((0, 1, 2, 3, 4, 5, 7, 0xF3, dice.randrange(256))), body)
         case "drop":
@@ -46,7 +46,7 @@ def entries(sample: Sample, dice: Random) -> Mutation:
         case "move":
             found.insert(dice.randrange(len(found)), found.pop(at))
     data = head + b"".join(entry(flags, body) for flags, body in found)
-    return changed(sample, name, data, f"{what} of entry {at} below its digest")
+    return change_file(sample, name, data, f"{what} of entry {at} below its digest")
 
 
 def header(sample: Sample, dice: Random) -> Mutation:
@@ -70,11 +70,11 @@ def header(sample: Sample, dice: Random) -> Mutation:
         case 1:
             records.append((kind, body))
         case _:
-            records[at] = (kind, bent(body, dice))
+            records[at] = (kind, bend_bytes(body, dice))
     packed = b"".join(struct.pack(">ii", len(body), kind) + body for kind, body in records)
     new = (head[:8] or b"\xdb\x1a\xa1\xdb\0\0\0\3") + struct.pack(">i", len(packed) + 4) + packed
     new += struct.pack(">I", zlib.adler32(new))
-    return changed(sample, name, new + rest, f"record {at} of the header below its digest")
+    return change_file(sample, name, new + rest, f"record {at} of the header below its digest")
 
 
 MUTATORS = (entries, header)

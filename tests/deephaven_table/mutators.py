@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from random import Random
 
 from sawlog.testing import Mutation, Sample
-from sawlog.testing.mutations import bent, changed
+from sawlog.testing.mutations import bend_bytes, change_file
 
 
 def metadata(sample: Sample, dice: Random) -> Mutation:
@@ -19,10 +19,10 @@ def metadata(sample: Sample, dice: Random) -> Mutation:
     data = sample.content[name]
     first, start = struct.unpack_from(">II", data)
     length, order = first & 0x7FFFFFFF, first & 0x80000000
-    stream = bent(data[8 : 8 + min(length, 1 << 20)], dice)
+    stream = bend_bytes(data[8 : 8 + min(length, 1 << 20)], dice)
     room = max(start - 8, len(stream)) if start < 1 << 20 else len(stream)
     head = struct.pack(">II", len(stream) | order, 8 + room) + stream + bytes(room - len(stream))
-    return changed(sample, name, head + data[start:], "metadata changed below its length")
+    return change_file(sample, name, head + data[start:], "metadata changed below its length")
 
 
 def numbers(sample: Sample, dice: Random) -> Mutation:
@@ -39,7 +39,7 @@ def numbers(sample: Sample, dice: Random) -> Mutation:
     (value,) = struct.unpack_from("<q", data, at)
     new = dice.choice((value + 1, value - 1, value + 7, 0, -1, 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63)))
     struct.pack_into("<q", data, at, max(-(1 << 63), min(new, (1 << 63) - 1)))
-    return changed(sample, name, bytes(data), f"{new} at byte {at}")
+    return change_file(sample, name, bytes(data), f"{new} at byte {at}")
 
 
 def rows(sample: Sample, dice: Random) -> Mutation:
@@ -48,7 +48,7 @@ def rows(sample: Sample, dice: Random) -> Mutation:
     if not names:
         return Mutation("nothing", sample.content)
     count = dice.choice((0, 1, 2, 4, 6, 1000, -1, (1 << 31) - 1, -(1 << 31)))
-    return changed(sample, names[0], struct.pack(dice.choice("<>") + "i", count), f"{count} rows")
+    return change_file(sample, names[0], struct.pack(dice.choice("<>") + "i", count), f"{count} rows")
 
 
 def markup(sample: Sample, dice: Random) -> Mutation:
@@ -72,7 +72,7 @@ def markup(sample: Sample, dice: Random) -> Mutation:
             element.remove(dice.choice(list(element)))
         case _:
             element.append(dice.choice(list(root.iter())) if not len(element) else element[0])
-    return changed(sample, names[0], ET.tostring(root), "markup changed")
+    return change_file(sample, names[0], ET.tostring(root), "markup changed")
 
 
 MUTATORS = (metadata, numbers, rows, markup)

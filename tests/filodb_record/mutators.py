@@ -6,7 +6,7 @@ import struct
 from random import Random
 
 from sawlog.testing import Mutation, Sample
-from sawlog.testing.mutations import bent, changed
+from sawlog.testing.mutations import bend_bytes, change_file
 
 HEADER = 16
 
@@ -40,7 +40,7 @@ def records(sample: Sample, dice: Random) -> Mutation:
     what = dice.choice(("bytes", "bytes", "bytes", "schema", "drop", "double", "move"))
     match what:
         case "bytes":
-            found[at] = bent(found[at], dice)
+            found[at] = bend_bytes(found[at], dice)
         case "schema":
             found[at] = dice.randbytes(2) + found[at][2:]
         case "drop":
@@ -54,7 +54,7 @@ def records(sample: Sample, dice: Random) -> Mutation:
     for head, found, rest in containers:
         body = head + b"".join(struct.pack("<I", len(one)) + one for one in found) + rest
         out += struct.pack("<I", len(body)) + body
-    return changed(sample, name, out, f"{what} of record {at} in container {number} below its lengths")
+    return change_file(sample, name, out, f"{what} of record {at} in container {number} below its lengths")
 
 
 MUTATORS = (records,)

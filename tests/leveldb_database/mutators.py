@@ -9,7 +9,7 @@ from random import Random
 
 from sawlog.leveldb.records.edit import EditError, parse_edit
 from sawlog.testing import Mutation, Sample
-from sawlog.testing.mutations import changed
+from sawlog.testing.mutations import change_file
 from tests.leveldb_log.fragments import masked, reference, write
 from tests.leveldb_log.mutators import MUTATORS as OF_LOGS
 from tests.leveldb_table.mutators import MUTATORS as OF_TABLES
@@ -66,7 +66,7 @@ def table_range(sample: Sample, dice: Random) -> Mutation:
         sides[at] = dice.choice(keys)
     number = int(str(table["file"]))
     data = with_ranges(sample.content[name], {number: (sides[0], sides[1])})
-    return changed(sample, name, data, f"table {number} from {sides[0]!r} to {sides[1]!r}")
+    return change_file(sample, name, data, f"table {number} from {sides[0]!r} to {sides[1]!r}")
 
 
 def blob_record(data: bytes, dice: Random) -> bytes:
@@ -108,7 +108,7 @@ def blob_file(sample: Sample, dice: Random) -> Mutation:
         mutated = (blob_record if of_rocksdb else value_index)(data, dice)
     except (IndexError, ValueError, struct.error):  # what a change before this one has left of it
         return Mutation(f"{name} as it is", sample.content)
-    return changed(sample, name, mutated, f"a {'record' if of_rocksdb else 'index or footer'} below its checksums")
+    return change_file(sample, name, mutated, f"a {'record' if of_rocksdb else 'index or footer'} below its checksums")
 
 
 def one_file(sample: Sample, dice: Random) -> Mutation:
@@ -119,7 +119,7 @@ def one_file(sample: Sample, dice: Random) -> Mutation:
     name = dice.choice(names)
     kind = dice.choice(OF_TABLES if name.endswith((".ldb", ".sst")) else OF_LOGS)
     mutated = kind(replace(sample, files=sample.content[name], file_name=name), dice)
-    return changed(sample, name, dict(mutated.files)[name], mutated.label)
+    return change_file(sample, name, dict(mutated.files)[name], mutated.label)
 
 
 MUTATORS = (one_file, table_range, blob_file)

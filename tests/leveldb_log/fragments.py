@@ -11,7 +11,7 @@ import crc32c
 
 import sawlog
 from sawlog.format.damage import Account, Damage, Findings, Tail
-from sawlog.testing.outcome import misaccounted
+from sawlog.testing.outcome import check_account
 
 BLOCK = 32768
 HEADER = 7
@@ -165,7 +165,7 @@ def agrees(data: bytes) -> Found:
     found, model = scan(data, dialect="leveldb"), reference(data)
     assert found.rows == model.rows
     assert found.drops == model.drops
-    assert not list(misaccounted(sorted(found.damages, key=lambda one: one.offset), found.account, len(data)))
+    assert not list(check_account(sorted(found.damages, key=lambda one: one.offset), found.account, len(data)))
     return found
 
 

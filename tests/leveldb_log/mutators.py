@@ -6,7 +6,7 @@ import struct
 from random import Random
 
 from sawlog.testing import Mutation, Sample
-from sawlog.testing.mutations import bent, changed
+from sawlog.testing.mutations import bend_bytes, change_file
 
 from .fragments import BLOCK, HEADER, fragment, reference, write
 
@@ -37,7 +37,7 @@ def fragments(sample: Sample, dice: Random) -> Mutation:
     what = dice.choice(("payload", "payload", "payload", "type", "drop", "double", "move"))
     match what:
         case "payload":
-            pieces[at] = (kind, bent(payload, dice))
+            pieces[at] = (kind, bend_bytes(payload, dice))
         case "type":
             pieces[at] = (dice.choice(KINDS), payload)
         case "drop":
@@ -52,7 +52,7 @@ def fragments(sample: Sample, dice: Random) -> Mutation:
         if left < HEADER:
             out += bytes(left)
         out += fragment(kind, payload[:0xFFFF])
-    return changed(sample, name, bytes(out), f"{what} of fragment {at} below its checksum")
+    return change_file(sample, name, bytes(out), f"{what} of fragment {at} below its checksum")
 
 
 def records(sample: Sample, dice: Random) -> Mutation:
@@ -60,8 +60,8 @@ def records(sample: Sample, dice: Random) -> Mutation:
     (name,) = sample.content
     found = reference(sample.content[name]).records or [b""]
     at = dice.randrange(len(found))
-    found[at] = bent(found[at], dice)
-    return changed(sample, name, write(*found), f"record {at} changed below its checksums")
+    found[at] = bend_bytes(found[at], dice)
+    return change_file(sample, name, write(*found), f"record {at} changed below its checksums")
 
 
 MUTATORS = (fragments, records)

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import sawlog
 from sawlog.testing import Mutation, Sample
-from sawlog.testing.mutations import bent, changed
+from sawlog.testing.mutations import bend_bytes, change_file
 from tests.leveldb_log.fragments import masked
 
 TRAILER = 5
@@ -38,11 +38,11 @@ def block(sample: Sample, dice: Random) -> Mutation:
     at, length = dice.choice(found)
     kind = data[at + length : at + length + 1]
     if dice.random() < 0.9:
-        content = bent(data[at : at + length], dice)[:length].ljust(length, b"\0")
+        content = bend_bytes(data[at : at + length], dice)[:length].ljust(length, b"\0")
     else:
         content, kind = data[at : at + length], bytes([dice.choice((0, 1, 2, 4, 7, 9))])
     whole = content + kind + masked(content + kind).to_bytes(4, "little")
-    return changed(sample, name, data[:at] + whole + data[at + len(whole) :], f"block at {at} below its checksum")
+    return change_file(sample, name, data[:at] + whole + data[at + len(whole) :], f"block at {at} below its checksum")
 
 
 MUTATORS = (block,)

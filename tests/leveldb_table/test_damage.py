@@ -13,7 +13,7 @@ import rocksdict
 import sawlog
 from sawlog import DamageError
 from sawlog.testing import Sample, check, writing
-from sawlog.testing.outcome import subsequence
+from sawlog.testing.outcome import is_subsequence
 from tests.leveldb_table.support import leveldb_tables, pairs, rocksdb_tables
 
 FORMAT = "leveldb_table"
@@ -66,7 +66,7 @@ def test_verbs_agree_on_damaged_tables(tables: dict[str, bytes]) -> None:
         for _ in range(60):
             found = check(sample, damaged(data, dice), laws=(writing.repaired,))
             refused += found.refused is not None
-            assert subsequence(found.rows, truth)
+            assert is_subsequence(found.rows, truth)
             assert found.refused or found.report.damaged or found.rows == truth
     assert refused < 60
 

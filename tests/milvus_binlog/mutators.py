@@ -6,7 +6,7 @@ import struct
 from random import Random
 
 from sawlog.testing import Mutation, Sample
-from sawlog.testing.mutations import bent, changed
+from sawlog.testing.mutations import bend_bytes, change_file
 
 from . import thrift
 
@@ -53,7 +53,7 @@ def events(sample: Sample, dice: Random) -> Mutation:
     match what:
         case "data":
             place = dice.choice((HEADER, HEADER, HEADER + 16))
-            found[at] = event[:place] + bent(event[place:], dice)
+            found[at] = event[:place] + bend_bytes(event[place:], dice)
         case "type":
             found[at] = event[:TYPE] + bytes([dice.choice((*range(12), 255))]) + event[LENGTH:]
         case "time":
@@ -64,7 +64,7 @@ def events(sample: Sample, dice: Random) -> Mutation:
             found.insert(dice.randrange(len(found) + 1), event)
         case "move":
             found.insert(dice.randrange(len(found)), found.pop(at))
-    return changed(sample, name, _joined(found), f"{what} of event {at} below its length")
+    return change_file(sample, name, _joined(found), f"{what} of event {at} below its length")
 
 
 def _parquet(event: bytes, dice: Random) -> tuple[bytes, str] | None:
@@ -105,7 +105,7 @@ def parquet(sample: Sample, dice: Random) -> Mutation:
     if bent_event is None:
         return events(sample, dice)
     found[at], label = bent_event
-    return changed(sample, name, _joined(found), f"{label} of event {at} changed")
+    return change_file(sample, name, _joined(found), f"{label} of event {at} changed")
 
 
 MUTATORS = (events, parquet, parquet)

@@ -19,7 +19,7 @@ from sawlog.format.damage import Findings
 from sawlog.milvus import layout
 from sawlog.milvus.encode import NewEvent, Place, log_bytes
 from sawlog.milvus.layout import DataType, EventType
-from sawlog.milvus.payloads.parquet import Page, pages
+from sawlog.milvus.payloads.parquet import Page, read_pages
 from tests.unit_of_loss import assert_lost_by_unit
 
 from .packing import write_segment
@@ -57,7 +57,7 @@ def pages_of(data: bytes, group: int = 0, column: int = 0) -> list[Page]:
     """The pages of a column of a payload."""
     chunk = pq.read_metadata(io.BytesIO(data)).row_group(group).column(column)
     start = chunk.dictionary_page_offset if chunk.dictionary_page_offset is not None else chunk.data_page_offset
-    return list(pages(_Bytes(data), start, chunk.total_compressed_size))  # type: ignore[arg-type]
+    return list(read_pages(_Bytes(data), start, chunk.total_compressed_size))  # type: ignore[arg-type]
 
 
 def without(data: bytes, page: Page) -> bytes:
@@ -81,9 +81,9 @@ def test_a_page_that_a_codec_refuses_costs_its_rows_only(
     data = payload(
         values, compression=codec, use_dictionary=dictionary, data_page_version=version, row_group_size=600,
     )  # fmt: skip
-    found = [page for group in (0, 1) for page in pages_of(data, group) if not page.dictionary]
+    found = [page for group in (0, 1) for page in pages_of(data, group) if not page.is_dictionary]
     assert [page.values for page in found] == [PAGE] * 10
-    assert {page.indices for page in found} == {dictionary}
+    assert {page.has_indices for page in found} == {dictionary}
     rows = [{"101": value} for value in values.to_pylist()]
     units = {at: rows[at * PAGE : (at + 1) * PAGE] for at in range(10)}
     units[10] = units[0] * 10
@@ -122,8 +122,8 @@ def test_a_broken_dictionary_costs_the_pages_that_refer_to_it(codec: str, tmp_pa
     values = pa.array([f"{row:040}" for row in range(ROWS)])
     data = payload(values, compression=codec, dictionary_pagesize_limit=10_000, data_page_size=1)
     dictionary, *found = pages_of(data)
-    count = sum(page.values for page in found if page.indices)
-    assert dictionary.dictionary
+    count = sum(page.values for page in found if page.has_indices)
+    assert dictionary.is_dictionary
     assert 0 < count < ROWS
     rows = [{"101": value} for value in values.to_pylist()]
     assert_lost_by_unit(
@@ -137,7 +137,7 @@ def test_what_follows_a_broken_page_header_cannot_be_found_in_its_chunk(tmp_path
     page = pages_of(data)[3]
     data = data[: page.offset] + b"\xff" * 4 + data[page.offset + 4 :]
     rows = [{"101": value} for value in values.to_pylist()]
-    place = page.indices and 2  # the dictionary is the first page
+    place = page.has_indices and 2  # the dictionary is the first page
     units = {0: rows[: place * PAGE], 1: rows[place * PAGE : 500], 2: rows[500:]}
     assert_lost_by_unit(tmp_path / "log", FORMAT, {1: log([data])}, units)
 

@@ -98,7 +98,7 @@ def write(root: Path, meta: CollectionMeta, id: int, time: int, version: int = 5
     place = root / "snapshots" / str(meta.id)
     paths = []
     for segment in (meta.segments or {}).values():
-        if segment.live and segment.partition in meta.partitions:
+        if segment.is_live and segment.partition in meta.partitions:
             path = place / "manifests" / str(id) / f"{segment.id}.avro"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(manifest(segment, version))

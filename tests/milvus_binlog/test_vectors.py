@@ -71,13 +71,13 @@ def test_what_is_kept_is_what_a_filter_keeps(
             taken, wanted = stream.take(count), every.slice(at, count)
         else:
             keep = (rng.random(count) >= share).astype(np.uint8)
-            taken = stream.take_kept(keep, int(keep.sum()))
+            taken = stream.take_selected(keep, int(keep.sum()))
             wanted = every.slice(at, count).filter(pa.array(keep == 1))
         assert taken is not None
         taken.validate(full=True)
         assert taken.equals(wanted)
         at += count
-    assert stream.take_kept(np.ones(1, np.uint8), 1) is None
+    assert stream.take_selected(np.ones(1, np.uint8), 1) is None
 
 
 @pytest.mark.parametrize("name", ["plain", "dictionary, then plain", "not compressed"])
@@ -89,7 +89,7 @@ def test_vectors_stay_in_their_memory(name: str, tmp_path: Path) -> None:
     before = stream.take(1)
     assert before is not None
     keep = np.arange(ROWS - 2, dtype=np.uint8) % 2
-    taken = stream.take_kept(keep, int(keep.sum()))
+    taken = stream.take_selected(keep, int(keep.sum()))
     assert taken is not None
     assert taken.buffers()[1].address == before.buffers()[1].address
     assert taken.equals(values.slice(1, ROWS - 2).filter(pa.array(keep == 1)))
@@ -108,7 +108,7 @@ def test_broken_pages_are_damage(tmp_path: Path) -> None:
         place.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         payload = Payload(Storage().open(place), str(place), Extent(0, len(whole)), 1 << 20)
         try:
-            taken = ColumnStream([payload], 0, 100).take_kept(np.ones(ROWS, np.uint8), ROWS)
+            taken = ColumnStream([payload], 0, 100).take_selected(np.ones(ROWS, np.uint8), ROWS)
         except UnreadableError as error:
             kinds.add(error.damage.kind)
         else:
@@ -116,7 +116,7 @@ def test_broken_pages_are_damage(tmp_path: Path) -> None:
     assert Kind.BAD_PAYLOAD in kinds
     small = Payload(Storage().open(place), str(place), Extent(0, len(whole)), 100)
     with pytest.raises(UnreadableError, match="max_item_bytes is 100"):
-        ColumnStream([small], 0, 100).take_kept(np.ones(ROWS, np.uint8), ROWS)
+        ColumnStream([small], 0, 100).take_selected(np.ones(ROWS, np.uint8), ROWS)
 
 
 def test_a_dictionary_of_one_long_vector_makes_small_batches(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sawlog import api
 from sawlog.testing import Sample
-from sawlog.testing.mutations import changed
+from sawlog.testing.mutations import change_file
 from testing import toy
 from testing.test_suite import SAMPLE, ToyLaws
 
@@ -20,7 +20,7 @@ toy.FAULTS.update(filter(None, os.environ.get("TOY_FAULTS", "").split(",")))
 
 
 def below(sample: Sample, dice: object) -> object:
-    return changed(sample, "a.toy", toy.record(b"below \xff\x7f\x80"), "another record")
+    return change_file(sample, "a.toy", toy.record(b"below \xff\x7f\x80"), "another record")
 
 
 class TestLaws(ToyLaws):

@@ -9,7 +9,7 @@ from random import Random
 import pyarrow as pa
 
 from sawlog.testing import Exemption, Laws, Mutation, Sample, Span
-from sawlog.testing.mutations import bent, changed
+from sawlog.testing.mutations import bend_bytes, change_file
 
 from .reference import offsets, record, write
 
@@ -22,8 +22,8 @@ def below(sample: Sample, dice: Random) -> Mutation:
     """One record changed, and written again with right checksums."""
     records = list(RECORDS if sample.name == "records" else NESTED)
     at = dice.randrange(len(records))
-    records[at] = bent(records[at], dice)
-    return changed(sample, sample.file_name, write(*records), f"record {at} below its checksums")
+    records[at] = bend_bytes(records[at], dice)
+    return change_file(sample, sample.file_name, write(*records), f"record {at} below its checksums")
 
 
 class TestLaws(Laws):

@@ -137,12 +137,12 @@ class LooseContents(Contents):
             payload: dict[str, Any] = {}
             if parts:
                 try:
-                    payload = _payload_facts(log.payload(parts[0]), bare=log.bare)
+                    payload = _payload_facts(log.payload(parts[0]), bare=log.is_bare_parquet)
                 except UnreadableError as error:
                     payload = {"payload": str(error)}
             if descriptor is not None:
                 return _facts(descriptor, parts) | payload
-            if log.bare or log.shape == "stats":
+            if log.is_bare_parquet or log.shape == "stats":
                 return {"content": self.subject.content, "envelope": "none", **payload}
             return {"envelope": str(quiet.damages[0])}
 
@@ -163,7 +163,7 @@ def _payload_facts(payload: Payload, *, bare: bool) -> dict[str, Any]:
 def _facts(descriptor: Descriptor, parts: Sequence[Part]) -> dict[str, Any]:
     events = [part.event.type.name for part in parts if part.event is not None]
     facts: dict[str, Any] = {
-        "envelope": "before 2.0" if descriptor.legacy else "V1",
+        "envelope": "before 2.0" if descriptor.is_legacy else "V1",
         "collection": descriptor.collection,
         "partition": descriptor.partition,
         "segment": descriptor.segment,
@@ -173,6 +173,6 @@ def _facts(descriptor: Descriptor, parts: Sequence[Part]) -> dict[str, Any]:
         "created": str(layout.tso_time(descriptor.timestamp)) if descriptor.timestamp else "unknown",
         "timestamps": f"{descriptor.start_timestamp} to {descriptor.end_timestamp}",
     }
-    if descriptor.encrypted:
+    if descriptor.is_encrypted:
         facts["encrypted"] = f"zone {descriptor.extra.get('encryption_zone')}"
     return facts | {f"extra {key}": value for key, value in sorted(descriptor.extra.items()) if key != "edek"}

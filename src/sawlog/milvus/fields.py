@@ -10,7 +10,7 @@ from sawlog.format.fields import Part
 from sawlog.milvus import layout
 from sawlog.milvus.layout import EventType
 from sawlog.milvus.log import HEAD, data_type_name
-from sawlog.milvus.payloads.parquet import ParquetError, Physical, decompressed, page_limit, pages, read_footer
+from sawlog.milvus.payloads.parquet import ParquetError, Physical, decompress_page, page_limit, read_footer, read_pages
 
 if TYPE_CHECKING:
     from sawlog.kernels.layout import Number
@@ -94,8 +94,8 @@ def _pages(source: Source, pos: int, length: int) -> Iterator[Part]:
     groups = read_footer(source, pos, length).groups
     chunks = [(column, chunk) for group in groups for column, chunk in enumerate(group.chunks) if chunk.values]
     for column, chunk in sorted(chunks, key=lambda item: item[1].start):
-        for page in pages(source, pos + chunk.start, chunk.compressed):
-            description = "dictionary" if page.dictionary else f"{page.values:,} values"
+        for page in read_pages(source, pos + chunk.start, chunk.compressed):
+            description = "dictionary" if page.is_dictionary else f"{page.values:,} values"
             yield Part("page header", page.offset, page.start - page.offset, f"column {column}, {description}")
             packed = "" if chunk.compression == "UNCOMPRESSED" else f", compressed with {chunk.compression.lower()}"
             inside = tuple(_values(source, page, chunk)) if page.uncompressed <= page_limit(page.compressed) else ()
@@ -106,10 +106,10 @@ def _pages(source: Source, pos: int, length: int) -> Iterator[Part]:
 def _values(source: Source, page: Page, chunk: Chunk) -> Iterator[Part]:
     """The first values of a page whose type has a width, and which of its rows are null; nothing of other pages."""
     form = _FORMS.get(chunk.type)
-    data = decompressed(source, page, chunk.compression) if form is not None and not page.indices else None
+    data = decompress_page(source, page, chunk.compression) if form is not None and not page.has_indices else None
     if form is None or data is None:
         return
-    remaining = data.size if page.dictionary else page.values * form.size
+    remaining = data.size if page.is_dictionary else page.values * form.size
     levels = data.size - remaining
     if levels and (levels < _LEVELS.size or _LEVELS.unpack_from(data)[0] != levels - _LEVELS.size):
         return

@@ -128,7 +128,7 @@ class MilvusBinlog(Format):
         logs = [log for log in map(paths.parse, files) if log is not None]
         inserts = [log for log in logs if log.kind in (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY)]
         by_itself = len(files) == 1 and files[0].explicit
-        single = by_itself or _one_field(files, scan)
+        single = by_itself or _is_field_directory(files, scan)
         is_directory = not all(file.explicit for file in files)
         if not logs and any(map(_is_backup_meta, files)):
             return CollectionContents(self, files, scan)
@@ -198,7 +198,7 @@ class MilvusBinlog(Format):
             metas = [file for file in files if _is_backup_meta(file)]
             return Match.TREE if any(_is_backup(probe(storage, file, file.size)) for file in metas) else Match.NO
         match = super().recognize(logs, storage)
-        return Match.TREE if match is Match.CONTENT and any(map(_in_tree, logs)) else match
+        return Match.TREE if match is Match.CONTENT and any(map(_is_in_tree, logs)) else match
 
 
 def _is_backup_meta(file: File) -> bool:
@@ -218,7 +218,7 @@ def _is_backup(data: bytes) -> bool:
     return isinstance(document, dict) and "collection_backups" in document
 
 
-def _one_field(files: Sequence[File], scan: Scan) -> bool:
+def _is_field_directory(files: Sequence[File], scan: Scan) -> bool:
     """Whether the directory of a field's insert logs was named, not one above it."""
     parent = files[0].path.rsplit("/", 1)[0] if files else ""
     named = parent in (root.rstrip("/") for root in scan.roots)
@@ -226,7 +226,7 @@ def _one_field(files: Sequence[File], scan: Scan) -> bool:
     return named and all(log is not None and log.kind == layout.INSERT_LOG for log in logs)
 
 
-def _in_tree(file: File) -> bool:
+def _is_in_tree(file: File) -> bool:
     """Whether a file was found, not named, and is where insert and delta logs of a collection are."""
     log = None if file.explicit else paths.parse(file)
     return log is not None and f"/{log.kind}/{log.collection}/" in f"/{file.path}"

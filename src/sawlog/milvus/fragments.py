@@ -19,7 +19,7 @@ from sawlog.milvus.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_CO
 from sawlog.milvus.log import Content, Descriptor, Log, Part, blame, check_content, content_of, explain, opened
 from sawlog.milvus.metadata.manifest import read_manifest
 from sawlog.milvus.paths import LogFile
-from sawlog.milvus.payloads.payload import Payload, UnreadableError, zipped
+from sawlog.milvus.payloads.payload import Payload, UnreadableError, zip_columns
 from sawlog.milvus.payloads.stored import check_stored, described_field, stored_fields
 from sawlog.milvus.stats import bm25_batch, check_stats, stats_batch
 from sawlog.milvus.types import SYSTEM, Field
@@ -111,7 +111,7 @@ def subject_of(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> S
         raise FormatError(f"{log.path}: {explain(log.head)}")
     quiet = Findings("skip", drained=True)
     descriptor = log.descriptor(quiet)
-    if descriptor is None and not log.bare:
+    if descriptor is None and not log.is_bare_parquet:
         raise FormatError(str(quiet.damages[0]))
     parts = list(log.parts(descriptor, quiet))
     content = _content(log, descriptor, parts, kind)
@@ -262,7 +262,7 @@ class FileFragment(Fragment):
     ) -> Iterator[pa.RecordBatch]:
         """The columns of one payload."""
         if len(payload.schema) < len(fields):
-            raise payload.unreadable(f"{len(payload.schema)} columns where {len(fields)} were expected")
+            raise payload.make_error(f"{len(payload.schema)} columns where {len(fields)} were expected")
         names = schema.names or (None if self.subject is None else self.projection.decoded.names)
         read = [(index, field) for index, field in enumerate(fields) if names is None or field.name in names]
         for arrays, keep in decoded(payload, read):
@@ -292,7 +292,7 @@ def decoded(
     """
     for index, user_field in fields:
         check_stored(user_field, payload, index)
-    for arrays, keep in zipped(payload, fields):
+    for arrays, keep in zip_columns(payload, fields):
         yield dict(zip((field.name for _, field in fields), arrays, strict=True)), keep
 
 
@@ -303,8 +303,8 @@ def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatc
         UnreadableError: When the payload holds something else.
     """
     if not payload.schema:
-        raise payload.unreadable("the payload has no column")
-    values = payload.whole_column(0, layout.MAX_FILE_SIZE)
+        raise payload.make_error("the payload has no column")
+    values = payload.read_column(0, layout.MAX_FILE_SIZE)
     if subject.content == "index":
         data = array_of([_concatenated(values, payload)], pa.large_binary())
         return pa.record_batch([data], schema=INDEX_SCHEMA)
@@ -316,7 +316,7 @@ def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatc
 
 def _cells(array: pa.Array, payload: Payload) -> list[bytes | None]:
     if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
-        raise payload.unreadable(f"expected requests, found {array.type}")
+        raise payload.make_error(f"expected requests, found {array.type}")
     return list(array.cast(pa.binary()).to_pylist())
 
 
@@ -331,7 +331,7 @@ def _concatenated(values: Sequence[pa.Array], payload: Payload) -> bytes:
         elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
             parts += [cell or b"" for cell in array.cast(pa.binary()).to_pylist()]
         else:
-            raise payload.unreadable(f"expected bytes of an index, found {array.type}")
+            raise payload.make_error(f"expected bytes of an index, found {array.type}")
     return b"".join(parts)
 
 

@@ -79,15 +79,15 @@ class Descriptor:
     payload_type: int
     end: int
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
-    legacy: bool = False
+    is_legacy: bool = False
 
     @property
-    def nullable(self) -> bool:
+    def is_nullable(self) -> bool:
         """Whether the column may hold nulls (2.5 and later say so)."""
         return self.extra.get("nullable") is True
 
     @property
-    def encrypted(self) -> bool:
+    def is_encrypted(self) -> bool:
         """Whether everything after the descriptor is cipher text."""
         return "edek" in self.extra
 
@@ -471,7 +471,7 @@ def _events(source: Source, path: str, descriptor: Descriptor, findings: Finding
     Damage is reported when the walk finds it, after the events before it. The reader of an event accounts for it.
     Most files have one event, and are whole: the walk begins where something is wrong.
     """
-    rules = Rules(descriptor.end, descriptor.legacy, descriptor.encrypted)
+    rules = Rules(descriptor.end, descriptor.is_legacy, descriptor.is_encrypted)
     position = descriptor.end
     while position < source.size:
         try:
@@ -508,7 +508,7 @@ class _EventWalk(ChainWalk):
     def __init__(self, span: Span, source: Source, descriptor: Descriptor, findings: Findings) -> None:
         super().__init__(span, source, findings, _STATE, max_rows=_ROWS, event_room=1)
         self.state = _State(zip(_STATE.names or (), self.state.item(), strict=True))
-        self._rules = Rules(descriptor.end, descriptor.legacy, descriptor.encrypted)
+        self._rules = Rules(descriptor.end, descriptor.is_legacy, descriptor.is_encrypted)
         self._descriptor = descriptor
         self._out = Out(np.zeros(_ROWS, EVENT), self.events)
         self.starts = self._out.found["start"]
@@ -613,7 +613,7 @@ class Log:
         self.shape: Shape = layout.sniff(self.head)
 
     @property
-    def bare(self) -> bool:
+    def is_bare_parquet(self) -> bool:
         """Whether it is Parquet without an envelope."""
         return self.shape == "parquet"
 
@@ -622,11 +622,11 @@ class Log:
         if self.fault is not None:
             findings.damage(self.fault)
             return None
-        return None if self.bare else read_descriptor(self.source, self.path, findings, self.head)
+        return None if self.is_bare_parquet else read_descriptor(self.source, self.path, findings, self.head)
 
     def parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
         """The file's events, or the one payload that a bare file is. Damage is reported when the walk finds it."""
-        if self.bare:
+        if self.is_bare_parquet:
             yield Part(None, Extent(0, self.source.size))
         elif descriptor is not None:
             for event in _events(self.source, self.path, descriptor, findings):

@@ -95,7 +95,7 @@ def _pieces(
     descriptor = log.descriptor(findings)
     position = kept_events = 0
     if descriptor is not None:
-        if descriptor.encrypted:
+        if descriptor.is_encrypted:
             raise FormatError(f"{log.path}: encrypted; nothing can be taken out of it")
         head = _descriptor(log, descriptor, findings)
         position += len(head)
@@ -172,7 +172,7 @@ def _part(
         keep = keep[: len(rows)] & rows[: len(keep)]
         is_whole = is_whole and len(keep) == payload.rows and bool(keep.all())
     count = int(keep.sum())
-    if not is_whole and (not count or (descriptor is not None and descriptor.legacy)):
+    if not is_whole and (not count or (descriptor is not None and descriptor.is_legacy)):
         return None, payload.rows
     findings.rows += count
     if is_whole:
@@ -207,7 +207,7 @@ def _rows(payload: Payload, subject: Subject, keep: NDArray[np.uint8], part: Par
         return stored_deletes(payload, _readable(part_deletes(part, payload, None)))
     step = rows_at_once(payload, range(len(subject.fields)))
     columns = range(len(payload.schema))
-    columns_kept = [ColumnStream([payload], index, step).take_kept(keep, int(keep.sum())) for index in columns]
+    columns_kept = [ColumnStream([payload], index, step).take_selected(keep, int(keep.sum())) for index in columns]
     return pa.Table.from_arrays(columns_kept, schema=payload.schema)
 
 

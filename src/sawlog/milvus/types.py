@@ -117,12 +117,12 @@ class Field:
     computed: bool = False
 
     @property
-    def optional(self) -> bool:
+    def is_optional(self) -> bool:
         """Whether Milvus reads a file that lacks this field."""
         return self.nullable or self.dynamic or self.computed or self.default is not None
 
     @property
-    def sized(self) -> bool:
+    def has_dimension(self) -> bool:
         """Whether values are vectors of one number of dimensions."""
         return self.type in VECTOR_BYTES or self.type in (DataType.BinaryVector, DataType.ArrayOfVector)
 
@@ -140,7 +140,7 @@ class Field:
         return SCALARS.get(self.type)
 
     @property
-    def writable(self) -> bool:
+    def is_writable(self) -> bool:
         """Whether its type says all that a payload needs."""
         return self.storage is not None or self.type is DataType.ArrayOfVector
 

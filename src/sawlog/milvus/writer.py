@@ -21,7 +21,7 @@ from sawlog.milvus.options import WriteOptions
 from sawlog.milvus.stats import encode_stats, stats_log
 from sawlog.milvus.types import ROW_ID, TIMESTAMP, Field, field_of
 from sawlog.storage import Staged, StagedFile, Storage, discard_staged
-from sawlog.storage.staging import published
+from sawlog.storage.staging import published_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,7 +125,7 @@ class TreeWriter(Writer):
         """
         if _MICRO_BATCH.fullmatch(self._marker):
             return
-        path = f"{published(self._root)}/{place}"
+        path = f"{published_path(self._root)}/{place}"
         if self.storage.exists(path) and self.storage.find(path):  # a dead job leaves empty directories
             raise OptionError(f"{path} exists; write with another first_id, partition_id or collection_id")
 
@@ -209,7 +209,7 @@ class InsertWriter(TreeWriter):
         if not fields or len(set(ids)) < len(ids) or min(ids) < layout.FIRST_USER_FIELD:
             raise SchemaError(f"field ids {ids}: expected at least one column, and ids from 100 on, each once")
         for column in fields:
-            if not column.writable:
+            if not column.is_writable:
                 raise SchemaError(
                     f"column {column.name!r}: {column.type.name} with {column.dim} dimensions cannot be written"
                 )

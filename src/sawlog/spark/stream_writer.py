@@ -107,7 +107,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
                 one that started it, and cannot say.
         """
         job = replace(self.sink.job, owner=owner) if owner else self.sink.job
-        return job.within(_name(query, batch), f"{_stem(query)}-{batch:08d}", _stem(run))
+        return job.make_inner_job(_name(query, batch), f"{_stem(query)}-{batch:08d}", _stem(run))
 
     @as_sentence()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:

@@ -28,7 +28,7 @@ from sawlog.storage import Storage
 from sawlog.storage.commit_log import CommitLog, Record
 from sawlog.storage.names import is_remote
 from sawlog.storage.owners import has_exited, this_owner
-from sawlog.storage.staging import JOB, WITHIN, Staged, exchange, job_directory, published, sync_directory
+from sawlog.storage.staging import JOB, WITHIN, Staged, exchange, job_directory, published_path, sync_directory
 from sawlog.storage.typed_json import parse_json_as
 
 try:
@@ -89,7 +89,7 @@ class Job:
         staging = posixpath.join(parent, job_directory(tail, name, owner))
         return cls(storage, root, root, name, staging, owner)
 
-    def within(self, inner: str, name: str, attempt: str) -> Job:
+    def make_inner_job(self, inner: str, name: str, attempt: str) -> Job:
         """The job that makes one directory in this one's, at one of several attempts."""
         return replace(
             self,
@@ -137,7 +137,7 @@ class Job:
         with contextlib.suppress(OSError):  # what is left is hidden, and the next job's to delete
             self.storage.directories.remove(self.staging)
             self.log.prune()
-            for path, job, owner in staged_for(self.storage, self.root):
+            for path, job, owner in find_job_directories(self.storage, self.root):
                 if has_exited(owner) or (query and job.startswith(f"{query}-")):
                     dispose(self.storage, path)
 
@@ -174,12 +174,12 @@ class Job:
             return [] if os.path.exists(self.target) else [(self.staging, self._inner)]
         names = os.listdir(self.staging)
         if len(names) == 1 and not os.path.lexists(f"{self.root}/{names[0]}"):
-            return [(f"{self.staging}/{names[0]}", _inside(self.staging, f"{self.staging}/{names[0]}"))]
-        return [(path, _inside(self.staging, path)) for path in self.storage.directories.below(self.staging)]
+            return [(f"{self.staging}/{names[0]}", _relative_path(self.staging, f"{self.staging}/{names[0]}"))]
+        return [(path, _relative_path(self.staging, path)) for path in self.storage.directories.below(self.staging)]
 
     def _publish_at_once(self, moves: list[tuple[str, str]], old: Callable[[], list[str]] | None) -> bool:
         """Have one rename of a local directory do it all; whether it could."""
-        with _locked(os.path.dirname(self.root) or "."):
+        with _lock_directory(os.path.dirname(self.root) or "."):
             replaced = [] if old is None else old()
             if self._inner:
                 return self._publish_directory(replaced)
@@ -187,13 +187,13 @@ class Job:
                 return False
             if not os.path.isdir(self.root) or not os.listdir(self.root):
                 if os.path.isdir(self.root):
-                    _take_after(self.staging, self.root)
+                    _copy_attributes(self.staging, self.root)
                 os.rename(self.staging, self.root)
                 sync_directory(os.path.dirname(self.root) or ".")
                 return True
             if len(moves) == 1 and not replaced:
                 return False
-            return self._swap([_inside(self.root, path) for path in replaced])
+            return self._exchange_directories([_relative_path(self.root, path) for path in replaced])
 
     def _publish_directory(self, replaced: list[str]) -> bool:
         """Make a directory of its own visible, be it in the place of the only other one."""
@@ -206,12 +206,12 @@ class Job:
         sync_directory(self.root)
         return True
 
-    def _swap(self, replaced: list[str]) -> bool:
+    def _exchange_directories(self, replaced: list[str]) -> bool:
         """Exchange the directory with one that holds what is kept, too; whether that could be done."""
         try:
             _link_tree(self.root, self.staging, frozenset(replaced))
         except FileExistsError as error:
-            raise self._taken(str(error.filename2 or error.filename)) from error
+            raise self._exists_error(str(error.filename2 or error.filename)) from error
         except OSError as error:
             if error.errno in _NO_LINKS:
                 return False
@@ -223,7 +223,7 @@ class Job:
             os.unlink(f"{self.root}/{_REPLACED}")
             return False
         sync_directory(os.path.dirname(self.root) or ".")
-        with _deleting(self.root):
+        with _explain_failed_deletion(self.root):
             dispose(self.storage, self.staging)
         return True
 
@@ -240,7 +240,7 @@ class Job:
                 break
         try:
             self.move_all(moves)
-            replaced = tuple(_inside(self.root, path) for path in (() if old is None else old()))
+            replaced = tuple(_relative_path(self.root, path) for path in (() if old is None else old()))
             record = _with_delivery(record, delivery).next(state="published", new=(), old=replaced)
             if not self.log.append(record):
                 raise SawlogError(  # noqa: TRY301, it is taken back in one place
@@ -252,7 +252,7 @@ class Job:
                 if delivery is None:  # files of a micro-batch may be there because it was repeated
                     _delete(self.log, record, new)
             raise
-        with _deleting(self.root):
+        with _explain_failed_deletion(self.root):
             _delete(self.log, record, replaced)
         self.log.append(record.next(state="done", old=()))
 
@@ -263,16 +263,16 @@ class Job:
 
     def _check_free(self, moves: list[tuple[str, str]]) -> None:
         finals = [f"{self.root}/{path}" for _, path in moves]
-        for path, taken in zip(finals, _at_once(self.storage.exists, finals), strict=True):
+        for path, taken in zip(finals, _map_concurrently(self.storage.exists, finals), strict=True):
             if taken:
-                raise self._taken(path)
+                raise self._exists_error(path)
 
-    def _taken(self, path: str) -> SawlogError:
-        return SawlogError(f"{published(path)}: exists already, and job {self.name} has not written it")
+    def _exists_error(self, path: str) -> SawlogError:
+        return SawlogError(f"{published_path(path)}: exists already, and job {self.name} has not written it")
 
     def move_all(self, moves: list[tuple[str, str]]) -> None:
         """Put files where they belong, many at a time."""
-        _at_once(lambda one: self.storage.directories.move(one[0], f"{self.root}/{one[1]}"), moves)
+        _map_concurrently(lambda one: self.storage.directories.move(one[0], f"{self.root}/{one[1]}"), moves)
         if not is_remote(self.root):
             for directory in {os.path.dirname(f"{self.root}/{path}".rstrip("/")) for _, path in moves}:
                 sync_directory(directory)
@@ -295,23 +295,23 @@ def recover(log: CommitLog, ours: str = "") -> Record:
         last = log.last() or Record()
         if last.state == "done":
             return last
-        if last.job != ours and not abandoned(log, last):
+        if last.job != ours and not is_abandoned(log, last):
             time.sleep(_POLL)
             continue
         commit_record = last.next(owner=this_owner())  # so that no one else does the same
         if log.append(commit_record):
-            with _deleting(log.directory):
-                _delete(log, commit_record, commit_record.hidden())
+            with _explain_failed_deletion(log.directory):
+                _delete(log, commit_record, commit_record.hidden_paths())
             log.append(commit_record.next(state="done", new=(), old=()))
 
 
-def abandoned(log: CommitLog, record: Record) -> bool:
+def is_abandoned(log: CommitLog, record: Record) -> bool:
     """Whether nobody is at work on what a record says: its process has ended, or the lease has."""
     modified = log.modified()
     return has_exited(record.owner) is True or (modified is not None and time.time() - modified > LEASE)
 
 
-def staged_for(storage: Storage, root: str) -> Iterator[tuple[str, str, str]]:
+def find_job_directories(storage: Storage, root: str) -> Iterator[tuple[str, str, str]]:
     """The hidden directories of jobs that write to a directory: their paths, the jobs and the owners."""
     places = [(root, r".+")]
     if not is_remote(root):
@@ -327,13 +327,13 @@ def dispose(storage: Storage, staged: str) -> None:
     """Delete a hidden directory. What others have put there while it was exchanged is put where it belongs, first."""
     replaced = None if is_remote(staged) else _read_list(f"{staged}/{_REPLACED}")
     if replaced is not None:
-        _keep_late(staged, published(staged), frozenset(replaced))
+        _move_late_files(staged, published_path(staged), frozenset(replaced))
     storage.directories.remove(staged)
 
 
 def _link_tree(source: str, target: str, left_out: frozenset[str], inner: str = "") -> None:
     """Make hard links of what is in a directory, but for some of it, with the modes and owners of directories."""
-    _take_after(target, source)
+    _copy_attributes(target, source)
     with os.scandir(source) as entries:
         for entry in entries:
             path = f"{inner}{entry.name}"
@@ -347,7 +347,7 @@ def _link_tree(source: str, target: str, left_out: frozenset[str], inner: str = 
                     os.link(entry.path, place, follow_symlinks=False)
 
 
-def _take_after(directory: str, other: str) -> None:
+def _copy_attributes(directory: str, other: str) -> None:
     """Give a directory the mode and owner of another one; its time of change stays its own."""
     shutil.copystat(other, directory)
     os.utime(directory)
@@ -355,21 +355,21 @@ def _take_after(directory: str, other: str) -> None:
         os.chown(directory, os.stat(other).st_uid, os.stat(other).st_gid)
 
 
-def _keep_late(old: str, current: str, replaced: frozenset[str], inner: str = "") -> None:
+def _move_late_files(old: str, current: str, replaced: frozenset[str], inner: str = "") -> None:
     """Move to a directory what is only in the one that it has replaced: it was put there at the last moment."""
     with os.scandir(old) as entries:
         for entry in entries:
             path, place = f"{inner}{entry.name}", f"{current}/{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if os.path.isdir(place):
-                    _keep_late(entry.path, place, replaced, f"{path}/")
+                    _move_late_files(entry.path, place, replaced, f"{path}/")
                 elif f"{path}/" not in replaced and not os.path.lexists(place):
                     os.rename(entry.path, place)
-            elif path not in replaced and entry.name != _REPLACED and _newer(entry.path, place):
+            elif path not in replaced and entry.name != _REPLACED and _is_newer(entry.path, place):
                 os.replace(entry.path, place)
 
 
-def _newer(path: str, place: str) -> bool:
+def _is_newer(path: str, place: str) -> bool:
     try:
         target_state = os.lstat(place)
     except FileNotFoundError:
@@ -395,7 +395,7 @@ def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
         else:
             directories.remove(place)
 
-    _at_once(delete, paths)
+    _map_concurrently(delete, paths)
 
 
 def _with_delivery(record: Record, delivery: MicroBatch | None) -> Record:
@@ -408,13 +408,13 @@ def _with_delivery(record: Record, delivery: MicroBatch | None) -> Record:
     )
 
 
-def _at_once(work: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
+def _map_concurrently(work: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
     """Do something to many items at a time."""
     with ThreadPoolExecutor(_REQUESTS) as pool:
         return list(pool.map(work, items))
 
 
-def _inside(root: str, path: str) -> str:
+def _relative_path(root: str, path: str) -> str:
     """The path of a file, or of a directory with a slash after it, relative to another one."""
     inner = path.rstrip("/")[len(root) + 1 :]
     return f"{inner}/" if path.endswith("/") or (not is_remote(path) and os.path.isdir(path)) else inner
@@ -432,7 +432,7 @@ def _may_be_exchanged(root: str) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(directory: str) -> Iterator[None]:
+def _lock_directory(directory: str) -> Iterator[None]:
     """Be the only process that renames in a local directory; without locks there is no such process."""
     if fcntl is None or not os.path.isdir(directory):
         yield
@@ -447,7 +447,7 @@ def _locked(directory: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _deleting(root: str) -> Iterator[None]:
+def _explain_failed_deletion(root: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

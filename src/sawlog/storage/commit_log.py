@@ -66,7 +66,7 @@ class Record:
         before = (*self.before[1 - _ANCESTORS :], self.token)
         return replace(self, number=self.number + 1, token=uuid.uuid4().hex, before=before, **changes)
 
-    def hidden(self) -> frozenset[str]:
+    def hidden_paths(self) -> frozenset[str]:
         """The files and directories that do not count."""
         return frozenset({"publishing": self.new, "published": self.old, "done": ()}[self.state])
 
@@ -93,7 +93,7 @@ class CommitLog:
                 text = self.directories.read_now(path)
             except FileNotFoundError:
                 continue  # there is a later one now
-            return _parsed(path, text)
+            return _parse_record(path, text)
 
     def append(self, record: Record) -> bool:
         """Add a record, and delete those before it; whether it could be done: another job may have been faster."""
@@ -134,7 +134,7 @@ class CommitLog:
         return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
 
 
-def committed(
+def list_committed(
     directories: Store, root: str, listing: Callable[[], tuple[Iterable[_File], Iterable[str]]]
 ) -> Iterable[_File]:
     """The files that count.
@@ -150,20 +150,22 @@ def committed(
             break
         before = after
     for directory, record in after.items():
-        start, hidden = f"{directory}/", record.hidden()
+        start, hidden = f"{directory}/", record.hidden_paths()
         files = [
-            file for file in files if not (hidden and file.path.startswith(start) and _in(file.path, start, hidden))
+            file
+            for file in files
+            if not (hidden and file.path.startswith(start) and _is_within(file.path, start, hidden))
         ]
     return files
 
 
-def _in(path: str, start: str, names: Container[str]) -> bool:
+def _is_within(path: str, start: str, names: Container[str]) -> bool:
     """Whether a file is among names below a directory, or in one of them."""
     inner = path[len(start) :]
     return inner in names or any(inner[: index + 1] in names for index, sign in enumerate(inner) if sign == "/")
 
 
-def _parsed(path: str, text: bytes) -> Record:
+def _parse_record(path: str, text: bytes) -> Record:
     """A record of the log; what later versions may have added is left out."""
     where = f"{path}: not a record of a job"
     settings = parse_json_as(decode_json(text), dict[str, Any], where)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sawlog.errors import ChangedError, StorageError, without_secrets
-from sawlog.storage.commit_log import LOG, committed
+from sawlog.storage.commit_log import LOG, list_committed
 from sawlog.storage.directories import Directories, File
 from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight, Request
 from sawlog.storage.index import Memory
@@ -416,7 +416,7 @@ class Storage:
         if size is not None:
             return [File(path, size)]
         if os.path.isdir(path):
-            committed_files = committed(self.directories, path, lambda: self._committed(path))
+            committed_files = list_committed(self.directories, path, lambda: self._committed(path))
             return in_order(self._choose(path, committed_files))
         if os.path.exists(path):
             return list(self._choose(os.path.dirname(path), [self._file(path, os.stat(path), explicit=True)]))
@@ -518,7 +518,7 @@ class Storage:
         files: list[File] = []
         for match in matches:
             root = fs.unstrip_protocol(match)
-            files += self._choose(root, committed(self.directories, root, partial(self._listing, fs, match)))
+            files += self._choose(root, list_committed(self.directories, root, partial(self._listing, fs, match)))
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{without_secrets(url)}: no such file, directory or glob match")
         return in_order(files)

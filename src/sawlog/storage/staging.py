@@ -160,7 +160,7 @@ def job_directory(target: str, job: str, owner: str) -> str:
     return f".{target}.{job}.{owner or 'x'}{STAGED_SUFFIX}"
 
 
-def published(path: str) -> str:
+def published_path(path: str) -> str:
     """The path that what is in a job's hidden directory will have: what it says of its content holds there."""
     return re.sub(r"/\.(?=/|$)", "", JOB.sub(lambda found: "." if found["target"] == WITHIN else found["target"], path))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sawlog.storage import PathLike, Storage
-from sawlog.storage.commit import abandoned, dispose, recover, staged_for
+from sawlog.storage.commit import dispose, find_job_directories, is_abandoned, recover
 from sawlog.storage.commit_log import CommitLog
 from sawlog.storage.owners import PATTERN, has_exited
 from sawlog.storage.staging import JOB, STAGED_SUFFIX
@@ -85,13 +85,15 @@ def _commits(storage: Storage, root: str) -> Iterator[Leftover]:
         log = CommitLog(storage.directories, directory)
         last = log.last()
         if last is not None and last.state != "done":
-            dead = abandoned(log, last)
+            dead = is_abandoned(log, last)
             reason = f"{last.state}, its writer {'has ended' if dead else 'may be at work'}"
-            yield Leftover(directory, "commit", len(last.hidden()), 0, dead, reason)
+            yield Leftover(directory, "commit", len(last.hidden_paths()), 0, dead, reason)
 
 
 def _staged(storage: Storage, root: str, older_than: float) -> Iterator[Leftover]:
-    paths = dict.fromkeys([*(path for path, _, _ in staged_for(storage, root)), *storage.directories.staged(root, "")])
+    paths = dict.fromkeys(
+        [*(path for path, _, _ in find_job_directories(storage, root)), *storage.directories.staged(root, "")]
+    )
     for path in paths:
         name = path.rstrip("/").rpartition("/")[2]
         job = JOB.fullmatch(name)

@@ -58,7 +58,7 @@ def map_ordered(
     waiting = iter(items)
     try:
         while True:
-            while len(crew.jobs) < 2 * threads and _enlist(crew, waiting, work):
+            while len(crew.jobs) < 2 * threads and _take_next_item(crew, waiting, work):
                 pass
             if not crew.jobs:
                 return
@@ -82,12 +82,12 @@ def single_step(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Res
     return steps
 
 
-def _enlist(crew: WorkerPool, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
+def _take_next_item(crew: WorkerPool, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
     """Take the next item on. Errors are raised in order, after earlier results."""
     try:
         item = next(waiting, _END)
     except Exception as error:  # noqa: BLE001, it is raised when its turn comes
-        crew.add(_Job(None, iter(()), deque([_Failure(error)]), ended=True))
+        crew.add(_Job(None, iter(()), deque([_Failure(error)]), has_ended=True))
         return False
     if item is not _END:
         crew.add(_Job(item, work(item), deque()))
@@ -108,8 +108,8 @@ class _Job:
     item: Any
     steps: Iterator[Any]
     ready: deque[Any]
-    running: bool = False
-    ended: bool = False
+    is_running: bool = False
+    has_ended: bool = False
 
 
 class WorkerPool:
@@ -131,7 +131,7 @@ class WorkerPool:
         """Take on a job, after the others."""
         with self._changed:
             self.jobs.append(job)
-            self._call()
+            self._wake_threads()
 
     def next_result(self) -> Any:
         """The next result of the first job; `_END`, and the job is gone, when there are no more.
@@ -147,11 +147,11 @@ class WorkerPool:
                     if isinstance(result, _Failure):
                         raise result.error
                     self._in_flight -= 1
-                    self._call()
+                    self._wake_threads()
                     return result
-                if first.ended:
+                if first.has_ended:
                     self.jobs.popleft()
-                    self._call()
+                    self._wake_threads()
                     return _END
                 job = self._begin(own=True)
                 if job is None:
@@ -163,11 +163,11 @@ class WorkerPool:
         """Begin nothing more; what runs ends with its step."""
         with self._changed:
             self._stopped = True
-            idle = [job for job in self.jobs if not job.running]
+            idle = [job for job in self.jobs if not job.is_running]
         for job in idle:
             _close(job)
 
-    def _call(self) -> None:
+    def _wake_threads(self) -> None:
         """Have idle threads begin what there is room for."""
         while self._idle and (job := self._begin(own=False)) is not None:
             self._idle -= 1
@@ -183,20 +183,20 @@ class WorkerPool:
             return None
         jobs = iter(self.jobs)
         first = next(jobs)
-        if own and not (first.running or first.ended):
-            return self._started(first)
+        if own and not (first.is_running or first.has_ended):
+            return self._start(first)
         if self._in_flight < self._limit - 1:
             for job in jobs:
-                if not (job.running or job.ended):
-                    return self._started(job)
-        return None if first.running or first.ended else self._started(first)
+                if not (job.is_running or job.has_ended):
+                    return self._start(job)
+        return None if first.is_running or first.has_ended else self._start(first)
 
-    def _started(self, job: _Job) -> _Job:
-        job.running = True
+    def _start(self, job: _Job) -> _Job:
+        job.is_running = True
         self._in_flight += 1
         return job
 
-    def _room(self, job: _Job) -> bool:
+    def _has_room(self, job: _Job) -> bool:
         """Whether one more result may be made; the last place belongs to the first job, which everybody waits for."""
         return self._in_flight < (self._limit if job is self.jobs[0] else self._limit - 1)
 
@@ -217,19 +217,19 @@ class WorkerPool:
             result = _Failure(error)
         with self._changed:
             if result is _END or isinstance(result, _Failure):
-                job.ended = True
+                job.has_ended = True
                 self._in_flight -= 1
             if result is not _END:
                 job.ready.append(result)
             del result
             stopped = self._stopped
-            job.running = going_on and not (job.ended or stopped) and self._room(job)
-            self._in_flight += job.running
-            self._call()
+            job.is_running = going_on and not (job.has_ended or stopped) and self._has_room(job)
+            self._in_flight += job.is_running
+            self._wake_threads()
             self._changed.notify_all()
         if stopped:
             _close(job)
-        return job.running
+        return job.is_running
 
 
 @cache

@@ -8,9 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 from sawlog.errors import FormatError
 from sawlog.format.damage import TailStatus
 from sawlog.guard import raised_by_system
-from sawlog.testing.counting import SPARE_MEMORY, counted, measured
-from sawlog.testing.mutations import effort, seeded
-from sawlog.testing.outcome import Outcome, delivered, examine, explain, opened, refusable, subsequence, texts
+from sawlog.testing.counting import SPARE_MEMORY, count_work, measure_memory
+from sawlog.testing.mutations import effort, make_random
+from sawlog.testing.outcome import (
+    Outcome,
+    allow_refusal,
+    examine,
+    explain,
+    is_subsequence,
+    open_subject,
+    read_rows,
+    texts,
+)
 from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed
 
 _PASSES = 16
@@ -23,11 +32,11 @@ _SMALL = 1 << 16
 """Bytes of the smaller of two files that are compared."""
 
 
-def readable(subject: Subject) -> bool:
+def is_readable(subject: Subject) -> bool:
     """Whether the path is opened at all."""
-    with warnings.catch_warnings(), refusable():
+    with warnings.catch_warnings(), allow_refusal():
         warnings.simplefilter("ignore")
-        opened(subject, on_damage="skip")
+        open_subject(subject, on_damage="skip")
         return True
     return False
 
@@ -82,12 +91,12 @@ class Compared:
             raise AssertionError(f"the sample itself is refused: {self.truth.refused}")
         self.words = self.truth.words()
 
-    def examined(self, subject: Subject) -> Outcome:
+    def examine(self, subject: Subject) -> Outcome:
         """The outcome of a changed sample under the verbs whose turn it is."""
         self._seen += 1
         return examine(subject, every_verb=self._seen % self._turns == 0)
 
-    def reported(self, outcome: Outcome) -> bool:
+    def has_new_reports(self, outcome: Outcome) -> bool:
         """Whether anything is said that is not said of the intact sample."""
         return bool(outcome.words() - self.words)
 
@@ -96,15 +105,15 @@ class Reported(Compared):
     """Law 5: the same rows, or a word about it. Under checksums equal rows, else as many."""
 
     def __call__(self, subject: Subject) -> list[str]:
-        outcome = self.examined(subject)
+        outcome = self.examine(subject)
         problems = list(outcome.complaints)
         rows, truth = outcome.rows, self.truth.rows
-        if outcome.refused is None and not self.reported(outcome):
+        if outcome.refused is None and not self.has_new_reports(outcome):
             if len(rows) != len(truth):
                 problems.append(f"{len(rows)} rows instead of {len(truth)}, and not a word")
             elif subject.sample.checked and rows != truth:
                 problems.append("other rows, and not a word")
-        if subject.sample.checked and not subsequence(rows, truth):
+        if subject.sample.checked and not is_subsequence(rows, truth):
             problems.append("rows that were not there, under checksums")
         return problems
 
@@ -122,12 +131,12 @@ class Prefix(Compared):
     """Law 4: a file that ends early gives a prefix and a tail, or damage."""
 
     def __call__(self, subject: Subject) -> list[str]:
-        outcome = self.examined(subject)
+        outcome = self.examine(subject)
         problems = list(outcome.complaints)
         if outcome.refused is not None or not subject.sample.ordered or len(subject.files) > 1:
             return problems
         rows, truth = outcome.rows, self.truth.rows
-        if rows != truth[: len(rows)] and not (outcome.damages and subsequence(rows, truth)):
+        if rows != truth[: len(rows)] and not (outcome.damages and is_subsequence(rows, truth)):
             problems.append(f"the {len(rows)} rows are no prefix")
         (report,) = outcome.reports
         if report.tail.status is TailStatus.CLEAN and not outcome.damages and report.tail.length:
@@ -143,7 +152,7 @@ def linear(sample: Sample) -> Iterator[str]:
     name = sample.place(place)
     data = sample.content[name]
     head, body = data[: place.offset], data[place.offset :]
-    dice = seeded(sample.format, sample.name, "linear")
+    dice = make_random(sample.format, sample.name, "linear")
     flipped = [None, 0, *(dice.randrange(len(body)) for _ in range(effort(sample, 4)))]
     for position in flipped:
         part = bytearray(body)
@@ -154,17 +163,17 @@ def linear(sample: Sample) -> Iterator[str]:
             for size in (_SMALL, 4 * _SMALL):
                 content = head + bytes(part) * -(-size // len(part))
                 with placed(sample, Mutation("repeated", {**sample.content, name: content})) as subject:
-                    byte_counts.append(_looked(subject, view))
+                    byte_counts.append(_count_read_bytes(subject, view))
             if byte_counts[1] > 5 * byte_counts[0] + _PASSING:
                 sizes = f"{_SMALL} and {4 * _SMALL}"
                 yield f"byte {position} of every copy changed, {view}: looked at {byte_counts} bytes of {sizes}"
 
 
-def _looked(subject: Subject, view: str) -> int:
+def _count_read_bytes(subject: Subject, view: str) -> int:
     """Bytes that a read of a view looks at; none where the path is refused."""
-    with warnings.catch_warnings(), refusable():
+    with warnings.catch_warnings(), allow_refusal():
         warnings.simplefilter("ignore")
-        dataset, work = counted(opened(subject, on_damage="skip", view=view))
+        dataset, work = count_work(open_subject(subject, on_damage="skip", view=view))
         for batch in dataset.to_batches():
             del batch
         dataset.count_rows()
@@ -179,10 +188,10 @@ def frugal(subject: Subject) -> list[str]:
     """
     size = sum(map(len, subject.files.values()))
     problems = examine(subject).complaints
-    with warnings.catch_warnings(), refusable(), measured() as memory:
+    with warnings.catch_warnings(), allow_refusal(), measure_memory() as memory:
         warnings.simplefilter("ignore")
-        dataset, work = counted(opened(subject, on_damage="skip"))
-        delivered(dataset)
+        dataset, work = count_work(open_subject(subject, on_damage="skip"))
+        read_rows(dataset)
         looked = work.bytes
         for _ in dataset.verify():
             pass

@@ -65,7 +65,7 @@ class CountingStorage(Storage):
         return data
 
 
-def counted(dataset: Dataset) -> tuple[Dataset, Work]:
+def count_work(dataset: Dataset) -> tuple[Dataset, Work]:
     """The same dataset, and the count of the bytes that it looks at."""
     storage = CountingStorage(dataset.scan.storage.options)
     scan = replace(dataset.scan, storage=storage)
@@ -81,7 +81,7 @@ class Memory:
 
 
 @contextmanager
-def measured() -> Iterator[Memory]:
+def measure_memory() -> Iterator[Memory]:
     """Measure what is allocated meanwhile.
 
     Nothing may be at work in other threads when it ends: CPython may crash if one takes or leaves memory just then.

@@ -57,7 +57,7 @@ class Exemption:
         if not self.spans:
             return True
         mutation = complaint.mutation
-        return mutation is not None and not mutations.beyond(mutation.spans, self.spans, sample)
+        return mutation is not None and not mutations.has_span_outside(mutation.spans, self.spans, sample)
 
 
 Law = Callable[[Subject], Iterable[str]]
@@ -175,11 +175,13 @@ class Laws:
         """Bits changed anywhere: the verbs agree, and under checksums no row is made up or lost in silence."""
         with placed(sample) as subject:
             check = changes.Reported(subject) if sample.checked else changes.agreed
-        self.changed("bits", sample, mutations.some(sample, 60, mutations.any_bit), check)
+        self.changed("bits", sample, mutations.choose_mutations(sample, 60, mutations.any_bit), check)
 
     def test_lying_numbers(self, sample: Sample) -> None:
         """Lengths and counts that lie: the verbs agree, and work and memory follow the bytes."""
-        self.changed("lying_numbers", sample, mutations.some(sample, 40, mutations.any_word), changes.frugal)
+        self.changed(
+            "lying_numbers", sample, mutations.choose_mutations(sample, 40, mutations.any_word), changes.frugal
+        )
 
     def test_cuts(self, sample: Sample) -> None:
         """At any length at which a file ends, there are a prefix and a tail, or damage."""
@@ -191,15 +193,15 @@ class Laws:
         """Ranges lost, doubled, moved and overwritten: the verbs agree, and under checksums no row is made up."""
         with placed(sample) as subject:
             check = changes.Subsequence(subject) if sample.checked else changes.agreed
-        self.changed("splices", sample, mutations.some(sample, 40, mutations.any_splice), check)
+        self.changed("splices", sample, mutations.choose_mutations(sample, 40, mutations.any_splice), check)
 
     def test_any_bytes(self, sample: Sample) -> None:
         """Files of anything."""
-        self.changed("any_bytes", sample, mutations.some(sample, 30, mutations.any_bytes), changes.agreed)
+        self.changed("any_bytes", sample, mutations.choose_mutations(sample, 30, mutations.any_bytes), changes.agreed)
 
     def test_below_checksums(self, sample: Sample) -> None:
         """Changes below lengths and checksums, which the format's mutators make good again: the verbs agree."""
-        kinds = mutations.some(sample, 12, *self.mutators) if self.mutators else ()
+        kinds = mutations.choose_mutations(sample, 12, *self.mutators) if self.mutators else ()
         self.changed("below_checksums", sample, kinds, changes.agreed)
 
     def test_linear_work(self, sample: Sample) -> None:
@@ -220,7 +222,7 @@ class Laws:
 
     def test_follow_damaged(self, sample: Sample) -> None:
         """Of a damaged file that grows, everything intact arrives, whenever one looks."""
-        chosen_mutations = mutations.some(sample, 16, mutations.any_bit, mutations.any_splice)
+        chosen_mutations = mutations.choose_mutations(sample, 16, mutations.any_bit, mutations.any_splice)
         self.changed("follow_damaged", sample, chosen_mutations, _unless_refused(writing.followed))
 
     # Law 8
@@ -281,14 +283,14 @@ def _each(sample: Sample, kinds: Iterable[Mutation], check: Law) -> Iterator[Com
 
 def _and_intact(sample: Sample, count: int) -> Iterator[Mutation]:
     yield Mutation("intact", sample.content)
-    yield from mutations.some(sample, count, *mutations.ANY)
+    yield from mutations.choose_mutations(sample, count, *mutations.ANY)
 
 
 def _unless_refused(check: Law) -> Law:
     """Files that no verb opens have nothing to compare; that nobody opens them is for other laws to see."""
 
     def checked(subject: Subject) -> Iterator[str]:
-        if changes.readable(subject):
+        if changes.is_readable(subject):
             yield from changes.watched(check, subject)
 
     return checked

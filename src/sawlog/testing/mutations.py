@@ -21,7 +21,7 @@ _WORDS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 24, 0x7FFFFFFF, 0x8000000
 """Numbers that break lengths and counts."""
 
 
-def seeded(*words: object) -> Random:
+def make_random(*words: object) -> Random:
     """Random numbers that are the same on every run."""
     return Random(" ".join(map(str, words)))  # noqa: S311 - nothing is kept secret by it
 
@@ -31,15 +31,15 @@ def effort(sample: Sample, count: int) -> int:
     return max(1, round(count * sample.effort * EFFORT))
 
 
-def some(sample: Sample, count: int, *kinds: Mutator) -> Iterator[Mutation]:
+def choose_mutations(sample: Sample, count: int, *kinds: Mutator) -> Iterator[Mutation]:
     """About `count` mutations of some kinds, the same on every run."""
     for kind in kinds:
-        dice = seeded(sample.format, sample.name, kind.__name__)
+        dice = make_random(sample.format, sample.name, kind.__name__)
         for _ in range(effort(sample, -(-count // len(kinds)))):
             yield kind(sample, dice)
 
 
-def changed(sample: Sample, name: str, data: bytes, label: str, *spans: Span) -> Mutation:
+def change_file(sample: Sample, name: str, data: bytes, label: str, *spans: Span) -> Mutation:
     """A mutation of one file."""
     return Mutation(f"{label} of {name}", {**sample.content, name: data}, spans)
 
@@ -48,14 +48,14 @@ def flip(sample: Sample, name: str, bit: int) -> Mutation:
     """A change of one bit of one file; bits are counted from the lowest of the first byte."""
     data = bytearray(sample.content[name])
     data[bit >> 3] ^= 1 << (bit & 7)
-    return changed(sample, name, bytes(data), f"bit {bit & 7} of byte {bit >> 3}", Span(bit >> 3, 1, name))
+    return change_file(sample, name, bytes(data), f"bit {bit & 7} of byte {bit >> 3}", Span(bit >> 3, 1, name))
 
 
 def cut(sample: Sample, name: str, length: int) -> Mutation:
     """A file cut off."""
     data = sample.content[name]
     label = f"the first {length} bytes"
-    return changed(sample, name, data[:length], label, Span(length, len(data) - length, name))
+    return change_file(sample, name, data[:length], label, Span(length, len(data) - length, name))
 
 
 def header_bits(sample: Sample) -> Iterator[Mutation]:
@@ -71,7 +71,7 @@ def cuts(sample: Sample, count: int) -> Iterator[Mutation]:
     places = [(name, length) for name, data in sample.content.items() for length in range(len(data))]
     max_cuts = effort(sample, count)
     if len(places) > max_cuts:
-        places = sorted(seeded(sample.format, sample.name, "cuts").sample(places, max_cuts))
+        places = sorted(make_random(sample.format, sample.name, "cuts").sample(places, max_cuts))
     for name, length in places:
         yield cut(sample, name, length)
 
@@ -99,7 +99,7 @@ def any_word(sample: Sample, dice: Random) -> Mutation:
     word = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little" if dice.random() < 0.5 else "big")
     data = bytearray(sample.content[name])
     data[position : position + size] = word[: max(0, len(data) - position)]
-    return changed(sample, name, bytes(data), f"{word.hex()} at byte {position}", Span(position, size, name))
+    return change_file(sample, name, bytes(data), f"{word.hex()} at byte {position}", Span(position, size, name))
 
 
 def any_splice(sample: Sample, dice: Random) -> Mutation:
@@ -129,7 +129,7 @@ def any_splice(sample: Sample, dice: Random) -> Mutation:
         case _:
             data[position:position] = dice.randbytes(length)
             label = f"{length} random bytes put in at byte {position}"
-    return changed(sample, name, bytes(data), label, Span(min(position, to), len(data), name))
+    return change_file(sample, name, bytes(data), label, Span(min(position, to), len(data), name))
 
 
 def any_bytes(sample: Sample, dice: Random) -> Mutation:
@@ -137,10 +137,10 @@ def any_bytes(sample: Sample, dice: Random) -> Mutation:
     name = _file(sample, dice)
     prefix = sample.content[name][: dice.choice((0, 4, 8, 16, 64))]
     data = prefix + dice.randbytes(dice.choice((0, 1, 7, 40, 300)))
-    return changed(sample, name, data, f"{len(data)} bytes, random after the first {len(prefix)},")
+    return change_file(sample, name, data, f"{len(data)} bytes, random after the first {len(prefix)},")
 
 
-def bent(data: bytes, dice: Random) -> bytes:
+def bend_bytes(data: bytes, dice: Random) -> bytes:
     """Bytes with something changed: a bit, a number, a range lost, doubled or put in. For mutators of formats."""
     out = bytearray(data or b"\0")
     position = dice.randrange(len(out))
@@ -171,7 +171,7 @@ def _file(sample: Sample, dice: Random) -> str:
     return dice.choices(names, [len(sample.content[name]) for name in names])[0]
 
 
-def beyond(spans: Iterable[Span], containers: Iterable[Span], sample: Sample) -> bool:
+def has_span_outside(spans: Iterable[Span], containers: Iterable[Span], sample: Sample) -> bool:
     """Whether some span is in none of the others."""
     return any(
         not any(

@@ -103,18 +103,18 @@ def texts(table: pa.Table) -> Rows:
     return [repr(row) for row in zip(*columns, strict=True)] if columns else ["()"] * table.num_rows
 
 
-def _placed(subject: Subject, table: pa.Table) -> Rows:
+def _place_rows(subject: Subject, table: pa.Table) -> Rows:
     """The same, with paths from the directory on."""
     return [row.replace(subject.directory, "") for row in texts(table)]
 
 
-def subsequence(part: Rows, rows: Rows) -> bool:
+def is_subsequence(part: Rows, rows: Rows) -> bool:
     """Whether all rows of one list are in another, in the same order."""
     remaining_rows = iter(rows)
     return all(row in remaining_rows for row in part)
 
 
-def opened(subject: Subject, **arguments: Any) -> Dataset:
+def open_subject(subject: Subject, **arguments: Any) -> Dataset:
     """The dataset of a subject."""
     arguments = {"view": subject.sample.view, **arguments}
     return api.open(subject.path, format=subject.sample.format, **subject.options, **arguments)
@@ -131,7 +131,7 @@ def explain(error: BaseException) -> str:
 
 
 @contextmanager
-def _attending(outcome: Outcome, verb: str) -> Iterator[None]:
+def _record_verb(outcome: Outcome, verb: str) -> Iterator[None]:
     """Note what a verb does: what it warns of, and exceptions that are not for users."""
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
@@ -148,7 +148,7 @@ def _attending(outcome: Outcome, verb: str) -> Iterator[None]:
 
 
 @contextmanager
-def refusable() -> Iterator[None]:
+def allow_refusal() -> Iterator[None]:
     """Pass over what may be refused; a fault of sawlog's own is none of that."""
     try:
         yield
@@ -166,42 +166,44 @@ def places(damages: Iterable[Damage]) -> list[Place]:
 def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
     """Read a subject with every verb, or with `skip` and `verify`, and see whether they agree: laws 3, 4 and 9."""
     outcome = Outcome()
-    with _attending(outcome, "skip"):
+    with _record_verb(outcome, "skip"):
         try:
-            dataset = opened(subject, on_damage="skip")
+            dataset = open_subject(subject, on_damage="skip")
         except (SawlogError, OSError) as error:
             outcome.refused = _refusal(subject, error)
         else:
             try:
-                table, findings = delivered(dataset)
+                table, findings = read_rows(dataset)
             except FormatError as error:  # what only reading a file shows: a version that is not supported
                 outcome.refused = _refusal(subject, error)
     if outcome.refused is not None or outcome.complaints:
         if every_verb:
             _refuse(subject, outcome)
         return outcome
-    with _attending(outcome, "skip"):
+    with _record_verb(outcome, "skip"):
         table.validate(full=True)
-        outcome.table, outcome.rows = table, _placed(subject, table)
-        with _attending(outcome, "info"):
+        outcome.table, outcome.rows = table, _place_rows(subject, table)
+        with _record_verb(outcome, "info"):
             dataset.info()
-        with _attending(outcome, "verify"):
+        with _record_verb(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
         outcome.verdict = _verdict(dataset, outcome)
         outcome.damages = [place for report in outcome.reports for place in places(report.damages)]
         read_places = [place for fragment_findings in findings for place in places(fragment_findings.damages)]
-        concerned = [place for place in outcome.damages if place in read_places or not _beside(subject, place)]
+        concerned = [
+            place for place in outcome.damages if place in read_places or not _is_for_verify_only(subject, place)
+        ]
         if sorted(read_places) != sorted(concerned):
             concerned = _without_skipped(concerned, dataset, outcome.reports)
         if subject.sample.view != "damage" and sorted(read_places) != sorted(concerned):
             outcome.complaints.append(f"skip finds {_some(read_places)}, verify {_some(concerned)}")
         for report in outcome.reports:
-            wrong = misaccounted(report.damages, report.account, report.size)
+            wrong = check_account(report.damages, report.account, report.size)
             outcome.complaints += [f"{os.path.basename(report.path)}: {complaint}" for complaint in wrong]
-        _counted(subject, dataset, outcome)
+        _check_counts(subject, dataset, outcome)
         if every_verb:
             _damage_view(subject, outcome)
-            outcome.origins = _origins(subject, table)
+            outcome.origins = _read_origins(subject, table)
             _fail(subject, outcome, concerned if subject.sample.ordered else read_places)
     outcome.remarks = {remark.replace(subject.directory, "") for remark in outcome.remarks}
     outcome.damages = [place._replace(file=os.path.relpath(place.file, subject.directory)) for place in outcome.damages]
@@ -221,7 +223,7 @@ def _verdict(dataset: Dataset, outcome: Outcome) -> Verdict:
     return report.verdict
 
 
-def delivered(dataset: Dataset) -> tuple[pa.Table, list[Findings]]:
+def read_rows(dataset: Dataset) -> tuple[pa.Table, list[Findings]]:
     """The rows of a dataset, and what each fragment found."""
     batches: list[pa.RecordBatch] = []
     ledgers = []
@@ -252,9 +254,9 @@ _COUNTING: dict[str, tuple[dict[str, str], Callable[[Dataset], int]]] = {
 def _refuse(subject: Subject, outcome: Outcome) -> None:
     """Check that a file that `skip` does not read is not read otherwise."""
     for verb, (options, rows_of) in _COUNTING.items():
-        with _attending(outcome, verb):
+        with _record_verb(outcome, verb):
             try:
-                rows = rows_of(opened(subject, **options))
+                rows = rows_of(open_subject(subject, **options))
             except (SawlogError, OSError) as error:
                 _refusal(subject, error)
                 continue
@@ -263,7 +265,7 @@ def _refuse(subject: Subject, outcome: Outcome) -> None:
                 outcome.complaints.append(f"skip refuses ({outcome.refused}), {verb} returns {rows} rows")
 
 
-def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iterator[str]:
+def check_account(damages: Iterable[Damage], account: Account, size: int) -> Iterator[str]:
     """Complaints about an account: it covers every byte once; damaged ranges are in the file, in order, and apart.
 
     Only findings at the end of a file, or of `SIZELESS` kinds, have no bytes: for what ends too soon, concerns a whole
@@ -299,7 +301,7 @@ def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iter
         yield f"what is unsupported does not add up to {account.unsupported} bytes"
 
 
-def _beside(subject: Subject, damage: Place) -> bool:
+def _is_for_verify_only(subject: Subject, damage: Place) -> bool:
     """Whether only `verify` reads what is damaged."""
     name = os.path.relpath(damage.file, subject.directory)
     return damage.kind in subject.sample.advisory or any(
@@ -314,9 +316,9 @@ def _without_skipped(damages: list[Place], dataset: Dataset, reports: Iterable[F
     return [place for place in damages if place.file not in skipped_paths]
 
 
-def _counted(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
+def _check_counts(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
     """`Report.rows` and `count_rows` are what `skip` delivers."""
-    with _attending(outcome, "count_rows"):
+    with _record_verb(outcome, "count_rows"):
         counts = {"count_rows": dataset.count_rows()}
         if subject.sample.view != "damage" and not subject.sample.folded:
             counts["verify"] = sum(report.rows for report in outcome.reports)
@@ -328,33 +330,33 @@ def _counted(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
 def _damage_view(subject: Subject, outcome: Outcome) -> None:
     if subject.sample.view != "rows":
         return
-    with _attending(outcome, "the damage view"):
-        rows = opened(subject, view="damage", on_damage="fail").to_table().to_pylist()
+    with _record_verb(outcome, "the damage view"):
+        rows = open_subject(subject, view="damage", on_damage="fail").to_table().to_pylist()
         listed = [Place(row["file"], row["offset"], row["length"], row["kind"]) for row in rows]
         if sorted(listed) != sorted(outcome.damages):
             outcome.complaints.append(f"verify names {_some(outcome.damages)}, the damage view {_some(listed)}")
 
 
-def _origins(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | None:
+def _read_origins(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | None:
     """The files and offsets that the rows of a table come from."""
     if not subject.sample.ordered:
         return None
     columns = list(dict.fromkeys([*table.schema.names, "_file", "_offset"]))
-    with_origins, _ = delivered(opened(subject, on_damage="skip", columns=columns))
+    with_origins, _ = read_rows(open_subject(subject, on_damage="skip", columns=columns))
     return list(zip(with_origins.column("_file").to_pylist(), with_origins.column("_offset").to_pylist(), strict=True))
 
 
 def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
     """`fail` delivers the rows before the first damage that `skip` finds, then raises it."""
-    dataset = opened(subject, on_damage="fail")
+    dataset = open_subject(subject, on_damage="fail")
     batches: list[pa.RecordBatch] = []
     raised: Damage | None = None
-    with _attending(outcome, "fail"):
+    with _record_verb(outcome, "fail"):
         try:
             batches.extend(dataset.to_batches())
         except FINDING_ERRORS as error:
             raised = error.damage
-    rows = _placed(subject, pa.Table.from_batches(batches, dataset.schema))
+    rows = _place_rows(subject, pa.Table.from_batches(batches, dataset.schema))
     if raised is None or not damages:
         if (raised is None) != (not damages):
             first = places([raised]) if raised is not None else "nothing"

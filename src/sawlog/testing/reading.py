@@ -15,20 +15,20 @@ from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FINDING_ERRORS, SawlogError
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Account, Findings
-from sawlog.testing.mutations import EFFORT, seeded
-from sawlog.testing.outcome import Place, Rows, delivered, opened, places, texts
+from sawlog.testing.mutations import EFFORT, make_random
+from sawlog.testing.outcome import Place, Rows, open_subject, places, read_rows, texts
 from sawlog.testing.sample import Subject
 
 TASK_BYTES = (1, 40, 300, 2049, 40_000)
 """Sizes that samples are cut into fragments of."""
 
 
-def _taken(fragment: Fragment) -> tuple[list[pa.RecordBatch], Findings]:
+def _read_fragment(fragment: Fragment) -> tuple[list[pa.RecordBatch], Findings]:
     findings = Findings("skip", drained=True)
     return list(fragment.to_batches(findings)), findings
 
 
-def _summed(dataset: Dataset, readings: list[tuple[list[pa.RecordBatch], Findings]]) -> dict[str, Any]:
+def _sum_findings(dataset: Dataset, readings: list[tuple[list[pa.RecordBatch], Findings]]) -> dict[str, Any]:
     """The findings of all fragments together."""
     account, tails = Account(), []
     notes: dict[str, int] = {}
@@ -49,18 +49,18 @@ def _summed(dataset: Dataset, readings: list[tuple[list[pa.RecordBatch], Finding
     }
 
 
-def _differing(expectations: dict[str, Any], parts: dict[str, Any], title: str) -> Iterator[str]:
+def _compare_parts(expectations: dict[str, Any], parts: dict[str, Any], title: str) -> Iterator[str]:
     for aspect, expected in expectations.items():
         value = parts[aspect]
         if value == expected:
             continue
         if aspect == "rows":
-            yield f"{title}: expected {len(expected)} rows, found {len(value)} {_compared(expected, value)}"
+            yield f"{title}: expected {len(expected)} rows, found {len(value)} {_describe_change(expected, value)}"
         else:
             yield f"{title}: {aspect}: expected {expected}, found {value}"
 
 
-def _compared(expected: Rows, rows: Rows) -> str:
+def _describe_change(expected: Rows, rows: Rows) -> str:
     row_index = next(
         (n for n, (expected_row, row) in enumerate(zip(expected, rows, strict=False)) if expected_row != row), None
     )
@@ -71,35 +71,37 @@ def _compared(expected: Rows, rows: Rows) -> str:
 
 def any_fragments(subject: Subject) -> Iterator[str]:
     """Fragments of any size, pickled on their way, deliver what one fragment delivers."""
-    dataset = opened(subject, on_damage="skip")
-    expectations = _summed(dataset, [_taken(fragment) for fragment in dataset.fragments(None)])
-    for size in TASK_BYTES if subject.intact else TASK_BYTES[::2]:
+    dataset = open_subject(subject, on_damage="skip")
+    expectations = _sum_findings(dataset, [_read_fragment(fragment) for fragment in dataset.fragments(None)])
+    for size in TASK_BYTES if subject.is_intact else TASK_BYTES[::2]:
         fragments = pickle.loads(pickle.dumps(dataset.fragments(size)))  # noqa: S301 - our own, just made
-        yield from _differing(
-            expectations, _summed(dataset, [_taken(fragment) for fragment in fragments]), f"tasks of {size} bytes"
+        yield from _compare_parts(
+            expectations,
+            _sum_findings(dataset, [_read_fragment(fragment) for fragment in fragments]),
+            f"tasks of {size} bytes",
         )
-    packed = [_taken(fragment) for task in dataset.tasks(TASK_BYTES[1]) for fragment in task]
-    yield from _differing(expectations, _summed(dataset, packed), "packed into tasks")
+    packed = [_read_fragment(fragment) for task in dataset.tasks(TASK_BYTES[1]) for fragment in task]
+    yield from _compare_parts(expectations, _sum_findings(dataset, packed), "packed into tasks")
 
 
 def two_threads(subject: Subject) -> Iterator[str]:
     """Fragments that two threads read deliver what one thread gets."""
-    dataset = opened(subject, on_damage="skip")
+    dataset = open_subject(subject, on_damage="skip")
     fragments = dataset.fragments(300)
-    separate = _summed(dataset, [_taken(fragment) for fragment in fragments])
+    separate = _sum_findings(dataset, [_read_fragment(fragment) for fragment in fragments])
     with ThreadPoolExecutor(2) as pool:
-        together = _summed(dataset, list(pool.map(_taken, fragments)))
-        yield from _differing(separate, together, "two threads, fragments of their own")
-        for readings in pool.map(lambda _: [_taken(fragment) for fragment in fragments], range(2)):
-            yield from _differing(separate, _summed(dataset, readings), "two threads, the same fragments")
+        together = _sum_findings(dataset, list(pool.map(_read_fragment, fragments)))
+        yield from _compare_parts(separate, together, "two threads, fragments of their own")
+        for readings in pool.map(lambda _: [_read_fragment(fragment) for fragment in fragments], range(2)):
+            yield from _compare_parts(separate, _sum_findings(dataset, readings), "two threads, the same fragments")
 
 
 def same_counts(subject: Subject) -> Iterator[str]:
     """`count_rows`, `head`, the reader and the Arrow C stream agree with the whole table."""
-    dataset = opened(subject, on_damage="skip")
+    dataset = open_subject(subject, on_damage="skip")
     table = dataset.to_table()
     rows = texts(table)
-    if rows != texts(delivered(dataset)[0]):
+    if rows != texts(read_rows(dataset)[0]):
         yield "to_table() and the fragments differ"
     if dataset.count_rows() != len(rows):
         yield f"count_rows() is {dataset.count_rows()}, of {len(rows)} rows"
@@ -114,7 +116,7 @@ def same_counts(subject: Subject) -> Iterator[str]:
         yield f"the table's schema is {table.schema}, the dataset's {dataset.schema}"
     for view in dataset.format.views:
         try:
-            view_dataset = opened(subject, on_damage="skip", view=view)
+            view_dataset = open_subject(subject, on_damage="skip", view=view)
             read = view_dataset.to_table().num_rows
         except SawlogError:
             continue
@@ -125,21 +127,21 @@ def same_counts(subject: Subject) -> Iterator[str]:
 
 def same_columns(subject: Subject) -> Iterator[str]:
     """Any columns, in any order, are those of the whole table; `_file` and `_offset` say where rows come from."""
-    table, ledgers = delivered(opened(subject, on_damage="skip"))
+    table, ledgers = read_rows(open_subject(subject, on_damage="skip"))
     names = table.schema.names
     for columns in [[name] for name in names] + [list(reversed(names)), [], ["_offset", *names[:1]]]:
-        with_provenance, fewer = delivered(opened(subject, on_damage="skip", columns=columns))
-        if not subject.sample.ordered and _found(fewer) < _found(ledgers):
+        with_provenance, fewer = read_rows(open_subject(subject, on_damage="skip", columns=columns))
+        if not subject.sample.ordered and _collect_places(fewer) < _collect_places(ledgers):
             continue  # columns in files of their own: damage of one is none of another
         table_columns = [name for name in columns if name in names]
         if with_provenance.num_rows != table.num_rows and columns:
             yield f"columns={columns}: {with_provenance.num_rows} of {table.num_rows} rows"
         elif texts(with_provenance.select(table_columns)) != texts(table.select(table_columns)) and table_columns:
             yield f"columns={columns}: other values"
-    with_provenance = opened(subject, on_damage="skip", provenance=True).to_table()
+    with_provenance = open_subject(subject, on_damage="skip", provenance=True).to_table()
     if texts(with_provenance.select(names)) != texts(table):
         yield "provenance changes the rows"
-    sizes = {file.path: file.size for file in opened(subject, on_damage="skip").files}
+    sizes = {file.path: file.size for file in open_subject(subject, on_damage="skip").files}
     origins = list(
         zip(with_provenance.column("_file").to_pylist(), with_provenance.column("_offset").to_pylist(), strict=True)
     )
@@ -168,16 +170,16 @@ def projected(subject: Subject) -> Iterator[str]:
     whole is lost.
     """
     for policy in ("fail", "skip"):
-        expectation = _Asked(subject, policy)
+        expectation = _ColumnRead(subject, policy)
         for columns in _subsets(subject, expectation.table.schema.names):
-            yield from expectation.compared(_Asked(subject, policy, columns), columns)
+            yield from expectation.compare(_ColumnRead(subject, policy, columns), columns)
 
 
-class _Asked:
+class _ColumnRead:
     """The rows and findings of a read of some columns, of all by default, under a policy."""
 
     def __init__(self, subject: Subject, policy: Any, columns: Sequence[str] | None = None) -> None:
-        dataset = opened(subject, on_damage=policy, columns=columns)
+        dataset = open_subject(subject, on_damage=policy, columns=columns)
         self.policy, self.ordered = policy, subject.sample.ordered
         self.findings: list[Place] = []
         self.rows = 0
@@ -194,7 +196,7 @@ class _Asked:
                 self.findings += places(findings.damages)
         self.table = pa.Table.from_batches(batches, dataset.schema)
 
-    def compared(self, part: _Asked, columns: Sequence[str]) -> Iterator[str]:
+    def compare(self, part: _ColumnRead, columns: Sequence[str]) -> Iterator[str]:
         """Differences between a read of some columns and this one of all."""
         title = f"{self.policy}, columns={list(columns)}"
         if not self.ordered and set(part.findings) < set(self.findings):
@@ -212,34 +214,35 @@ class _Asked:
 def _subsets(subject: Subject, names: Sequence[str]) -> list[list[str]]:
     """Sets of columns: none, each by itself, and pairs, all of them if they are few."""
     pairs = [list(pair) for pair in itertools.combinations(names, 2)]
-    dice = seeded(subject.sample.name, "columns")
+    dice = make_random(subject.sample.name, "columns")
     if len(names) > _PAIRED:
         pairs = [sorted(dice.sample(list(names), dice.randint(2, len(names) - 1))) for _ in range(_DRAWN)]
     sets = [[], *([name] for name in names), *pairs]
-    if EFFORT < 1 or not subject.intact:  # a third; none of them is always among them
+    if EFFORT < 1 or not subject.is_intact:  # a third; none of them is always among them
         sets = [[], *sets[1 + dice.randrange(3) :: 3]]
     return sets
 
 
-def _found(ledgers: list[Findings]) -> set[object]:
+def _collect_places(ledgers: list[Findings]) -> set[object]:
     return {place for findings in ledgers for place in places(findings.damages)}
 
 
 def same_filters(subject: Subject) -> Iterator[str]:
     """Filters leave the rows that meet them. Of a changed file, or with less effort, a third of them is tried."""
-    provenance = "_offset" not in opened(subject).schema.names
-    table = opened(subject, on_damage="skip", provenance=provenance).to_table()
-    all_filters = [*subject.sample.filters, *_derived(table)]
-    if EFFORT < 1 or (not subject.intact and subject.mutation is not None):
+    provenance = "_offset" not in open_subject(subject).schema.names
+    table = open_subject(subject, on_damage="skip", provenance=provenance).to_table()
+    all_filters = [*subject.sample.filters, *_derive_filters(table)]
+    if EFFORT < 1 or (not subject.is_intact and subject.mutation is not None):
         label = subject.sample.name if subject.mutation is None else subject.mutation.label
-        all_filters = all_filters[seeded(label).randrange(3) :: 3]
+        all_filters = all_filters[make_random(label).randrange(3) :: 3]
     for filters in all_filters:
-        dataset = opened(subject, on_damage="skip", provenance=provenance, filters=filters)
-        expected = texts(_filtered(table, filters))
+        dataset = open_subject(subject, on_damage="skip", provenance=provenance, filters=filters)
+        expected = texts(_filter_rows(table, filters))
         rows = texts(dataset.to_table())
         if rows != expected:
-            yield f"filters={filters}: expected {len(expected)} rows, found {len(rows)} {_compared(expected, rows)}"
-        if not subject.intact and filters is not all_filters[-1]:
+            text = _describe_change(expected, rows)
+            yield f"filters={filters}: expected {len(expected)} rows, found {len(rows)} {text}"
+        if not subject.is_intact and filters is not all_filters[-1]:
             continue  # these two ask the same fragments for the same rows
         if dataset.count_rows() != len(expected):
             yield f"filters={filters}: count_rows() is {dataset.count_rows()}, of {len(expected)} rows"
@@ -247,7 +250,7 @@ def same_filters(subject: Subject) -> Iterator[str]:
             yield f"filters={filters}: head(1) differs"
 
 
-def _derived(table: pa.Table) -> Iterator[list[tuple[str, str, Any]]]:
+def _derive_filters(table: pa.Table) -> Iterator[list[tuple[str, str, Any]]]:
     """Filters with values of the table."""
     last: list[tuple[str, str, Any]] = []
     for field in table.schema:
@@ -290,7 +293,7 @@ def _both_zeros(values: pa.Array) -> pa.Array:
     return pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)]) if zeros else values
 
 
-def _filtered(table: pa.Table, filters: Any) -> pa.Table:
+def _filter_rows(table: pa.Table, filters: Any) -> pa.Table:
     """The rows that meet all filters, as Arrow's functions say."""
     for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):

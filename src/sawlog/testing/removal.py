@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sawlog.format.damage import Verdict
 from sawlog.testing.changes import Compared
-from sawlog.testing.mutations import EFFORT, changed, cut, effort, seeded
+from sawlog.testing.mutations import EFFORT, change_file, cut, effort, make_random
 from sawlog.testing.sample import Mutation, Sample, Span, Subject
 
 _EVERY = 256
@@ -25,12 +25,14 @@ def removals(sample: Sample) -> Iterator[Mutation]:
         other_files = {other_name: content for other_name, content in sample.content.items() if other_name != name}
         yield Mutation(f"without {name}", other_files, (Span(0, len(data), name),))
         if data:
-            yield changed(sample, name, b"", "nothing", Span(0, len(data), name))
+            yield change_file(sample, name, b"", "nothing", Span(0, len(data), name))
         for length in _lengths(sample, name):
             yield cut(sample, name, length)
         for number, state in enumerate(sample.earlier):
             if state.get(name, data) != data:
-                yield changed(sample, name, state[name], f"that of earlier state {number} instead", Span(0, 0, name))
+                yield change_file(
+                    sample, name, state[name], f"that of earlier state {number} instead", Span(0, 0, name)
+                )
 
 
 def _lengths(sample: Sample, name: str) -> list[int]:
@@ -40,7 +42,9 @@ def _lengths(sample: Sample, name: str) -> list[int]:
     count = count or effort(sample, _LENGTHS)
     lengths = range(1, size)
     return (
-        list(lengths) if count >= len(lengths) else sorted(seeded(sample.name, name, "removals").sample(lengths, count))
+        list(lengths)
+        if count >= len(lengths)
+        else sorted(make_random(sample.name, name, "removals").sample(lengths, count))
     )
 
 
@@ -51,7 +55,7 @@ class Whole(Compared):
     """
 
     def __call__(self, subject: Subject) -> list[str]:
-        outcome = self.examined(subject)
+        outcome = self.examine(subject)
         if outcome.refused is not None or outcome.verdict is not Verdict.CLEAN:
             return outcome.complaints
         if any(report.tail.unfinished for report in outcome.reports):

@@ -149,7 +149,7 @@ class Subject:
     mutation: Mutation | None = None
 
     @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether nothing was done to it."""
         return self.mutation is None or self.files == self.sample.content
 

@@ -17,8 +17,8 @@ from sawlog import api
 from sawlog.errors import InternalError, SawlogError, StorageError
 from sawlog.format.damage import OnDamage, Report
 from sawlog.storage.names import HIDDEN
-from sawlog.testing.mutations import EFFORT, effort, seeded
-from sawlog.testing.outcome import delivered, places, texts
+from sawlog.testing.mutations import EFFORT, effort, make_random
+from sawlog.testing.outcome import places, read_rows, texts
 from sawlog.testing.sample import Sample, Subject, scratch
 from sawlog.testing.stores import FAULTS, stored, troubled
 
@@ -26,27 +26,27 @@ Answer = Any
 """What a verb says, to be compared."""
 
 
-def _read(url: str, options: dict[str, Any], policy: OnDamage) -> Answer:
+def _answer_read(url: str, options: dict[str, Any], policy: OnDamage) -> Answer:
     dataset = api.open(url, on_damage=policy, **options)
-    table, findings = delivered(dataset)
+    table, findings = read_rows(dataset)
     dataset.scan.storage.confirm()
     return texts(table), [place for all_findings in findings for place in places(all_findings.damages)]
 
 
-def _whole(url: str, options: dict[str, Any], policy: OnDamage) -> Answer:
+def _answer_table(url: str, options: dict[str, Any], policy: OnDamage) -> Answer:
     return texts(api.open(url, on_damage=policy, **options).to_table())
 
 
-def _verified(url: str, options: dict[str, Any]) -> Answer:
+def _answer_verify(url: str, options: dict[str, Any]) -> Answer:
     reports = api.open(url, on_damage="skip", **options).verify()
     return [(report.path, report.rows, report.account, places(report.damages)) for report in reports]
 
 
-def _damage_view(url: str, options: dict[str, Any]) -> Answer:
+def _answer_damage_view(url: str, options: dict[str, Any]) -> Answer:
     return texts(api.open(url, **{**options, "view": "damage"}).to_table())
 
 
-def _watched(url: str, options: dict[str, Any]) -> Answer:
+def _answer_watch(url: str, options: dict[str, Any]) -> Answer:
     watch = api.open(url, on_damage="skip", **options).watch()
     return [row for batch in watch.look() for row in texts(_table(batch))], watch.positions
 
@@ -55,7 +55,7 @@ def _table(batch: Any) -> Any:
     return pa.Table.from_batches([batch])
 
 
-def _filtered(url: str, options: dict[str, Any]) -> Answer:
+def _answer_filtered(url: str, options: dict[str, Any]) -> Answer:
     """Rows by a filter on the first column that has one."""
     schema = api.open(url, **options).schema
     filters = [(schema.names[0], "is not null", None)] if schema.names else None
@@ -63,17 +63,17 @@ def _filtered(url: str, options: dict[str, Any]) -> Answer:
     return texts(dataset.to_table()), dataset.count_rows()
 
 
-def _repaired(url: str, all_options: dict[str, Any]) -> Answer:
+def _answer_repair(url: str, all_options: dict[str, Any]) -> Answer:
     """The files that `repair` writes; nothing of them is there when it fails."""
     options = {key: value for key, value in all_options.items() if key != "view"}
-    return _written(lambda target: _found(api.repair(url, target, **options)))
+    return _answer_write(lambda target: _summarize_report(api.repair(url, target, **options)))
 
 
-def _found(report: Report) -> Answer:
+def _summarize_report(report: Report) -> Answer:
     return [(file.rows, places(file.damages)) for file in report.files]
 
 
-def _written(write: Callable[[str], Answer]) -> Answer:
+def _answer_write(write: Callable[[str], Answer]) -> Answer:
     """An answer, and the files that a verb has written for it."""
     with scratch() as directory:
         target = Path(directory, "repaired")
@@ -111,26 +111,26 @@ def _command(verb: str, url: str, all_options: dict[str, Any], *arguments: str) 
     return code, printed.buffer.getvalue()
 
 
-def _repaired_by_command(url: str, options: dict[str, Any]) -> Answer:
+def _answer_repair_command(url: str, options: dict[str, Any]) -> Answer:
     """The file that `sawlog repair` writes, and its exit code."""
-    return _written(lambda target: _command("repair", url, options, target)[0])
+    return _answer_write(lambda target: _command("repair", url, options, target)[0])
 
 
 _VERBS: dict[str, Callable[[str, dict[str, Any]], Answer]] = {
-    "fail": lambda url, options: _whole(url, options, "fail"),
-    "skip": lambda url, options: _whole(url, options, "skip"),
-    "fragments": lambda url, options: _read(url, options, "skip"),
+    "fail": lambda url, options: _answer_table(url, options, "fail"),
+    "skip": lambda url, options: _answer_table(url, options, "skip"),
+    "fragments": lambda url, options: _answer_read(url, options, "skip"),
     "head": lambda url, options: texts(api.open(url, on_damage="skip", **options).head(3)),
     "count_rows": lambda url, options: api.open(url, on_damage="skip", **options).count_rows(),
-    "a filter": _filtered,
-    "verify": _verified,
-    "the damage view": _damage_view,
-    "repair": _repaired,
-    "watch": _watched,
+    "a filter": _answer_filtered,
+    "verify": _answer_verify,
+    "the damage view": _answer_damage_view,
+    "repair": _answer_repair,
+    "watch": _answer_watch,
     "sawlog verify": lambda url, options: _command("verify", url, options),
     "sawlog cat": lambda url, options: _command("cat", url, options),
     "sawlog info": lambda url, options: _command("info", url, options),
-    "sawlog repair": _repaired_by_command,
+    "sawlog repair": _answer_repair_command,
 }
 _OF_SOME: dict[str, Callable[[Sample], bool]] = {
     "watch": lambda sample: sample.grows,
@@ -144,7 +144,7 @@ _DOORS = 3
 """Verbs that a sample is read with, about."""
 
 
-def _dealt(samples: Sequence[Sample], sample: Sample) -> list[str]:
+def _deal_verbs(samples: Sequence[Sample], sample: Sample) -> list[str]:
     """The verbs that a sample is read with: some of those that there are, and all of them over all samples."""
     verbs = []
     for number, verb in enumerate(_VERBS):
@@ -157,55 +157,55 @@ def _dealt(samples: Sequence[Sample], sample: Sample) -> list[str]:
 
 def stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
     """A store that fails, or changes, at some request gives what one gives that does not, or an error that says so."""
-    changed_files = {name: _other(data) for name, data in subject.files.items()}
+    changed_files = {name: _change_byte(data) for name, data in subject.files.items()}
     options = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
-    for verb in _dealt(samples, subject.sample):
+    for verb in _deal_verbs(samples, subject.sample):
         ask = _VERBS[verb]
         with stored(subject.files, {}) as root:
             url = root + subject.path.removeprefix(subject.directory)
             with troubled() as trouble:
-                expected = _answer(ask, url, options)
+                expected = _try_answer(ask, url, options)
             if isinstance(expected, StorageError) and verb.startswith("sawlog "):
                 continue  # which takes no options of other views
             if isinstance(expected, StorageError):
-                yield f"a store that is well: {verb}: {_shown(expected)}"
+                yield f"a store that is well: {verb}: {_show(expected)}"
                 continue
-            for fault, first, lasting in _chosen(subject, verb, trouble.asked):
+            for fault, first, lasting in _choose_faults(subject, verb, trouble.asked):
                 with troubled(fault, first, lasting=lasting):
-                    answer = _answer(ask, url, options)
+                    answer = _try_answer(ask, url, options)
                 if answer == expected or (lasting and isinstance(answer, StorageError)):
                     continue
                 times = "from then on" if lasting else "once"
-                yield f"a store that {fault} at request {first} of {trouble.asked}, {times}: {verb}: {_shown(answer)}"
-        for _, first, _ in _chosen(subject, verb, trouble.asked):
+                yield f"a store that {fault} at request {first} of {trouble.asked}, {times}: {verb}: {_show(answer)}"
+        for _, first, _ in _choose_faults(subject, verb, trouble.asked):
             with stored(subject.files, changed_files) as root:
                 url = root + subject.path.removeprefix(subject.directory)
                 with troubled("changes", first):
-                    answer = _answer(ask, url, options)
+                    answer = _try_answer(ask, url, options)
                 with troubled():
-                    after = _answer(ask, url, options)
-            if not isinstance(answer, StorageError) and _placeless(answer) not in (
-                _placeless(expected),
-                _placeless(after),
+                    after = _try_answer(ask, url, options)
+            if not isinstance(answer, StorageError) and _strip_places(answer) not in (
+                _strip_places(expected),
+                _strip_places(after),
             ):
-                yield f"objects that are replaced at request {first} of {trouble.asked}: {verb}: {_shown(answer)}"
+                yield f"objects that are replaced at request {first} of {trouble.asked}: {verb}: {_show(answer)}"
 
 
-def _chosen(subject: Subject, verb: str, requests: int) -> Iterator[tuple[str, int, bool]]:
+def _choose_faults(subject: Subject, verb: str, requests: int) -> Iterator[tuple[str, int, bool]]:
     """Faults, the requests at which they occur, and whether they last."""
-    dice = seeded(subject.sample.name, verb)
+    dice = make_random(subject.sample.name, verb)
     for fault in FAULTS:
         for _ in range(effort(subject.sample, 1) if requests else 0):
             yield fault, dice.randint(1, requests), dice.random() < 0.5
 
 
-def _other(data: bytes) -> bytes:
+def _change_byte(data: bytes) -> bytes:
     """Other content of the same size, the same in front: what is begun with one cannot go on with the other."""
     half = len(data) // 2
     return data[:half] + bytes(byte ^ 0x55 for byte in data[half:])
 
 
-def _answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, options: dict[str, Any]) -> Answer:
+def _try_answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, options: dict[str, Any]) -> Answer:
     """The answer of a verb; refusals as text, and faults of the store as the errors they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -219,10 +219,10 @@ def _answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, options: dic
             return f"{type(error).__name__}: {error}"
 
 
-def _placeless(answer: Answer) -> str:
+def _strip_places(answer: Answer) -> str:
     """An answer without the place of the files."""
     return re.sub(r"hostile://?/?\d+", "", repr(answer))
 
 
-def _shown(answer: Answer) -> str:
+def _show(answer: Answer) -> str:
     return repr(answer)[:300]

@@ -21,8 +21,8 @@ from sawlog.format.contract import Format
 from sawlog.format.damage import UNSUPPORTED, DamageWarning, OnDamage, Report
 from sawlog.format.options import find_rescue_options
 from sawlog.format.recognition import get_format
-from sawlog.testing.mutations import effort, seeded
-from sawlog.testing.outcome import delivered, opened, places, texts
+from sawlog.testing.mutations import effort, make_random
+from sawlog.testing.outcome import open_subject, places, read_rows, texts
 from sawlog.testing.sample import Files, Sample, Subject, put, scratch
 
 _EVERY_LENGTH = 400
@@ -35,10 +35,10 @@ def repaired(subject: Subject) -> Iterator[str]:
     Damage to what no row needs may be in the way: without it, the copy would lack a file.
     """
     sample = subject.sample
-    format = opened(subject, on_damage="skip").format
+    format = open_subject(subject, on_damage="skip").format
     rescue = _rescue(subject, format)
-    source = opened(subject, on_damage="skip", **rescue)
-    rows = _valued(delivered(source)[0], format)
+    source = open_subject(subject, on_damage="skip", **rescue)
+    rows = _valued(read_rows(source)[0], format)
     parts = format.repaired_parts(source.contents) if isinstance(format, RepairsParts) else ()
     is_whole = sample.view == "rows" and not sample.folded and len(parts) < 2
     with scratch() as place:
@@ -47,16 +47,16 @@ def repaired(subject: Subject) -> Iterator[str]:
         except InternalError:
             raise
         except SawlogError as error:
-            if rows and not _unneeded(subject):
+            if rows and not _is_unneeded(subject):
                 yield f"repair gives up, where skip returns {len(rows)} rows: {error}"
             return
         once = _moved(subject, f"{place}/once/x")
-        for file_report in opened(once, on_damage="skip").verify():
+        for file_report in open_subject(once, on_damage="skip").verify():
             damages = [damage for damage in file_report.damages if damage.kind not in (*sample.kept, UNSUPPORTED)]
             if damages or file_report.tail.unfinished:
                 name = os.path.basename(file_report.path)
                 yield f"the repaired {name} is not clean: {damages[:2]} {file_report.tail}"
-        repaired_rows = _valued(delivered(opened(once, on_damage="skip"))[0], format)
+        repaired_rows = _valued(read_rows(open_subject(once, on_damage="skip"))[0], format)
         if repaired_rows != rows:
             yield f"skip returns {len(rows)} rows, the repaired file {len(repaired_rows)}, or others"
         if is_whole and report.rows != len(rows):
@@ -65,14 +65,18 @@ def repaired(subject: Subject) -> Iterator[str]:
         _repair(subject, once.path, f"{place}/twice/x", rescue)
         if contents(f"{place}/once") != contents(f"{place}/twice"):
             yield "repairing the repaired file changes it"
-        if subject.intact and sample.repaired == "bytes" and _beneath(contents(f"{place}/once")) != _original(subject):
+        if (
+            subject.is_intact
+            and sample.repaired == "bytes"
+            and _beneath(contents(f"{place}/once")) != _original(subject)
+        ):
             yield "repair changes an intact file"
 
 
-def _unneeded(subject: Subject) -> bool:
+def _is_unneeded(subject: Subject) -> bool:
     """Whether damage is found that a read of the rows has no need to see."""
-    dataset = opened(subject, view="rows", on_damage="skip")
-    read_places = {place for findings in delivered(dataset)[1] for place in places(findings.damages)}
+    dataset = open_subject(subject, view="rows", on_damage="skip")
+    read_places = {place for findings in read_rows(dataset)[1] for place in places(findings.damages)}
     return any(place not in read_places for report in dataset.verify(every=True) for place in places(report.damages))
 
 
@@ -91,13 +95,13 @@ def _valued(table: pa.Table, format: Format) -> list[str]:
 
 def _other_views(subject: Subject, once: Subject) -> Iterator[str]:
     """The repaired path opens in every view in which the source does."""
-    for view in opened(once, on_damage="skip").format.views:
+    for view in open_subject(once, on_damage="skip").format.views:
         try:
-            delivered(opened(subject, on_damage="skip", view=view))
+            read_rows(open_subject(subject, on_damage="skip", view=view))
         except SawlogError:
             continue
         try:
-            delivered(opened(once, on_damage="skip", view=view))
+            read_rows(open_subject(once, on_damage="skip", view=view))
         except SawlogError as error:
             yield f"the repaired file is refused in view {view}, which the source is not: {error}"
 
@@ -108,7 +112,7 @@ def _rescue(subject: Subject, format: Format) -> dict[str, Any]:
         name: value for name, value in find_rescue_options(format.read_options).items() if name not in subject.options
     }
     try:
-        opened(subject, on_damage="skip", **rescue)
+        open_subject(subject, on_damage="skip", **rescue)
     except OptionError:
         return {option.name: option.default for option in fields(format.read_options) if option.name in rescue}
     except SawlogError:
@@ -126,7 +130,7 @@ def _repair(subject: Subject, source: str, target: str, rescue: Mapping[str, Any
 def _records_options(subject: Subject) -> dict[str, Any]:
     """The options of the sample, unless they are for another view than that of rows, which repair reads."""
     try:
-        opened(subject, view="rows", on_damage="skip")
+        open_subject(subject, view="rows", on_damage="skip")
     except OptionError:
         return {}
     except SawlogError:
@@ -169,10 +173,10 @@ def _original(subject: Subject) -> dict[str, bytes]:
 
 def followed(subject: Subject) -> Iterator[str]:
     """The file in pieces, each look a new process with what JSON kept of the positions."""
-    intact = subject.intact
+    intact = subject.is_intact
     ((name, data),) = subject.files.items()
-    expected_rows = texts(delivered(opened(subject, on_damage="skip"))[0])
-    dice = seeded(subject.sample.format, subject.sample.name, "follow", data)
+    expected_rows = texts(read_rows(open_subject(subject, on_damage="skip"))[0])
+    dice = make_random(subject.sample.format, subject.sample.name, "follow", data)
     histories: list[list[int]] = [[]]
     if intact and len(data) < _EVERY_LENGTH:
         histories.append(list(range(len(data))))
@@ -192,7 +196,7 @@ def _followed(subject: Subject, name: str, ends: list[int], rows: list[str], pol
     for end in ends:
         put(subject.directory, {name: data[:end]})
         try:
-            dataset = opened(subject, on_damage=policy)
+            dataset = open_subject(subject, on_damage=policy)
         except InternalError:
             raise
         except SawlogError:
@@ -230,7 +234,7 @@ def written(subject: Subject) -> Iterator[str]:
             api.write(table, path, format=sample.format, **sample.write_options)
         if contents(f"{place}/1") != contents(f"{place}/2"):
             yield "the same rows give other bytes"
-        back = opened(_moved(subject, first)).to_table()
+        back = open_subject(_moved(subject, first)).to_table()
         if texts(back) != texts(table.select(back.schema.names)):
             yield f"wrote {table.num_rows} rows, read {back.num_rows}, or others"
         for change, wrong in _wrong(table):
@@ -245,7 +249,7 @@ def written(subject: Subject) -> Iterator[str]:
                 if contents(os.path.dirname(target)):
                     yield f"{change}: refused, and yet something was written"
                 continue
-            back = opened(_moved(subject, target)).to_table()
+            back = open_subject(_moved(subject, target)).to_table()
             # Columns that were left out may have been filled in; none that was given may be missing.
             shared = [name for name in back.schema.names if name in wrong.schema.names]
             if len(shared) < wrong.num_columns:

@@ -48,9 +48,9 @@ class TableSpecs:
         self._own: dict[int, dict[str, ColumnSpec]] = {}
         self._left: dict[str, TableSchema] = {}
         self._unreadable: dict[str, str] = {}
-        self.locations = self._declared(locations)
+        self.locations = self._apply_declarations(locations)
         if options.types:
-            _ = self._named  # refuses columns that there are not
+            _ = self._typed_names  # refuses columns that there are not
 
     @cached_property
     def partition_column(self) -> str:
@@ -68,22 +68,26 @@ class TableSpecs:
     @cached_property
     def specs(self) -> dict[str, ColumnSpec]:
         """Specs of all columns, in the order of the schema file, then of the option, then by name."""
-        specs = dict(self._named)
-        names = {**self._defined, **specs, **self._stored}
+        specs = dict(self._typed_names)
+        names = {**self._schema_columns, **specs, **self._stored_names}
         missing = [name for name in names if name not in specs]
-        specs |= self._inferred(missing, specs)
+        specs |= self._infer_types(missing, specs)
         guessed = {name: specs[name].guessed for name in missing if name in specs and specs[name].guessed}
         if guessed:
             guesses = "; ".join(f"{name} ({guess})" for name, guess in guessed.items())
             warn(f"{self.locations[0].directory}: types were inferred: {guesses}; name them with types= or schema=")
-        return {name: self._of_files(name, specs[name], name in self._defined) for name in names if name in specs}
+        return {
+            name: self._find_string_spec(name, specs[name], name in self._schema_columns)
+            for name in names
+            if name in specs
+        }
 
     def of(self, location: Location) -> Mapping[str, ColumnSpec]:
         """The columns as the files of a location have them."""
         schema = self._left.get(location.directory)
         if schema is None:
             return self.specs
-        owned = {name: spec for name, spec in self._owned(schema).items() if name in self.specs}
+        owned = {name: spec for name, spec in self._find_owned_columns(schema).items() if name in self.specs}
         return {**self.specs, **owned}
 
     def judge(self, location: Location) -> Verdict:
@@ -100,14 +104,14 @@ class TableSpecs:
         )
         typed = self._options.schema is not None or location.columns.keys() <= self._options.types.keys()
         schema = (defined, "" if typed else self._unreadable.get(location.directory, ""))
-        promised = self._promised.get(location.directory, frozenset()) if left_schema is None else ()
+        promised = self._promised_columns.get(location.directory, frozenset()) if left_schema is None else ()
         return Verdict(location, specs, headers, rows, find_gaps(location, rows, headers, specs, schema, promised))
 
     def headers_of(self, location: Location) -> Headers:
         """Return the headers of the files of a location."""
         if location.directory not in self._headers:
             schema = self._left.get(location.directory)
-            specs = self._named if schema is None else {**self._named, **self._owned(schema)}
+            specs = self._typed_names if schema is None else {**self._typed_names, **self._find_owned_columns(schema)}
             widths = {
                 name: width
                 for name, spec in specs.items()
@@ -134,16 +138,16 @@ class TableSpecs:
             )
 
     @cached_property
-    def _promised(self) -> dict[str, frozenset[str]]:
+    def _promised_columns(self) -> dict[str, frozenset[str]]:
         return promised_by_others(self.locations)
 
     @cached_property
-    def _stored(self) -> dict[str, None]:
+    def _stored_names(self) -> dict[str, None]:
         """Names of the columns that have files."""
         return {name: None for location in self.locations for name in location.columns}
 
     @cached_property
-    def _defined(self) -> dict[str, ColumnSpec]:
+    def _schema_columns(self) -> dict[str, ColumnSpec]:
         """The columns of the schema file that is given, or of those in locations: the widest of their types."""
         if self._options.schema is not None:
             columns = [column for column in self.table.columns if column.name != self.partition_column]
@@ -155,19 +159,19 @@ class TableSpecs:
             if location.whole and location.directory in self._left
         }
         for schema in {id(schema): schema for schema in self._left.values()}.values():
-            for name, spec in self._owned(schema).items():
-                if name in self._stored or id(schema) in complete_schemas:
+            for name, spec in self._find_owned_columns(schema).items():
+                if name in self._stored_names or id(schema) in complete_schemas:
                     specs[name] = _wider(specs[name], spec) if name in specs else spec
         return specs
 
     @cached_property
-    def _named(self) -> dict[str, ColumnSpec]:
+    def _typed_names(self) -> dict[str, ColumnSpec]:
         """Columns whose types the option or the schema file names."""
         types = {name: parse_type(text, f"types: column {name!r}") for name, text in self._options.types.items()}
-        defined = self._defined
+        defined = self._schema_columns
         for name in types:
-            if name not in self._stored and name not in defined:
-                column_names = ", ".join({**defined, **self._stored})
+            if name not in self._stored_names and name not in defined:
+                column_names = ", ".join({**defined, **self._stored_names})
                 raise OptionError(f"types: there is no column {name!r}; columns: {column_names}")
         known_groupings = {
             name: replace(spec, grouping=defined[name].grouping) if name in defined else spec
@@ -175,7 +179,7 @@ class TableSpecs:
         }
         return {**defined, **known_groupings}
 
-    def _inferred(self, names: Sequence[str], known_specs: Mapping[str, ColumnSpec]) -> dict[str, ColumnSpec]:
+    def _infer_types(self, names: Sequence[str], known_specs: Mapping[str, ColumnSpec]) -> dict[str, ColumnSpec]:
         """Types of columns that nobody names, from the first location that shows them."""
         inferred: dict[str, ColumnSpec] = {}
         for location in self.locations if names else ():
@@ -183,7 +187,7 @@ class TableSpecs:
             if not missing:
                 continue
             schema = self._left.get(location.directory)
-            owned = {} if schema is None else self._owned(schema)
+            owned = {} if schema is None else self._find_owned_columns(schema)
             inferred |= {name: owned[name] for name in missing if name in owned}
             missing = [name for name in missing if name not in owned]
             definition = location.other(layout.TABLE_DEFINITION)
@@ -209,12 +213,12 @@ class TableSpecs:
                     inferred[name] = spec
         return inferred
 
-    def _of_files(self, name: str, spec: ColumnSpec, defined: bool) -> ColumnSpec:
+    def _find_string_spec(self, name: str, spec: ColumnSpec, defined: bool) -> ColumnSpec:
         """The spec of a String with or without symbols, as the first location has it."""
         columns = [location.columns[name] for location in self.locations if name in location.columns]
         return spec.stored(columns[0].files) if columns and not (defined and spec.symbols) else spec
 
-    def _owned(self, schema: TableSchema) -> dict[str, ColumnSpec]:
+    def _find_owned_columns(self, schema: TableSchema) -> dict[str, ColumnSpec]:
         """The columns that a schema file in a location defines, but for those whose types the reader gives."""
         if id(schema) not in self._own:
             columns = [
@@ -225,7 +229,7 @@ class TableSpecs:
             self._own[id(schema)] = {column.name: schema_spec(column, layout.TABLE_SCHEMA) for column in columns}
         return self._own[id(schema)]
 
-    def _declared(self, locations: Sequence[Location]) -> list[Location]:
+    def _apply_declarations(self, locations: Sequence[Location]) -> list[Location]:
         """Locations with what the `.schema` files say that sawlog's writer has left in them."""
         schema_files = {location.directory: location.other(layout.TABLE_SCHEMA) for location in locations}
         files = {place: file for place, file in schema_files.items() if file is not None and file.size <= MAX_SCHEMA}

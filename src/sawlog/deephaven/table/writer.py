@@ -22,7 +22,7 @@ from sawlog.deephaven.table.values import Place
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import Writer
 from sawlog.storage import Staged, StagedDirectory, Storage, discard_staged
-from sawlog.storage.staging import published
+from sawlog.storage.staging import published_path
 
 
 class LocationWriter(Writer):
@@ -138,7 +138,7 @@ class LocationWriter(Writer):
         return self._open
 
     def _schema_file(self) -> bytes:
-        location = place(published(self._path), "auto")
+        location = place(published_path(self._path), "auto")
         columns: dict[str, ColumnSpec | None] = {}
         for field in self._schema:
             if field.name in self.specs:
@@ -178,7 +178,7 @@ def _defined(path: str | None, storage: Storage) -> dict[str, ColumnSpec]:
 
 def _implied(schema: pa.Schema, path: str) -> dict[str, str]:
     """Columns whose values are in the names of directories, and these values."""
-    location = place(published(path), "auto")
+    location = place(published_path(path), "auto")
     named = {b"column": location.column_partition, b"internal": location.internal_partition}
     partition_values = {field.name: named.get((field.metadata or {}).get(PARTITION_KEY, b"")) for field in schema}
     return {name: value for name, value in partition_values.items() if value is not None}

@@ -163,7 +163,7 @@ class SegmentFragment(Fragment):
             "partition_name": self.partition_name,
             "segment": segment.id,
             "state": meta.state_name if meta is not None else None,
-            "level": ("L0" if segment.deletes_only else None) if not is_known else SegmentLevel(level or 0).name,
+            "level": ("L0" if segment.is_l0 else None) if not is_known else SegmentLevel(level or 0).name,
             "channel": meta.channel if meta is not None else None,
             "batches": len(self.batches),
             "files": len(files),
@@ -199,13 +199,13 @@ class SegmentFragment(Fragment):
 
     def _count(self, findings: Findings) -> int | None:
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
-        missing = self.segment.missing_logs()
-        for finding in (*missing, *self.segment.missing_deltas(), *self.segment.other_sizes()):
+        missing = self.segment.find_missing_logs()
+        for finding in (*missing, *self.segment.find_missing_deltas(), *self.segment.find_other_sizes()):
             if self.standalone or finding.kind != Kind.BAD_MANIFEST:
                 findings.damage(finding.damage)
         for detail in {detail: None for batch in self.batches for detail in batch.unread.values()}:
             findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)
-        total: int | None = None if self.segment.modern and missing else 0
+        total: int | None = None if self.segment.is_v3 and missing else 0
         for batch in self.batches:  # what the whole segment lacks is not reported for each batch again
             count = self._count_batch(batch, Findings("skip") if missing else findings)
             total = None if count is None or total is None else total + count
@@ -226,7 +226,7 @@ class SegmentFragment(Fragment):
                         findings.damage(error.damage)
             counts, odd = columns.counts(), columns.odd()
             try:
-                missing = [*columns.missing(), *columns.absent()]
+                missing = [*columns.find_missing_files(), *columns.find_absent_fields()]
             except UnreadableError:
                 missing = []
         for gap in missing:

@@ -46,7 +46,7 @@ def note_rows(datasets: Iterable[CountedLog], reports: Mapping[str, FileReport])
             reports[files[0]].rows += replace(fragment, projection=projection).inspect().rows
 
 
-def broken_metadata(metadata: Metadata | None, roots: Collection_[str], storage: Storage) -> Missing | None:
+def describe_metadata_gap(metadata: Metadata | None, roots: Collection_[str], storage: Storage) -> Missing | None:
     """Return the gap of metadata that is cut, or gone from a backup; `None` for metadata that is whole, or none.
 
     Args:
@@ -71,7 +71,7 @@ def broken_metadata(metadata: Metadata | None, roots: Collection_[str], storage:
     return Missing(broken.path, f"{broken.detail}: {advice}", Kind.CUT_METADATA, offset=broken.offset)
 
 
-def left_out(
+def find_left_out(
     collections: Mapping[int, Collection],
     metas: Mapping[int, CollectionMeta],
     table: str | None,
@@ -86,7 +86,7 @@ def left_out(
         until: The time that is asked for; `None` for now.
     """
     for id, collection in collections.items():
-        is_dropped = bool(metas) and id not in metas and not (table is not None and collection.called(table))
+        is_dropped = bool(metas) and id not in metas and not (table is not None and collection.has_name(table))
         for segment in collection.segments.values():
             dropped = segment.meta is not None and segment.meta.state == SegmentState.DROPPED and until is None
             if is_dropped or dropped:
@@ -106,9 +106,9 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
         view: What is read of them.
     """
     collection, options = selection.collection, selection.options
-    states_known, until = collection.states_known, options.until
+    states_known, until = collection.has_states, options.until
     if not states_known and not options.segments:
-        count = sum(bool(segment.inserts) for segment in selection.every)
+        count = sum(bool(segment.inserts) for segment in selection.all_segments)
         subject = "its segment is" if count == 1 else f"all {count} segments are"
         yield (
             f"{subject} read as found; without metadata, dropped and compacted ones look like those that are alive: "
@@ -121,7 +121,7 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
         yield f"rows live {ttl} seconds: older ones are {applied or 'shown; ttl=' + repr('now') + ' hides them'}"
     for partition in selection.dropped[:1] if view != "history" else ():
         yield f"partition {collection.partition_name(partition)} is dropped, and read all the same"
-    lost_segments = collection.lost(until) if states_known and until is not None else []
+    lost_segments = collection.find_lost_segments(until) if states_known and until is not None else []
     if lost_segments:
         yield (
             f"segment {lost_segments[0].id} was compacted after as_of, and what it was made of is no longer on disk: "

@@ -39,7 +39,7 @@ from sawlog.milvus.collection.catalog import (
     MissingFragment,
     SegmentFragment,
 )
-from sawlog.milvus.collection.checks import broken_metadata, left_out, note_rows, remarks
+from sawlog.milvus.collection.checks import describe_metadata_gap, find_left_out, note_rows, remarks
 from sawlog.milvus.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus.collection.fragments import BatchFragment, Shared
 from sawlog.milvus.collection.infer import infer_fields
@@ -48,12 +48,12 @@ from sawlog.milvus.collection.packed import cut, unpack
 from sawlog.milvus.collection.pictures import delete_pictures, segment_pictures
 from sawlog.milvus.collection.selection import (
     Selection,
-    followed,
+    is_outside_times,
+    is_selected,
     key_stats,
-    outside,
-    ruled_out,
+    rule_out_segments,
+    select_followed,
     time_bounds,
-    wanted,
     with_deltas,
 )
 from sawlog.milvus.fields import parts
@@ -91,7 +91,7 @@ class CollectionContents(Contents):
         self._options: ReadOptions = scan.options
         self._logs = [log for log in map(paths.parse, files) if log is not None]
         if scan.schema is not None:
-            self._logs = followed(self._logs, scan)
+            self._logs = select_followed(self._logs, scan)
             files = [log.file for log in self._logs]
         self._files = list(files)
         self._scan = scan
@@ -114,10 +114,12 @@ class CollectionContents(Contents):
         location = self._logs[0].root if self._logs else self._backup_root or "milvus_binlog"
         table = self._options.table
         try:
-            return self._unpacked(choose(self._present if table is None else self.collections, table, location))
+            return self._unpacked(
+                choose(self._present_collections if table is None else self.collections, table, location)
+            )
         except OptionError:
-            if self._broken is not None and self._scan.on_damage == "fail":
-                raise IncompleteError(self._broken.damage) from None
+            if self._broken_metadata is not None and self._scan.on_damage == "fail":
+                raise IncompleteError(self._broken_metadata.damage) from None
             raise
 
     @property
@@ -125,9 +127,11 @@ class CollectionContents(Contents):
         return Selection(self.collection, self._options)
 
     @cached_property
-    def _shown(self) -> list[Collection]:
+    def _shown_collection(self) -> list[Collection]:
         """The chosen collection; all of them where none was chosen."""
-        return list(map(self._unpacked, self._present.values())) if self._ambiguous else [self.collection]
+        return (
+            list(map(self._unpacked, self._present_collections.values())) if self._is_ambiguous else [self.collection]
+        )
 
     @property
     def _shown_or_known(self) -> list[Collection]:
@@ -137,7 +141,7 @@ class CollectionContents(Contents):
         return [
             collection
             for id, collection in sorted(self.collections.items())
-            if collection.meta is not None or id in self._present
+            if collection.meta is not None or id in self._present_collections
         ]
 
     def _unpacked(self, collection: Collection) -> Collection:
@@ -146,29 +150,29 @@ class CollectionContents(Contents):
         return collection
 
     @cached_property
-    def _present(self) -> dict[int, Collection]:
+    def _present_collections(self) -> dict[int, Collection]:
         """The collections that have files, less those that the metadata says are gone."""
         metas = self._metas
         return {
             id: collection
             for id, collection in self.collections.items()
-            if collection.present and (not metas or id in metas)
+            if collection.has_files and (not metas or id in metas)
         }
 
     @property
-    def _ambiguous(self) -> bool:
+    def _is_ambiguous(self) -> bool:
         """Whether there are several collections and none was named: what concerns all of them still works."""
-        return self._options.table is None and len(self._present) > 1
+        return self._options.table is None and len(self._present_collections) > 1
 
     @cached_property
     def _choice(self) -> Choice:
         """The metadata that is named, that of the backup that the files are in, or the nearest that knows them."""
         ids = {log.collection for log in self._logs} - {0}
         roots = {log.root for log in self._logs}
-        place = self._options.metadata or self._own
+        place = self._options.metadata or self._own_metadata
         return choose_metadata(place, roots, ids, self._until, self._scan.storage)
 
-    def _scanned(self, scan: Scan) -> CollectionContents:
+    def _with_scan(self, scan: Scan) -> CollectionContents:
         """Return contents of the same files and metadata, read otherwise."""
         contents = type(self)(self.format, self._files, scan)
         contents._choice = self._choice
@@ -189,49 +193,51 @@ class CollectionContents(Contents):
         return {id: replace(meta, segments=None) for id, meta in metas.items()}
 
     @cached_property
-    def _own(self) -> str | None:
+    def _own_metadata(self) -> str | None:
         """The metadata of the backup that the files are in; `None` where they are in none."""
         return next((file.path for file in self._files if file.name == layout.BACKUP_META), None)
 
     @property
     def _backup_root(self) -> str | None:
         """Root of a backup's files, if its own metadata is read: all of the collections' files are there."""
-        if self._own is None or self._options.metadata is not None or self._scan.schema is not None:
+        if self._own_metadata is None or self._options.metadata is not None or self._scan.schema is not None:
             return None
-        return backup_root(self._own)
+        return backup_root(self._own_metadata)
 
     @cached_property
-    def _broken(self) -> Missing | None:
+    def _broken_metadata(self) -> Missing | None:
         """Gap of the metadata, where it is cut, or gone from a backup."""
         roots = {log.root for log in self._logs}
-        return broken_metadata(self._metadata, roots, self._scan.storage)
+        return describe_metadata_gap(self._metadata, roots, self._scan.storage)
 
     def _metadata_gap(self, request: BoundScan) -> Iterator[MissingFragment]:
         """Yield a fragment that reports broken metadata, in front of all that is read without it."""
-        if self._broken is not None:
-            yield MissingFragment(*request, posixpath.dirname(self._broken.directory), 0, self._broken)
+        if self._broken_metadata is not None:
+            yield MissingFragment(
+                *request, posixpath.dirname(self._broken_metadata.directory), 0, self._broken_metadata
+            )
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """The user's fields: of the schema given, of the metadata, or as the files show them."""
         if self._options.schema is not None:
-            return self._completed(user_schema(self._options.schema, self._scan.storage)[1])
+            return self._complete_fields(user_schema(self._options.schema, self._scan.storage)[1])
         meta = self.collection.meta
         if meta is not None and meta.fields:
             return meta.fields
-        return self._inferred()
+        return self._infer_schema()
 
-    def _inferred(self) -> tuple[Field, ...]:
+    def _infer_schema(self) -> tuple[Field, ...]:
         return infer_fields(self.collection, self._scan.storage, self._options.max_item_bytes)
 
-    def _completed(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    def _complete_fields(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
         """Fields of a schema that leaves dimensions or element types to the files."""
-        if all(field.dim or not field.sized for field in fields):
+        if all(field.dim or not field.has_dimension for field in fields):
             return fields
-        inferred = {field.id: field for field in self._inferred()}
+        inferred = {field.id: field for field in self._infer_schema()}
         return tuple(
             replace(field, dim=field.dim or inferred[field.id].dim, element=field.element or inferred[field.id].element)
-            if field.sized and field.id in inferred
+            if field.has_dimension and field.id in inferred
             else field
             for field in fields
         )
@@ -247,15 +253,15 @@ class CollectionContents(Contents):
             raise OptionError("dynamic_fields: the collection has no dynamic field")
         dynamic_fields = {field.name: field for field in parse_dynamic(name for name in requested if name != EVERY)}
         if EVERY in requested:
-            dynamic_fields = {**self._every_key(source), **dynamic_fields}
+            dynamic_fields = {**self._all_dynamic_fields(source), **dynamic_fields}
         taken_names = {field.name for field in self.fields}
         return tuple(field for field in dynamic_fields.values() if field.name not in taken_names)
 
-    def _every_key(self, source: Field) -> dict[str, DynamicField]:
+    def _all_dynamic_fields(self, source: Field) -> dict[str, DynamicField]:
         types_by_name: dict[str, str] = {}
         options = replace(self._options, dynamic_fields=())
         scan = replace(self._scan, view="rows", columns=(source.name,), filters=(), options=options)
-        contents = self._scanned(scan)
+        contents = self._with_scan(scan)
         contents._is_silent = True
         for fragment in plan_for_threads(contents, bind_scan(contents, scan)):
             for batch in fragment.to_batches():
@@ -274,7 +280,7 @@ class CollectionContents(Contents):
 
     def check_scan(self, scan: Scan) -> None:
         """Raise a `SchemaError` where rows are read and deletes cannot be applied."""
-        if scan.view in ("rows", "history", "damage") and not self._ambiguous:
+        if scan.view in ("rows", "history", "damage") and not self._is_ambiguous:
             self._check_key()
 
     def find_view(self, name: str) -> View[Any]:
@@ -285,7 +291,7 @@ class CollectionContents(Contents):
         needs_none = self._scan.view in ("frames", "collections", "segments") or bool(
             self._scan.columns or self._scan.filters
         )
-        return replace(view, schema=pa.schema([])) if self._ambiguous and not needs_none else view
+        return replace(view, schema=pa.schema([])) if self._is_ambiguous and not needs_none else view
 
     def _added_fields(self) -> Iterator[pa.Field]:
         """Yield fields that a stream did not begin with, by their ids: it leaves them out, whatever their types."""
@@ -303,7 +309,7 @@ class CollectionContents(Contents):
 
     def batches(self) -> list[BatchFragment]:
         """The binlog batches that the rows are read from."""
-        return list(self._planned(bind_scan(self, self.scan)))
+        return list(self._plan_batches(bind_scan(self, self.scan)))
 
     def _row_batches(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield a fragment per binlog batch; several of a large one in bare Parquet."""
@@ -319,35 +325,35 @@ class CollectionContents(Contents):
     def _segments(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
         yield from self._metadata_gap(request)
-        for collection in self._shown:
-            for segment in Selection(collection, self._options).every:
+        for collection in self._shown_collection:
+            for segment in Selection(collection, self._options).all_segments:
                 yield replace(self._segment(request, segment, collection), standalone=True)
 
     def _deletes(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield a fragment per delta log."""
         del task_bytes
         yield from self._metadata_gap(request)
-        for segment in self._selection.every:
+        for segment in self._selection.all_segments:
             counts = segment.delete_counts()
             for log in segment.deltas:
                 place = (log.collection, log.partition, log.segment)
                 common = (*request, log.file.path, log.file.size, log.file)
                 count = counts.get(log.file.path, 0)
-                yield DeltaFragment(*common, place, segment.deletes_only, self._key_type, count)
-            for gap in segment.missing_deltas():
+                yield DeltaFragment(*common, place, segment.is_l0, self._key_type, count)
+            for gap in segment.find_missing_deltas():
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
     def _events(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield a fragment per file."""
         del task_bytes
         yield from self._metadata_gap(request)
-        for log in self._own_logs():
+        for log in self._list_own_logs():
             yield EventsFragment(*request, log.file.path, log.file.size, log.file, log)
         for segment in (
-            stored_segment for collection in self._shown for stored_segment in collection.segments.values()
+            stored_segment for collection in self._shown_collection for stored_segment in collection.segments.values()
         ):
-            gaps = [gap for gap in segment.missing_logs() if gap.kind is Kind.MISSING_FILE]
-            for gap in (*gaps, *segment.missing_deltas()):
+            gaps = [gap for gap in segment.find_missing_logs() if gap.kind is Kind.MISSING_FILE]
+            for gap in (*gaps, *segment.find_missing_deltas()):
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
@@ -357,25 +363,25 @@ class CollectionContents(Contents):
 
     def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """Return fragments of new ranges, as `Followable.between` says."""
-        return list(_between(self, request, ranges))
+        return list(_plan_new_files(self, request, ranges))
 
-    def _own_logs(self) -> list[LogFile]:
+    def _list_own_logs(self) -> list[LogFile]:
         """All files of the collection, and those of indexes, which do not say whose they are."""
-        collection_id = None if self._ambiguous else self.collection.id
+        collection_id = None if self._is_ambiguous else self.collection.id
         return [log for log in self._logs if collection_id is None or log.collection in (collection_id, 0)]
 
     def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Every file, and the segments that lack some."""
         del task_bytes
         yield from self._metadata_gap(request)
-        named = {} if self._ambiguous else {field.id: field for field in (*SYSTEM, *self.fields)}
-        counts = {path: count for one in self._shown for path, count in one.delete_counts().items()}
-        for log in self._own_logs():
+        named = {} if self._is_ambiguous else {field.id: field for field in (*SYSTEM, *self.fields)}
+        counts = {path: count for one in self._shown_collection for path, count in one.delete_counts().items()}
+        for log in self._list_own_logs():
             count = counts.get(log.file.path, 0)
             yield FileFragment(*request, log.file.path, log.file.size, log.file, log, None, named, count)
-        for collection in self._shown:
+        for collection in self._shown_collection:
             for segment in collection.segments.values():
-                if segment.inserts or segment.meta is not None or segment.modern:
+                if segment.inserts or segment.meta is not None or segment.is_v3:
                     yield self._segment(request, segment, collection)
                 for log in segment.files if segment.manifests else ():
                     common = (*request, log.file.path, log.file.size, log.file, log)
@@ -401,7 +407,7 @@ class CollectionContents(Contents):
     }
 
     def _segment(self, request: BoundScan, segment: Segment, collection: Collection) -> SegmentFragment:
-        fields = () if self._ambiguous else (*SYSTEM, *self.fields)
+        fields = () if self._is_ambiguous else (*SYSTEM, *self.fields)
         return SegmentFragment(
             *request,
             segment.directory,
@@ -432,7 +438,10 @@ class CollectionContents(Contents):
             return
         sizes = {file.path: file.size for file in self.files}
         packed = [
-            segment.files for collection in self._shown for segment in collection.segments.values() if segment.manifests
+            segment.files
+            for collection in self._shown_collection
+            for segment in collection.segments.values()
+            if segment.manifests
         ]
         sizes |= {log.file.path: log.file.size for logs in packed for log in logs}
         reports: dict[str, FileReport] = {}
@@ -449,14 +458,14 @@ class CollectionContents(Contents):
 
     def single(self) -> Iterator[CollectionContents]:
         """A dataset of each collection; among several, not of those whose rows cannot be read for want of a key."""
-        if not self._ambiguous:
+        if not self._is_ambiguous:
             yield self
             return
-        for id in self._present:
+        for id in self._present_collections:
             options = replace(self._options, table=str(id))
             scan = replace(self._scan, options=options, view="rows", columns=None, filters=())
             with suppress(SchemaError):
-                yield self._scanned(scan)
+                yield self._with_scan(scan)
 
     def counted(self) -> list[BatchFragment]:
         """The batches whose rows are read."""
@@ -470,7 +479,7 @@ class CollectionContents(Contents):
     def tables(self) -> list[NamedTable]:
         """Collections by the names and aliases that they have now, or at the time that is asked for."""
         tables = []
-        for id, collection in self._present.items():
+        for id, collection in self._present_collections.items():
             meta = collection.meta
             names = [meta.name, *meta.aliases] if meta is not None else [str(id)]
             database = meta.database if meta is not None else layout.DEFAULT_DATABASE
@@ -483,19 +492,19 @@ class CollectionContents(Contents):
         segments = pa.Table.from_batches(self._batches_of("segments", None), SEGMENTS_SCHEMA)
         files = {
             segment.id: log.file.path
-            for collection in self._shown
+            for collection in self._shown_collection
             for segment in collection.segments.values()
             for log in (*segment.files, *segment.deltas)[:1]
         }
-        read = None if self._ambiguous else frozenset(collection.id for collection in self._read)
+        read = None if self._is_ambiguous else frozenset(collection.id for collection in self._read)
         yield from segment_pictures(segments, files, read, self._until)
-        if not self._ambiguous:
+        if not self._is_ambiguous:
             yield from delete_pictures(self._batches_of("deletes", ("timestamp",)), self._until)
 
     def _batches_of(self, view: str, columns: tuple[str, ...] | None) -> Iterator[pa.RecordBatch]:
         """The rows of another view; what is damaged is for others to report."""
         scan = replace(self.scan, view=view, columns=columns, filters=(), expression=None, on_damage="skip")
-        contents = self._scanned(scan)
+        contents = self._with_scan(scan)
         for fragment in plan_fragments(contents, bind_scan(contents, scan), None):
             yield from fragment.to_batches(Findings("skip"))
 
@@ -507,13 +516,13 @@ class CollectionContents(Contents):
             facts["metadata"] = f"{self._metadata.path} ({self._metadata.title})"
         if besides := (*self._choice.remarks, *self._choice.unused):
             facts["other metadata"] = "; ".join(besides)
-        if len(self._present) > 1:
+        if len(self._present_collections) > 1:
             named = (
                 f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
-                for collection in self._present.values()
+                for collection in self._present_collections.values()
             )
             facts["collections"] = ", ".join(named)
-        if self._ambiguous:
+        if self._is_ambiguous:
             return facts
         collection = self.collection
         facts["collection"] = f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
@@ -540,9 +549,9 @@ class CollectionContents(Contents):
         """Read the times of batches that only their files hold, and the statistics of keys."""
         storage = self.scan.storage
         time_range = time_bounds(request.projection.query, layout.MAX_TSO - 1)
-        for segment in self._selection.every:
+        for segment in self._selection.all_segments:
             for batch in segment.batches():
-                outside(segment, batch, time_range, storage, self._options.max_item_bytes)
+                is_outside_times(segment, batch, time_range, storage, self._options.max_item_bytes)
             cut(segment.batches(), CUT_BYTES, storage, self._options.max_item_bytes)
             if self._options.use_statistics and self.primary is not None:
                 for log in key_stats(segment, self.primary):
@@ -551,16 +560,16 @@ class CollectionContents(Contents):
     def _batches(
         self, request: BoundScan, task_bytes: int | None = None, *, silent: bool = False
     ) -> Iterator[BatchFragment]:
-        fragments: Iterable[BatchFragment] = self._planned(request, task_bytes, silent=silent)
+        fragments: Iterable[BatchFragment] = self._plan_batches(request, task_bytes, silent=silent)
         if self._options.dedupe and self._scan.view == "rows":
-            from sawlog.milvus.collection.dedupe import newest
+            from sawlog.milvus.collection.dedupe import keep_newest
 
             fragments = list(fragments)
             assert self.primary is not None
-            fragments = newest(fragments, self.primary)
+            fragments = keep_newest(fragments, self.primary)
         yield from fragments
 
-    def _planned(
+    def _plan_batches(
         self, request: BoundScan, task_bytes: int | None = None, *, silent: bool = False
     ) -> Iterator[BatchFragment]:
         if not (silent or self._is_silent):  # a filter of warnings would be that of all threads
@@ -568,28 +577,28 @@ class CollectionContents(Contents):
                 warn(remark, SegmentsWarning)
             for remark in remarks(self._selection, self._scan.view):
                 warn(f"collection {self.collection.name}: {remark}", SegmentsWarning)
-        shared = self._shared(self._scan.view)
+        shared = self._make_shared(self._scan.view)
         reported: set[str] = set()
         gaps: list[Missing] = []
         deletes = "ignore" if shared.raw else self._options.deletes
         across = self.collection.deltas_across() if deletes == "apply" else {}
         counts = self.collection.delete_counts()
         query = request.projection.query
-        without = self._ruled_out(request)
+        without = self._rule_out_segments(request)
         bounds = time_bounds(query, None if shared.raw else self._until)
         for segment in self._selection.origins if shared.history else self._read:
-            if not wanted(segment, query) or segment.id in without:
+            if not is_selected(segment, query) or segment.id in without:
                 continue
             later = self.collection.deltas_after(segment) if shared.history else []
             delete_files = () if deletes == "ignore" else tuple(log.file for log in (*segment.deltas, *later))
             level_zero = across.get(segment.partition, ())
             first = True
             if deletes != "ignore":
-                sources = [segment, *(self.collection.made_of(segment) if shared.history else ())]
-                gaps += [gap for source in sources for gap in source.missing_deltas()]
+                sources = [segment, *(self.collection.find_compacted_to(segment) if shared.history else ())]
+                gaps += [gap for source in sources for gap in source.find_missing_deltas()]
             if deletes == "apply":
-                gaps += self.collection.missing_across(segment.partition)
-            gaps += segment.other_sizes()
+                gaps += self.collection.find_missing_l0_deltas(segment.partition)
+            gaps += segment.find_other_sizes()
             for batch in self._pieces(segment, bounds, task_bytes):
                 fresh = tuple(file for file in (*delete_files, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
@@ -600,13 +609,13 @@ class CollectionContents(Contents):
                     shared,
                     batch,
                     (segment.collection, segment.partition, segment.id),
-                    tuple(segment.missing_logs()),
+                    tuple(segment.find_missing_logs()),
                     delete_files,
                     level_zero,
                     fresh,
                     segment.meta.commit_timestamp if segment.meta is not None else 0,
                     first,
-                    self.collection.ended(segment.partition),
+                    self.collection.drop_time(segment.partition),
                     tuple(gap for gap in gaps if gap.directory not in reported),
                     {} if deletes == "ignore" else counts,
                 )
@@ -617,16 +626,16 @@ class CollectionContents(Contents):
     def _pieces(self, segment: Segment, bounds: tuple[int, int], task_bytes: int | None) -> list[Batch]:
         """The batches of a segment that may hold rows within time bounds, large ones cut."""
         place = (self.scan.storage, self._options.max_item_bytes)
-        inside = [batch for batch in segment.batches() if not outside(segment, batch, bounds, *place)]
+        inside = [batch for batch in segment.batches() if not is_outside_times(segment, batch, bounds, *place)]
         return inside if task_bytes is None else cut(inside, task_bytes, *place)
 
     @property
     def _read(self) -> list[Segment]:
         """The segments whose rows are read: those that are alive, or all where that is unknown or not asked for."""
-        is_known = self._options.segments or self.collection.states_known
-        return self._selection.alive if self._scan.view == "rows" or is_known else self._selection.every
+        is_known = self._options.segments or self.collection.has_states
+        return self._selection.alive if self._scan.view == "rows" or is_known else self._selection.all_segments
 
-    def _shared(self, view: str) -> Shared:
+    def _make_shared(self, view: str) -> Shared:
         fields = {field.name: field for field in (*SYSTEM, *self.fields)}
         ttl = self.collection.meta.ttl if self.collection.meta is not None else 0
         moment = self._options.expiry
@@ -640,18 +649,18 @@ class CollectionContents(Contents):
         read = [batch.bytes_of(id) for id in batch.files if id in fields or id in layout.SYSTEM_FIELDS]
         return sum(read) if fields & set(batch.files) else batch.size
 
-    def _ruled_out(self, request: BoundScan) -> frozenset[int]:
+    def _rule_out_segments(self, request: BoundScan) -> frozenset[int]:
         """Segments that the statistics of their keys rule out; read once, as long as the request is the same."""
         if self._last is None or self._last[0] is not request.projection:
             self._last = request.projection, self._find_ruled_out(request)
         return self._last[1]
 
     def _find_ruled_out(self, request: BoundScan) -> frozenset[int]:
-        used = self._options.use_statistics and self._scan.view in _ROW_VIEWS and not self._ambiguous
+        used = self._options.use_statistics and self._scan.view in _ROW_VIEWS and not self._is_ambiguous
         if not (used and self.primary is not None):
             return frozenset()
-        segments = [stored_segment for stored_segment in self._selection.every if stored_segment.inserts]
-        return ruled_out(segments, self.primary, request.projection.query, self.scan.storage)
+        segments = [stored_segment for stored_segment in self._selection.all_segments if stored_segment.inserts]
+        return rule_out_segments(segments, self.primary, request.projection.query, self.scan.storage)
 
     def _check_key(self) -> None:
         """Check that what needs the primary key can be done.
@@ -673,9 +682,9 @@ class CollectionContents(Contents):
     def skipped_files(self, request: BoundScan) -> list[Skipped]:
         """Yield what the metadata says is gone or does not name, and what statistics rule out."""
         skipped = [
-            *left_out(self.collections, self._metas, self._options.table, self._until),
+            *find_left_out(self.collections, self._metas, self._options.table, self._until),
         ]
-        if without := self._ruled_out(request):
+        if without := self._rule_out_segments(request):
             segments = [self.collection.segments[id] for id in sorted(without)]
             skipped += [
                 Skipped(stored_segment.directory, "the statistics of its keys rule it out", stored_segment.size)
@@ -701,26 +710,26 @@ def _committed_end(dataset: CollectionContents, file: File, position: int) -> in
     """Return the end of what is committed: files count when they are whole, inserts when all of their batch are."""
     _check_view(dataset.scan.view)
     if dataset.scan.view == "deletes":
-        return file.size if _whole(dataset, file) else position
+        return file.size if _is_finished(dataset, file) else position
     for segment in dataset.collection.segments.values():
         for logs in segment.inserts.values():
             if any(log.file.path == file.path for log in logs):
-                return file.size if _complete(dataset, segment, file) else position
+                return file.size if _is_complete(dataset, segment, file) else position
     return position
 
 
-def _between(dataset: CollectionContents, request: BoundScan, ranges: Sequence[Range]) -> Iterator[Fragment]:
+def _plan_new_files(dataset: CollectionContents, request: BoundScan, ranges: Sequence[Range]) -> Iterator[Fragment]:
     """Return fragments of new files. A batch is read with the file of its first field, and once only."""
     _check_view(dataset.scan.view)
     requested_paths = {row_range.file.path for row_range in ranges}
-    shared = dataset._shared(request.scan.view) if request.scan.view == "inserts" else None
+    shared = dataset._make_shared(request.scan.view) if request.scan.view == "inserts" else None
     for segment in dataset.collection.segments.values():
         place = (segment.collection, segment.partition, segment.id)
         if shared is None:
             for log in segment.deltas:
                 if log.file.path in requested_paths:
                     common = (*request, log.file.path, log.file.size, log.file)
-                    yield DeltaFragment(*common, place, segment.deletes_only)
+                    yield DeltaFragment(*common, place, segment.is_l0)
             continue
         whole_batches = [
             batch
@@ -733,16 +742,18 @@ def _between(dataset: CollectionContents, request: BoundScan, ranges: Sequence[R
             yield BatchFragment(*request, segment.directory, batch.size, shared, batch, place)
 
 
-def _complete(dataset: CollectionContents, segment: Segment, file: File) -> bool:
+def _is_complete(dataset: CollectionContents, segment: Segment, file: File) -> bool:
     """Whether all files of the batch that a file belongs to are there. While one is missing, none can be paired."""
-    return _even(dataset, segment) and all(_whole(dataset, log.file) for log in _batch_of(segment, file).files.values())
+    return _is_even(dataset, segment) and all(
+        _is_finished(dataset, log.file) for log in _batch_of(segment, file).files.values()
+    )
 
 
 def _batch_of(segment: Segment, file: File) -> Batch:
     return next(batch for batch in segment.batches() if any(log.file.path == file.path for log in batch.files.values()))
 
 
-def _even(dataset: CollectionContents, segment: Segment) -> bool:
+def _is_even(dataset: CollectionContents, segment: Segment) -> bool:
     """Whether every field that no row lacks has as many files as the others."""
     required, optional = _expected(dataset)
     counts = {len(logs) for id, logs in segment.inserts.items() if id not in optional}
@@ -770,13 +781,13 @@ def _check_even(dataset: CollectionContents, segment: Segment) -> None:
         OptionError: When that is so.
     """
     counts = {len(logs) for logs in segment.inserts.values()}
-    if len(counts) > 1 and not _even(dataset, segment):
+    if len(counts) > 1 and not _is_even(dataset, segment):
         raise OptionError(
             f"{segment.directory}: a binlog batch is being written; start the stream again to repeat this one"
         )
 
 
-def _whole(dataset: CollectionContents, file: File) -> bool:
+def _is_finished(dataset: CollectionContents, file: File) -> bool:
     """Whether a file has its end: all that is followed ends with Parquet's mark."""
     length = len(_PARQUET_END)
     return file.size > length and dataset.scan.storage.read(file.path, file.size - length, length) == _PARQUET_END

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFragment]:
+def keep_newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFragment]:
     """Fragments that leave out rows with a newer one of the same key: by timestamp, then by row id.
 
     Reads keys, timestamps and row ids of all of them. Rows of which one of these is lost neither
@@ -48,5 +48,5 @@ def newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFrag
 
 def _read(fragment: BatchFragment, schema: pa.Schema) -> tuple[pa.Table, NDArray[np.uint8]]:
     masks: list[NDArray[np.uint8]] = []
-    batches = list(fragment.traced(schema, Findings("skip"), masks))
+    batches = list(fragment.decode_traced(schema, Findings("skip"), masks))
     return pa.Table.from_batches(batches, schema), np.concatenate([np.empty(0, np.uint8), *masks])

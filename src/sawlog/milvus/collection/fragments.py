@@ -20,7 +20,7 @@ from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dynamic import DynamicField, expand
-from sawlog.milvus.collection.model import Batch, Missing, missing_fields
+from sawlog.milvus.collection.model import Batch, Missing, find_missing_fields
 from sawlog.milvus.columns import decode, kind_of
 from sawlog.milvus.deletes.index import NEVER, DeltaLogs
 from sawlog.milvus.fragments import FileFragment
@@ -35,7 +35,7 @@ from sawlog.milvus.payloads.payload import (
     Payload,
     UnreadableError,
     batch_rows,
-    mask_of,
+    make_mask,
 )
 from sawlog.milvus.payloads.stored import bare_field, check_stored, field_id
 from sawlog.milvus.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
@@ -111,7 +111,7 @@ class BatchFragment(Fragment):
         if self.missing:
             return
         batch = self.batch
-        wanted = self._join().wanted.values()
+        wanted = self._join().fields_to_read.values()
         if batch.groups or not (
             batch.files.keys() >= layout.SYSTEM_FIELDS and any(one.id in batch.files for one in wanted)
         ):
@@ -128,9 +128,11 @@ class BatchFragment(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Decode the batch. One that lacks a file, or whose files disagree, is damaged as a whole."""
-        yield from self.traced(schema, findings, [])
+        yield from self.decode_traced(schema, findings, [])
 
-    def traced(self, schema: pa.Schema, findings: Findings, masks: list[NDArray[np.uint8]]) -> Iterator[pa.RecordBatch]:
+    def decode_traced(
+        self, schema: pa.Schema, findings: Findings, masks: list[NDArray[np.uint8]]
+    ) -> Iterator[pa.RecordBatch]:
         """Decode the batch as `decode` does, and note which of its rows are delivered.
 
         Args:
@@ -144,8 +146,8 @@ class BatchFragment(Fragment):
             columns = Columns(self, findings, stack)
             join = _Join(self, columns, schema, findings, masks)
             try:
-                unread = self._unread(join, findings)
-                missing = self.missing or unread or columns.missing(join.wanted.values())
+                unread = self._find_unread_fields(join, findings)
+                missing = self.missing or unread or columns.find_missing_files(join.fields_to_read.values())
                 reported = self.first or not (self.missing or unread) or findings.on_damage == "fail"
                 for missing_log in missing if reported else ():
                     findings.damage(missing_log.damage)
@@ -166,9 +168,13 @@ class BatchFragment(Fragment):
             except UnreadableError as error:
                 self._report(join, columns, findings, error.damage)
 
-    def _unread(self, join: _Join, findings: Findings) -> list[Missing]:
+    def _find_unread_fields(self, join: _Join, findings: Findings) -> list[Missing]:
         """Why wanted fields cannot be read. Those that no schema names are wanted by nobody, and reported once."""
-        gaps = {in_no_file(self, field): None for field in join.wanted.values() if field.id in self.batch.unread}
+        gaps = {
+            describe_absent_field(self, field): None
+            for field in join.fields_to_read.values()
+            if field.id in self.batch.unread
+        }
         known_ids = {field.id for field in self.shared.fields.values()}
         if self.first and not gaps:
             for detail in {detail: None for id, detail in self.batch.unread.items() if id not in known_ids}:
@@ -177,7 +183,7 @@ class BatchFragment(Fragment):
 
     def as_stored(self) -> BatchFragment:
         """The same rows, before deletes and times take any of them away, of the fields that are read for them."""
-        read_schema = pa.schema([user_field.arrow() for user_field in self._join().wanted.values()])
+        read_schema = pa.schema([user_field.arrow() for user_field in self._join().fields_to_read.values()])
         projection = replace(self.projection, decoded=read_schema)
         shared = replace(self.shared, raw=True, history=False, until=None, since=None)
         return replace(
@@ -192,15 +198,15 @@ class BatchFragment(Fragment):
     def _report(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
         """All that is wrong with a batch of which rows are lost."""
         lenient = findings.on_damage != "fail"
-        read = join.wanted.values() if lenient else ()
-        elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._reports(id, join)}
-        for blamed in self._blamed(damage, read, columns):
+        read = join.fields_to_read.values() if lenient else ()
+        elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._is_reporting(id, join)}
+        for blamed in self._blame_file(damage, read, columns):
             is_own = blamed == damage and blamed.kind == Kind.ROW_COUNT_MISMATCH  # of the rows of this batch
             if is_own or not (blamed.path in elsewhere and lenient):
                 columns.report(blamed)
         join.report_deletes()
 
-    def _reports(self, id: int, join: _Join) -> bool:
+    def _is_reporting(self, id: int, join: _Join) -> bool:
         """Whether this batch reports what is wrong with a file: of those that read it, the first that loses rows does.
 
         Args:
@@ -209,7 +215,7 @@ class BatchFragment(Fragment):
         """
         return join.loses_first(id) if join.opened and id in self.batch.slices else id not in self.batch.again
 
-    def _blamed(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
+    def _blame_file(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
         """All that is wrong with the file in which damage was found, as its own check says, and with others.
 
         Args:
@@ -268,8 +274,10 @@ class _Join:
         Raises:
             UnreadableError: When a page cannot be decoded, or the files do not go together.
         """
-        fields = self.wanted
-        opened = {field.id: stored for field in fields.values() if (stored := self._columns.stored(field)) is not None}
+        fields = self.fields_to_read
+        opened = {
+            field.id: stored for field in fields.values() if (stored := self._columns.find_file(field)) is not None
+        }
         sample = opened or {layout.ROW_ID_FIELD: self._columns.any()}
         if not opened:  # nothing else proves how many rows there are
             for payload in sample[layout.ROW_ID_FIELD].payloads:
@@ -277,8 +285,8 @@ class _Join:
         rows = self._rows(sample)
         self._compare(rows)
         for user_field in fields.values():
-            if user_field.id not in opened and not user_field.optional:
-                raise UnreadableError(in_no_file(self._fragment, user_field).damage)
+            if user_field.id not in opened and not user_field.is_optional:
+                raise UnreadableError(describe_absent_field(self._fragment, user_field).damage)
         self._offsets(sample[min(sample)])
         self.opened = opened
         step = batch_rows((payload, stored.index) for stored in opened.values() for payload in stored.payloads)
@@ -295,11 +303,11 @@ class _Join:
             The first damage; `None` where no value is known to be lost.
         """
         damage_by_row: list[tuple[int, Damage]] = []
-        for user_field, stored, payload, start in self._payloads(self.wanted):
+        for user_field, stored, payload, start in self._payloads(self.fields_to_read):
             losses = payload.resolve(stored.index, user_field)
             if losses:
                 row = start + min(losses[0].first, payload.rows - 1)
-                damage_by_row.append((row - stored.first, payload.what_is_lost(losses).damage))
+                damage_by_row.append((row - stored.first, payload.make_loss_error(losses).damage))
             first, last = stored.first - start, stored.first - start + stored.rows
             if any(each.first == each.end or (each.first < last and first < each.end) for each in losses):
                 self._losing.add(stored.path)
@@ -310,25 +318,25 @@ class _Join:
     def loses_first(self, id: int) -> bool:
         """Whether rows of a file are lost here, and none of those in front of them."""
         path = self._fragment.batch.files[id].file.path
-        pairs = [(self.opened[field.id], field) for field in self.wanted.values() if field.id in self.opened]
+        pairs = [(self.opened[field.id], field) for field in self.fields_to_read.values() if field.id in self.opened]
         return path in self._losing and not any(
             self._columns.loses(id, stored.index, field) for stored, field in pairs if stored.path == path
         )
 
-    def _sound(self, names: Iterable[str], count: int) -> NDArray[np.uint8]:
+    def _mark_sound_rows(self, names: Iterable[str], count: int) -> NDArray[np.uint8]:
         """Of the next `count` rows, 1 for those of which no value of some columns is known to be lost."""
         import numpy as np
 
         sound = np.ones(count, np.uint8)
         for _, stored, payload, start in self._payloads(names) if self._losing else ():
             before = stored.first + self._position - start
-            for loss in payload.lost(stored.index):
+            for loss in payload.find_losses(stored.index):
                 sound[max(0, loss.first - before) : max(0, loss.end - before)] = 0
         return sound
 
     def _payloads(self, names: Iterable[str]) -> Iterator[tuple[Field, Stored, Payload, int]]:
         """The payloads of some columns, each with the row of its file that it begins with."""
-        for user_field in map(self.wanted.__getitem__, names):
+        for user_field in map(self.fields_to_read.__getitem__, names):
             stored = self.opened.get(user_field.id)
             if stored is not None:
                 starts = accumulate((payload.rows for payload in stored.payloads), initial=stored.base)
@@ -336,7 +344,7 @@ class _Join:
                     yield user_field, stored, payload, start
 
     @cached_property
-    def wanted(self) -> dict[str, Field]:
+    def fields_to_read(self) -> dict[str, Field]:
         """The fields to read: those of the schema, and those that decide which rows survive.
 
         Reads what is delivered otherwise for counts and checks, too, so that all of them find the same damage.
@@ -348,9 +356,9 @@ class _Join:
             needed_fields |= {name: field for name, field in shared.fields.items() if field.dynamic}
         if shared.raw:
             return needed_fields
-        if self._deletes or shared.history or shared.until is not None or shared.since is not None:
+        if self._has_deletes or shared.history or shared.until is not None or shared.since is not None:
             needed_fields[TIMESTAMP.name] = TIMESTAMP
-        if self._deletes and shared.primary is not None:
+        if self._has_deletes and shared.primary is not None:
             needed_fields[shared.primary.name] = shared.primary
         return needed_fields
 
@@ -387,21 +395,21 @@ class _Join:
         self, count: int, fields: Mapping[str, Field], streams: Mapping[int, ColumnStream]
     ) -> Iterator[pa.RecordBatch]:
         deciding = self._deciding & fields.keys()
-        sound = self._sound(deciding, count)
+        sound = self._mark_sound_rows(deciding, count)
         sound_rows = int(sound.sum())
-        stored = {name: self._stored(fields[name], sound_rows, streams, sound) for name in deciding}
+        stored = {name: self._take_stored(fields[name], sound_rows, streams, sound) for name in deciding}
         keep = sound.copy()
         keep[sound == 1] = self._survivors(stored, sound_rows)
-        keep = self._newest(keep)
-        keep &= self._sound(fields.keys() - deciding, count)
+        keep = self._drop_older_rows(keep)
+        keep &= self._mark_sound_rows(fields.keys() - deciding, count)
         rows_left = int(keep.sum())
         if rows_left < sound_rows:
-            mask = mask_of(keep[sound == 1])
+            mask = make_mask(keep[sound == 1])
             stored = {name: column.filter(mask) for name, column in stored.items() if name in self._schema.names}
             self._lives = {name: column.filter(mask) for name, column in self._lives.items()}
         for name, user_field in fields.items():
             if name not in deciding:
-                stored[name] = self._stored(user_field, rows_left, streams, keep)
+                stored[name] = self._take_stored(user_field, rows_left, streams, keep)
         extra = self._dynamic(stored)
         if not self._schema:
             for name in stored:
@@ -415,7 +423,7 @@ class _Join:
         self._findings.rows += rows_left
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _stored(
+    def _take_stored(
         self, field: Field, count: int, streams: Mapping[int, ColumnStream], keep: NDArray[np.uint8]
     ) -> pa.Array:
         """The next values of a field as they are stored, `count` of which are kept; nulls where it has no file.
@@ -426,9 +434,9 @@ class _Join:
         stream = streams.get(field.id)
         if stream is None:
             return pa.nulls(count, field.storage or field.arrow_type())
-        column = stream.take_kept(keep, count)
+        column = stream.take_selected(keep, count)
         if column is None:
-            raise self._unreadable(field, f"field {field.id}: fewer values than expected", Kind.BAD_PAYLOAD)
+            raise self._make_error(field, f"field {field.id}: fewer values than expected", Kind.BAD_PAYLOAD)
         return column
 
     def _dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -456,7 +464,7 @@ class _Join:
             times = np.full(count, self._fragment.commit, np.int64)
         validities: list[NDArray[np.uint8] | None] = []
         ends = np.full(count, self._fragment.ended or NEVER, np.int64) if shared.history else None
-        if self._deletes and shared.primary is not None:
+        if self._has_deletes and shared.primary is not None:
             keys = self._decode(shared.primary, stored[shared.primary.name])
             self.report_deletes()
             strict = self._findings.on_damage == "fail"
@@ -486,7 +494,7 @@ class _Join:
         for logs in self._delta_logs:
             logs.report(self._fragment.reported, self._findings)
 
-    def _newest(self, keep: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def _drop_older_rows(self, keep: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Take out what newer rows with the same key replace."""
         import numpy as np
 
@@ -498,7 +506,7 @@ class _Join:
         return keep & (1 - replaced)
 
     @property
-    def _deletes(self) -> bool:
+    def _has_deletes(self) -> bool:
         """Whether there are any delta logs to heed."""
         return bool(self._fragment.deltas or self._fragment.across)
 
@@ -515,14 +523,14 @@ class _Join:
         try:
             return decode(field, array)
         except SchemaError as error:
-            raise self._unreadable(field, f"from row {self._position} on: {error}", kind_of(error)) from None
+            raise self._make_error(field, f"from row {self._position} on: {error}", kind_of(error)) from None
 
-    def _unreadable(self, field: Field, detail: str, kind: Kind) -> UnreadableError:
+    def _make_error(self, field: Field, detail: str, kind: Kind) -> UnreadableError:
         """Return the error to raise for values of a field, about the event that the current rows begin in."""
         stored = self.opened[field.id]
         ends = list(accumulate(payload.rows for payload in stored.payloads))
         place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)
-        return stored.payloads[place].unreadable(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
+        return stored.payloads[place].make_error(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
 
     def _column(
         self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8], rows_left: int
@@ -568,7 +576,7 @@ class Columns:
         self._files: dict[str, Stored] = {}
         self._logs: dict[str, Log] = {}
 
-    def stored(self, field: Field) -> Stored | None:
+    def find_file(self, field: Field) -> Stored | None:
         """The file that holds a field; `None` where none does.
 
         Raises:
@@ -583,17 +591,17 @@ class Columns:
         batch = self._fragment.batch
         if field.id in batch.files and not batch.groups:
             stored = self.open(field.id)
-            if not stored.grouped:
+            if not stored.is_group:
                 return stored
         for id in [batch.groups[field.id]] if field.id in batch.groups else batch.files:
             stored = self.open(id)
-            if stored.grouped:
+            if stored.is_group:
                 ids = [bare_field(stored, index).id for index, stored in enumerate(stored.payloads[0].schema)]
                 if field.id in ids:
                     return replace(stored, index=ids.index(field.id))
         return None
 
-    def missing(self, wanted: Iterable[Field] = ()) -> Sequence[Missing]:
+    def find_missing_files(self, wanted: Iterable[Field] = ()) -> Sequence[Missing]:
         """Files that the batch lacks. Where directories are column groups, their names do not say that.
 
         Args:
@@ -604,22 +612,28 @@ class Columns:
         """
         files = self._fragment.batch.files
         ids = dict.fromkeys([*(field.id for field in wanted if field.id in files), *files])
-        if not any(self._log(files[id].file).shape == "v1" for id in ids) and self.any().grouped:
+        if not any(self._log(files[id].file).shape == "v1" for id in ids) and self.any().is_group:
             return []
-        return missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
+        return find_missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
 
-    def absent(self) -> list[Missing]:
+    def find_absent_fields(self) -> list[Missing]:
         """Fields that no row lacks and that none of the column groups holds.
 
         Raises:
             UnreadableError: When a file cannot be read.
         """
-        if not self.any().grouped:
+        if not self.any().is_group:
             return []
         fields = [
-            field for field in self._fragment.shared.fields.values() if not field.optional and self._find(field) is None
+            field
+            for field in self._fragment.shared.fields.values()
+            if not field.is_optional and self._find(field) is None
         ]
-        return [in_no_file(self._fragment, field) for field in fields if field.id not in self._fragment.batch.unread]
+        return [
+            describe_absent_field(self._fragment, field)
+            for field in fields
+            if field.id not in self._fragment.batch.unread
+        ]
 
     def counts(self) -> dict[int, int]:
         """Rows of every file that can be read, by field or column group."""
@@ -684,7 +698,7 @@ class Columns:
                 self._findings.account.record += sum(part.length for part, _ in parts)
             payloads = [payload for _, payload in parts]
             offsets = [part.offset for part, _ in parts]
-            self._files[file.path] = Stored(file.path, payloads, offsets, log.bare, 0, *(span or (0, None)))
+            self._files[file.path] = Stored(file.path, payloads, offsets, log.is_bare_parquet, 0, *(span or (0, None)))
         payload = self._files[file.path]
         rows = payload.payloads[0].file_rows
         if span is not None and span[1] > rows:
@@ -727,7 +741,7 @@ class Stored:
     path: str
     payloads: list[Payload]
     offsets: list[int]
-    bare: bool
+    is_bare: bool
     index: int = 0
     first: int = 0
     last: int | None = None
@@ -743,12 +757,12 @@ class Stored:
         return (sum(payload.rows for payload in self.payloads) if self.last is None else self.last) - self.first
 
     @property
-    def grouped(self) -> bool:
+    def is_group(self) -> bool:
         """Whether the file is a column group: bare Parquet that names its fields."""
-        return self.bare and any(field_id(stored) is not None for stored in self.payloads[0].schema)
+        return self.is_bare and any(field_id(stored) is not None for stored in self.payloads[0].schema)
 
 
-def in_no_file(fragment: BatchFragment, field: Field) -> Missing:
+def describe_absent_field(fragment: BatchFragment, field: Field) -> Missing:
     """Return the message on a field that none of the files of a batch holds, or one that is not read."""
     if field.id in fragment.batch.unread:
         return Missing(fragment.path, fragment.batch.unread[field.id], Kind.UNSUPPORTED)

@@ -84,7 +84,7 @@ def time_range(file: File, storage: Storage, max_page_bytes: int | None) -> tupl
     """Earliest and latest timestamp by the Parquet statistics of a timestamp file; 0 and 0 where there are none."""
     first, last = layout.MAX_TSO, 0
     with opened(file, storage, max_page_bytes, planning=True) as log:
-        if log.bare:
+        if log.is_bare_parquet:
             return 0, 0
         try:
             groups = [group for _, payload in log.whole() for group in payload.footer.groups]

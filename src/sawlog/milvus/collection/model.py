@@ -111,7 +111,7 @@ class Segment:
     deltas: list[LogFile] = field(default_factory=list)
     stats: list[LogFile] = field(default_factory=list)
     manifests: list[LogFile] = field(default_factory=list)
-    packed: bool = False
+    is_packed: bool = False
     slices: list[Batch] = field(default_factory=list)
     lacking: list[Missing] = field(default_factory=list)
     lost_deltas: list[Missing] = field(default_factory=list)
@@ -138,7 +138,7 @@ class Segment:
         return sum(log.file.size for log in self.files)
 
     @property
-    def deletes_only(self) -> bool:
+    def is_l0(self) -> bool:
         """Whether it is an L0 segment; by its lack of insert logs where the metadata does not say."""
         if self.meta is not None:
             return self.meta.level == SegmentLevel.L0
@@ -150,7 +150,7 @@ class Segment:
         return self.meta.sources if self.meta is not None else ()
 
     @property
-    def modern(self) -> bool:
+    def is_v3(self) -> bool:
         """Whether it is kept in Storage V3."""
         return bool(self.manifests) or (self.meta is not None and self.meta.storage_version >= layout.STORAGE_V3)
 
@@ -158,7 +158,7 @@ class Segment:
         """Binlog batches: files are paired by the order of their log ids, aligned at the end (section 4)."""
         if self.slices:
             return self.slices
-        if not self.files and _expected(self):
+        if not self.files and _is_expected(self):
             return [Batch(0, {})]
         count = max((len(logs) for logs in self.inserts.values()), default=0)
         gaps = []
@@ -169,7 +169,7 @@ class Segment:
                 if index >= count - len(logs)
             }
             first, last = self._times(index - count)
-            counts = ((self._named(id, log).rows, log) for id, log in files.items())
+            counts = ((self._find_log(id, log).rows, log) for id, log in files.items())
             rows = next((one for one in counts if one[0]), None)
             gaps.append(Batch(index, files, first, last, rows=rows))
         return gaps
@@ -182,12 +182,12 @@ class Segment:
         log = sorted(logs, key=lambda stored_log: stored_log.id)[from_end]
         return (log.first, log.last) if log.last else (0, 0)
 
-    def missing_logs(self) -> list[Missing]:
+    def find_missing_logs(self) -> list[Missing]:
         """Files that the metadata, or a manifest, names and that are not there."""
         if self.manifests:
             return self.lacking
         gaps = []
-        if self.modern:
+        if self.is_v3:
             detail = "the segment is kept in Storage V3, and its manifest is not there"
             gaps.append(Missing(f"{self.directory}/{layout.MANIFEST_DIRECTORY}", detail))
         for id, logs in self.meta.inserts.items() if self.meta is not None else ():
@@ -197,17 +197,17 @@ class Segment:
                 gaps.append(Missing(f"{self.directory}/{id}/{missing_id}", detail))
         return gaps
 
-    def _named(self, id: int, log: LogFile) -> Log:
+    def _find_log(self, id: int, log: LogFile) -> Log:
         """Return an insert log as the metadata has it."""
         logs = self.meta.inserts.get(id, ()) if self.meta is not None else ()
         return next((one for one in logs if one.id == log.log), Log(log.log))
 
-    def other_sizes(self) -> list[Missing]:
+    def find_other_sizes(self) -> list[Missing]:
         """Insert logs that have another size than the metadata says: those of another state of the segment."""
         if self.meta is None or self.manifests or self.meta.storage_version:
             return []
-        pairs = [(log, self._named(id, log).size) for id, logs in self.inserts.items() for log in logs]
-        return [_other_size(log, size) for log, size in pairs if size not in (0, log.file.size)]
+        pairs = [(log, self._find_log(id, log).size) for id, logs in self.inserts.items() for log in logs]
+        return [_describe_other_size(log, size) for log, size in pairs if size not in (0, log.file.size)]
 
     def delete_counts(self) -> dict[str, int]:
         """Number of deletes of delta logs by the metadata, by path; nothing of those of which it does not say."""
@@ -217,7 +217,7 @@ class Segment:
         counts = {log.id: log.rows for log in named if log.rows}
         return {log.file.path: counts[log.log] for log in self.deltas if log.log in counts}
 
-    def missing_deltas(self) -> list[Missing]:
+    def find_missing_deltas(self) -> list[Missing]:
         """Delta logs that the metadata, or a manifest, names and that are not there."""
         if self.manifests:
             return self.lost_deltas
@@ -225,10 +225,10 @@ class Segment:
         present = {log.log for log in self.deltas}
         place = f"{self.root}/" if self.root else ""
         directory = f"{place}{layout.DELTA_LOG}/{self.collection}/{self.partition}/{self.id}"
-        return [lost_delta(f"{directory}/{log.id}", "metadata") for log in named if log.id not in present]
+        return [describe_lost_delta(f"{directory}/{log.id}", "metadata") for log in named if log.id not in present]
 
 
-def lost_delta(path: str, source: str) -> Missing:
+def describe_lost_delta(path: str, source: str) -> Missing:
     """Return the message on a delta log that is not there.
 
     Args:
@@ -239,7 +239,7 @@ def lost_delta(path: str, source: str) -> Missing:
     return Missing(path, f"{detail}, or read on without deletes (deletes='ignore')")
 
 
-def _other_size(log: LogFile, size: int) -> Missing:
+def _describe_other_size(log: LogFile, size: int) -> Missing:
     """Return the message on a log that has another size than the metadata says."""
     detail = f"expected {size:,} bytes, as the metadata says, found {log.file.size:,}"
     return Missing(log.file.path, f"{detail}: {layout.OTHER_STATE}", Kind.MISMATCHED_FILE)
@@ -259,7 +259,7 @@ class Collection:
     id: int
     meta: CollectionMeta | None
     segments: dict[int, Segment]
-    promised: bool = False
+    is_promised: bool = False
 
     @property
     def name(self) -> str:
@@ -272,18 +272,20 @@ class Collection:
         return f"{self.meta.database}.{self.name} ({self.id})" if self.meta is not None else str(self.id)
 
     @property
-    def present(self) -> bool:
+    def has_files(self) -> bool:
         """Whether there is anything of it below the root."""
-        if self.promised and any(_expected(segment) or segment.missing_deltas() for segment in self.segments.values()):
+        if self.is_promised and any(
+            _is_expected(segment) or segment.find_missing_deltas() for segment in self.segments.values()
+        ):
             return True
-        return any(segment.inserts or segment.deltas or segment.modern for segment in self.segments.values())
+        return any(segment.inserts or segment.deltas or segment.is_v3 for segment in self.segments.values())
 
-    def called(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Whether a text names it."""
-        return self.meta.called(name) if self.meta is not None else name == str(self.id)
+        return self.meta.has_name(name) if self.meta is not None else name == str(self.id)
 
     @property
-    def states_known(self) -> bool:
+    def has_states(self) -> bool:
         """Whether metadata says which segments are alive."""
         return self.meta is not None and self.meta.segments is not None
 
@@ -308,10 +310,10 @@ class Collection:
             as_of: The time; `None` for now.
             partitions: Dropped partitions that count as if they were not.
         """
-        segments = [segment for segment in self.segments.values() if segment.inserts or _expected(segment)]
-        if not self.states_known:
+        segments = [segment for segment in self.segments.values() if segment.inserts or _is_expected(segment)]
+        if not self.has_states:
             return segments
-        visible = {segment.id for segment in segments if self._alive(segment, as_of, partitions)}
+        visible = {segment.id for segment in segments if self._is_alive(segment, as_of, partitions)}
         for segment in segments:
             sources = segment.sources
             if segment.id in visible and sources and as_of is not None:
@@ -335,15 +337,17 @@ class Collection:
         What a segment was compacted of takes its place as long as all of it is on disk: it holds the rows, too, that
         were deleted before. Without metadata: all segments.
         """
-        segments = {segment.id: segment for segment in self.segments.values() if segment.inserts or _expected(segment)}
-        if not self.states_known:
+        segments = {
+            segment.id: segment for segment in self.segments.values() if segment.inserts or _is_expected(segment)
+        }
+        if not self.has_states:
             return list(segments.values())
         visible = {
             id: every_segment
             for id, every_segment in segments.items()
-            if every_segment.meta is not None and not every_segment.meta.hidden
+            if every_segment.meta is not None and not every_segment.meta.is_hidden
         }
-        known_segments = {id: every_segment for id, every_segment in visible.items() if not every_segment.deletes_only}
+        known_segments = {id: every_segment for id, every_segment in visible.items() if not every_segment.is_l0}
         older = {
             id: [source for source in every_segment.sources if source < id]
             for id, every_segment in known_segments.items()
@@ -357,7 +361,7 @@ class Collection:
                 continue
             visited.add(id)
             if older[id] and all(
-                source in known_segments and not known_segments[source].missing_logs() for source in older[id]
+                source in known_segments and not known_segments[source].find_missing_logs() for source in older[id]
             ):
                 open += older[id]
             else:
@@ -366,9 +370,9 @@ class Collection:
 
     def deltas_after(self, segment: Segment) -> list[LogFile]:
         """The delta logs of the segments that compaction made of a segment, and of those that it made of these."""
-        return [log for ancestor in self.made_of(segment) for log in ancestor.deltas]
+        return [log for ancestor in self.find_compacted_to(segment) for log in ancestor.deltas]
 
-    def made_of(self, segment: Segment) -> list[Segment]:
+    def find_compacted_to(self, segment: Segment) -> list[Segment]:
         """The segments that compaction made of a segment, and of those that it made of these."""
         ancestors: dict[int, Segment] = {}
         fresh = {segment.id}
@@ -377,11 +381,11 @@ class Collection:
             ancestors |= {id: self.segments[id] for id in fresh}
         return [ancestor for id, ancestor in ancestors.items() if id != segment.id]
 
-    def ended(self, partition: int) -> int | None:
+    def drop_time(self, partition: int) -> int | None:
         """When a partition was dropped, as a TSO; `None` for one that is there, or where unknown."""
         return (self.meta.partition_ends.get(partition) or None) if self.meta is not None else None
 
-    def lost(self, as_of: int) -> list[Segment]:
+    def find_lost_segments(self, as_of: int) -> list[Segment]:
         """Compacted segments that had to be taken although they were made after a TSO."""
         gaps = []
         for segment in self.living(as_of):
@@ -405,43 +409,48 @@ class Collection:
             id: tuple(file for partition, file in logs if partition in (id, layout.ALL_PARTITIONS)) for id in partitions
         }
 
-    def missing_across(self, partition: int) -> list[Missing]:
+    def find_missing_l0_deltas(self, partition: int) -> list[Missing]:
         """The missing delta logs of L0 segments that concern a partition."""
         concerned = (partition, layout.ALL_PARTITIONS)
         return [
-            log for segment in self.level_zero() if segment.partition in concerned for log in segment.missing_deltas()
+            log
+            for segment in self.level_zero()
+            if segment.partition in concerned
+            for log in segment.find_missing_deltas()
         ]
 
     def level_zero(self) -> list[Segment]:
         """The segments that hold nothing but deletes, and are alive."""
-        delete_segments = (segment for segment in self.segments.values() if segment.deletes_only)
-        nonempty = [segment for segment in delete_segments if segment.deltas or segment.missing_deltas()]
+        delete_segments = (segment for segment in self.segments.values() if segment.is_l0)
+        nonempty = [segment for segment in delete_segments if segment.deltas or segment.find_missing_deltas()]
         return [
-            segment for segment in nonempty if not self.states_known or (segment.meta is not None and segment.meta.live)
+            segment
+            for segment in nonempty
+            if not self.has_states or (segment.meta is not None and segment.meta.is_live)
         ]
 
     def delete_counts(self) -> dict[str, int]:
         """Number of deletes of the delta logs of all segments by the metadata; see `Segment.delete_counts`."""
         return {path: count for one in self.segments.values() for path, count in one.delete_counts().items()}
 
-    def _alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:
+    def _is_alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:
         meta = segment.meta
-        if meta is None or meta.hidden or segment.deletes_only:
+        if meta is None or meta.is_hidden or segment.is_l0:
             return False
         partition_names = self.meta.partitions if self.meta is not None else {}
         if segment.partition in partitions:  # its segments were dropped with it, but for those that were before
-            return meta.live or (meta.state == SegmentState.DROPPED and not self._compacted(segment))
+            return meta.is_live or (meta.state == SegmentState.DROPPED and not self._is_compacted(segment))
         if partition_names and segment.partition not in partition_names:
             return False
-        return meta.live or (as_of is not None and meta.state == SegmentState.DROPPED and meta.dropped_at > as_of)
+        return meta.is_live or (as_of is not None and meta.state == SegmentState.DROPPED and meta.dropped_at > as_of)
 
-    def _compacted(self, segment: Segment) -> bool:
+    def _is_compacted(self, segment: Segment) -> bool:
         """Whether other segments were made of one."""
         metas = (segment.meta for segment in self.segments.values())
         return any(segment.id in meta.sources for meta in metas if meta is not None)
 
 
-def missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> list[Missing]:
+def find_missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> list[Missing]:
     """Files that a V1 batch lacks of fields that Milvus does not read without.
 
     Args:
@@ -451,16 +460,16 @@ def missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> lis
     """
     missing = []
     for stored in fields:
-        if stored.id not in batch.files and not stored.optional:
+        if stored.id not in batch.files and not stored.is_optional:
             kind = {layout.ROW_ID_FIELD: "row ids", layout.TIMESTAMP_FIELD: "timestamps"}.get(stored.id, "values")
             detail = f"field {stored.id} ({stored.name}) has no file with the {kind} of binlog batch {batch.index}"
             missing.append(Missing(f"{directory}/{stored.id}", detail))
     return missing
 
 
-def _expected(segment: Segment) -> bool:
+def _is_expected(segment: Segment) -> bool:
     """Whether a segment that has no insert logs on disk has rows all the same, by its metadata or by a manifest."""
-    return segment.modern or (segment.meta is not None and any(segment.meta.inserts.values()))
+    return segment.is_v3 or (segment.meta is not None and any(segment.meta.inserts.values()))
 
 
 def gather(
@@ -495,7 +504,7 @@ def gather(
     for id, meta in metas.items():
         collections.setdefault(id, Collection(id, meta, {}))
     for collection in collections.values():
-        collection.promised = root is not None
+        collection.is_promised = root is not None
         _apply_meta(collection, root or "")
     return collections
 
@@ -514,17 +523,17 @@ def _apply_meta(collection: Collection, default_root: str) -> None:
             segment.inserts = {
                 field: logs
                 for field in segment.inserts
-                if (logs := _listed(segment.inserts[field], meta.inserts.get(field, ())))
+                if (logs := _select_listed(segment.inserts[field], meta.inserts.get(field, ())))
             }
             kept_paths = {log.file.path for logs in segment.inserts.values() for log in logs}
             segment.unnamed += [log for log in segment_logs if log.file.path not in kept_paths]
         if meta.deltas is not None and not segment.manifests and (meta.inserts or meta.deltas):
-            named = _listed(segment.deltas, meta.deltas)
+            named = _select_listed(segment.deltas, meta.deltas)
             segment.unnamed += [log for log in segment.deltas if log not in named]
             segment.deltas = named
 
 
-def _listed(logs: list[LogFile], named: Sequence[Log]) -> list[LogFile]:
+def _select_listed(logs: list[LogFile], named: Sequence[Log]) -> list[LogFile]:
     named_ids = {log.id for log in named}
     return [log for log in logs if log.log in named_ids]
 
@@ -542,14 +551,14 @@ def choose(collections: Mapping[int, Collection], table: str | None, location: s
     present = {
         id: collection
         for id, collection in collections.items()
-        if collection.present and (collection.meta is not None or not is_known)
+        if collection.has_files and (collection.meta is not None or not is_known)
     }
     if table is None and len(present) == 1:
         return next(iter(present.values()))
     listed = ", ".join(sorted(collection.qualified for collection in present.values()))
     if table is None:
         raise OptionError(f"{location}: name one of its collections with the option table: {listed or 'there is none'}")
-    matches = [collection for collection in collections.values() if collection.called(table)]
+    matches = [collection for collection in collections.values() if collection.has_name(table)]
     if len(matches) > 1:
         usual = [
             match for match in matches if match.meta is not None and match.meta.database == layout.DEFAULT_DATABASE

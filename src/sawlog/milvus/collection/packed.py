@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from sawlog.errors import FormatError
 from sawlog.format.contract import space_offsets
 from sawlog.milvus import layout
-from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, Slice, lost_delta
+from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, Slice, describe_lost_delta
 from sawlog.milvus.layout import PARQUET_MINIMUM, Kind
 from sawlog.milvus.log import opened
 from sawlog.milvus.metadata.manifest import ColumnGroup, Manifest, read_manifest
@@ -24,9 +24,9 @@ def unpack(collection: Collection, storage: Storage) -> None:
     """Read the manifests of a collection's segments: their batches, their delta logs, and what they lack."""
     named: list[tuple[Segment, LogFile]] = []
     for segment in collection.segments.values():
-        if segment.packed or not segment.manifests:
+        if segment.is_packed or not segment.manifests:
             continue
-        segment.packed = True
+        segment.is_packed = True
         log = _current(segment)
         if log is None:
             version = segment.meta.manifest if segment.meta is not None else 0
@@ -110,7 +110,7 @@ def _add_deltas(segment: Segment, manifest: Manifest, manifest_files: _ManifestF
     for number, path in enumerate(manifest.deltas):
         file = present[path].file if path in present else manifest_files.file(path)
         if file is None:
-            segment.lost_deltas.append(lost_delta(path, "manifest"))
+            segment.lost_deltas.append(describe_lost_delta(path, "manifest"))
         else:
             named.append(present.get(path) or LogFile(file, *place, number))
     segment.unnamed += [log for path, log in present.items() if path not in manifest.deltas]
@@ -170,7 +170,7 @@ def cut(batches: Sequence[Batch], task_bytes: int, storage: Storage, max_page_by
 
     def row_ends(file: File) -> list[int]:
         with opened(file, storage, max_page_bytes, planning=True) as log, suppress(ParquetError):
-            if log.bare and log.source.size >= PARQUET_MINIMUM:
+            if log.is_bare_parquet and log.source.size >= PARQUET_MINIMUM:
                 return list(accumulate(group.rows for group in read_footer(log.source, 0, log.source.size).groups))
         return []
 

@@ -17,7 +17,7 @@ from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import CollectionContents
 from sawlog.milvus.collection.fragments import BatchFragment
-from sawlog.milvus.collection.model import missing_fields
+from sawlog.milvus.collection.model import find_missing_fields
 from sawlog.milvus.deletes.log import read_deletes
 from sawlog.milvus.encode import Place, empty_log
 from sawlog.milvus.log import opened
@@ -57,7 +57,7 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
     Raises:
         FormatError: For segments of Storage V3, whose manifests count the rows of their files.
     """
-    if any(segment.modern for collection in dataset.collections.values() for segment in collection.segments.values()):
+    if any(segment.is_v3 for collection in dataset.collections.values() for segment in collection.segments.values()):
         raise FormatError(
             f"{dataset.files[0].path}: segments of Storage V3 are not repaired file by file; write what is intact of"
             " them to a new collection: sawlog convert --on-damage skip"
@@ -142,7 +142,7 @@ def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _KeptRows]]:
         findings = Findings("skip")
         masks: list[NDArray[np.uint8]] = []
         try:
-            for _ in fragment.as_stored().traced(pa.schema([]), findings, masks):
+            for _ in fragment.as_stored().decode_traced(pa.schema([]), findings, masks):
                 pass
         except FINDING_ERRORS as error:  # of a store that keeps checksums
             findings.damage(error.damage)
@@ -163,10 +163,10 @@ def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
     heads = [probe(storage, log.file, len(layout.MAGIC)) for log in files]
     if not any(layout.sniff(head) == "v1" for head in heads):
         return {}
-    if missing_fields(fragment.path, fragment.batch, fragment.shared.fields.values()):
+    if find_missing_fields(fragment.path, fragment.batch, fragment.shared.fields.values()):
         return {}
     place = Place(*fragment.place)
-    return {field.id: empty_log(place, field) for field in fragment.shared.fields.values() if field.writable}
+    return {field.id: empty_log(place, field) for field in fragment.shared.fields.values() if field.is_writable}
 
 
 def _write(storage: Storage, place: str, data: bytes) -> None:

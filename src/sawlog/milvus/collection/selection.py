@@ -33,25 +33,25 @@ class Selection:
     options: ReadOptions
 
     @property
-    def every(self) -> list[Segment]:
+    def all_segments(self) -> list[Segment]:
         """All segments of the partitions that there is anything of."""
-        segments = self.within(list(self.collection.segments.values()))
+        segments = self.select_in_partitions(list(self.collection.segments.values()))
         return [
             segment
             for segment in segments
-            if segment.inserts or segment.deltas or segment.modern or segment.missing_deltas()
+            if segment.inserts or segment.deltas or segment.is_v3 or segment.find_missing_deltas()
         ]
 
     @property
     def alive(self) -> list[Segment]:
         """The segments whose rows are the collection's: those that are named, or those that are alive."""
         living = self.collection.living(self.options.until, self.dropped)
-        return self.within(living) if not self.options.segments else self._named
+        return self.select_in_partitions(living) if not self.options.segments else self._named
 
     @property
     def origins(self) -> list[Segment]:
         """The segments that hold every version of every row, each once, or those that are named."""
-        return self.within(self.collection.origins()) if not self.options.segments else self._named
+        return self.select_in_partitions(self.collection.origins()) if not self.options.segments else self._named
 
     @property
     def _named(self) -> list[Segment]:
@@ -61,11 +61,11 @@ class Selection:
             OptionError: For one that is not there.
         """
         segments = self.collection.segments
-        stored_ids = {id for id, segment in segments.items() if segment.inserts or segment.modern}
+        stored_ids = {id for id, segment in segments.items() if segment.inserts or segment.is_v3}
         unknown = [id for id in self.options.segments if id not in stored_ids]
         if unknown:
             raise OptionError(f"segments: the collection {self.collection.name} has no segment {unknown[0]}")
-        return self.within([segments[id] for id in sorted(set(self.options.segments))])
+        return self.select_in_partitions([segments[id] for id in sorted(set(self.options.segments))])
 
     @property
     def dropped(self) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ class Selection:
         dropped = meta.dropped_partitions if meta is not None else {}
         return tuple(id for id, name in dropped.items() if {str(id), name} & set(self.options.partitions))
 
-    def within(self, segments: list[Segment]) -> list[Segment]:
+    def select_in_partitions(self, segments: list[Segment]) -> list[Segment]:
         """Return the segments that lie in the partitions that are asked for.
 
         Raises:
@@ -111,17 +111,17 @@ def with_deltas(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
             if kind not in kinds and scan.storage.is_directory(directory):
                 added += [log for log in map(paths.parse, scan.storage.find(directory)) if log is not None]
     segments = {log.segment for log in inserts}
-    return [*logs, *(log for log in added if log.segment in segments or _deletes_only(log, scan))]
+    return [*logs, *(log for log in added if log.segment in segments or _is_delete_log(log, scan))]
 
 
-def _deletes_only(log: LogFile, scan: Scan) -> bool:
+def _is_delete_log(log: LogFile, scan: Scan) -> bool:
     """Whether a delta log belongs to a segment that has no insert logs anywhere."""
     ids = (log.collection, log.partition, log.segment)
     place = posixpath.join(log.root, layout.INSERT_LOG, *map(str, ids))
     return not scan.storage.exists(place)
 
 
-def followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
+def select_followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
     """Of logs that have appeared, those of the view and of the collection that a stream follows."""
     kind, table = layout.FOLLOWED.get(scan.view), scan.options.table
     followed = [log for log in logs if kind in (None, log.kind)]
@@ -130,11 +130,11 @@ def followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
     roots, ids = {log.root for log in logs}, {log.collection for log in logs} - {0}
     metadata = choose_metadata(scan.options.metadata, roots, ids, None, scan.storage).metadata
     metas = metadata.timeline.at(None) if metadata is not None and metadata.timeline is not None else {}
-    named = {id for id, meta in metas.items() if meta.called(table)}
+    named = {id for id, meta in metas.items() if meta.has_name(table)}
     return [log for log in followed if table == str(log.collection) or log.collection in named]
 
 
-def wanted(segment: Segment, query: Query) -> bool:
+def is_selected(segment: Segment, query: Query) -> bool:
     """Whether partition and segment leave rows of it possible."""
     if query == EVERY_ROW:
         return True
@@ -149,7 +149,7 @@ def time_bounds(query: Query, until: int | None) -> tuple[int, int]:
     return max(first or 0, 0), latest if end is None else min(end - 1, latest)
 
 
-def outside(
+def is_outside_times(
     segment: Segment, batch: Batch, bounds: tuple[int, int], storage: Storage, max_page_bytes: int | None
 ) -> bool:
     """Whether the times of a batch's rows, as metadata or Parquet statistics have them, lie outside of bounds."""
@@ -163,7 +163,7 @@ def outside(
     return bool(last) and (last < low or first > high)
 
 
-def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage: Storage) -> frozenset[int]:
+def rule_out_segments(segments: Iterable[Segment], primary: Field, query: Query, storage: Storage) -> frozenset[int]:
     """The segments that statistics rule out every row of: those of all of their binlog batches, none missing."""
     limits = interval(query, primary.name)
     listed = [
@@ -180,7 +180,7 @@ def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage
         entries = [entry for log in logs for entry in check_stats(next(read), log.file.path, findings)]
         complete = not findings.kinds and len(entries) >= len(segment.batches())
         if complete and all(
-            entry["fieldID"] == primary.id and not _possible(entry, limits, listed, primary) for entry in entries
+            entry["fieldID"] == primary.id and not _may_hold_key(entry, limits, listed, primary) for entry in entries
         ):
             ruled_out.add(segment.id)
     return frozenset(ruled_out)
@@ -192,7 +192,9 @@ def key_stats(segment: Segment, primary: Field) -> list[LogFile]:
     return [log for log in logs if log.log == layout.COMPOUND_STATS] or logs
 
 
-def _possible(entry: dict[str, Any], limits: tuple[Any, Any], listed: Iterable[Sequence[Any]], primary: Field) -> bool:
+def _may_hold_key(
+    entry: dict[str, Any], limits: tuple[Any, Any], listed: Iterable[Sequence[Any]], primary: Field
+) -> bool:
     """Whether a binlog batch may hold a key within limits that is one of each list."""
     low, high = entry.get("minPk"), entry.get("maxPk")
     kind = int if pa.types.is_integer(primary.arrow_type()) else str
@@ -202,13 +204,13 @@ def _possible(entry: dict[str, Any], limits: tuple[Any, Any], listed: Iterable[S
     if (first is not None and high < first) or (end is not None and low >= end):
         return False
     return all(
-        _maybe(entry, [value for value in values if low <= value <= high], primary)
+        _may_pass_filter(entry, [value for value in values if low <= value <= high], primary)
         for values in listed
         if None not in values
     )
 
 
-def _maybe(entry: dict[str, Any], values: Sequence[Any], primary: Field) -> bool:
+def _may_pass_filter(entry: dict[str, Any], values: Sequence[Any], primary: Field) -> bool:
     """Whether a batch's Bloom filter may hold any of some keys."""
     if not values:
         return False

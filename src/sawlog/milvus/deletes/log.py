@@ -19,7 +19,7 @@ from sawlog.milvus.columns import offsets_of
 from sawlog.milvus.deletes import kernels
 from sawlog.milvus.layout import DataType, Kind
 from sawlog.milvus.log import Log, Part, blame
-from sawlog.milvus.payloads.payload import Payload, UnreadableError, zipped
+from sawlog.milvus.payloads.payload import Payload, UnreadableError, zip_columns
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _TIMES = range(1 << 63)
@@ -90,7 +90,7 @@ def part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Itera
     if bad:
         lost_rows = payload.rows - rows
         detail = f"{lost_rows} of {payload.rows} deletes cannot be read; the first is row {bad[0][0]}: {bad[0][1]}"
-        raise payload.unreadable(detail, Kind.BAD_DELETE)
+        raise payload.make_error(detail, Kind.BAD_DELETE)
 
 
 def stored_deletes(payload: Payload, deletes: Iterable[Deletes]) -> pa.Table:
@@ -121,11 +121,11 @@ def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Ar
         yield from _columns(payload, bad)
         return
     if not payload.schema:
-        raise payload.unreadable("the payload has no column")
+        raise payload.make_error("the payload has no column")
     row = 0
-    for (cells,), keep in zipped(payload, [(0, None)], _CELLS):
+    for (cells,), keep in zip_columns(payload, [(0, None)], _CELLS):
         if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
-            raise payload.unreadable(f"expected a column of text, or two columns, found one of {cells.type}")
+            raise payload.make_error(f"expected a column of text, or two columns, found one of {cells.type}")
         yield from text_deletes(cells, row, bad)
         row += len(keep)
 
@@ -135,9 +135,9 @@ def _columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.
     places = _places(payload)
     key_type = payload.schema.types[places[0]]
     if key_type not in _PK_TYPES.values() or payload.schema.types[places[1]] not in (pa.int64(), pa.uint64()):
-        raise payload.unreadable(f"expected columns of keys and timestamps, found {payload.schema.types}")
+        raise payload.make_error(f"expected columns of keys and timestamps, found {payload.schema.types}")
     row = 0
-    for (keys, times), keep in zipped(payload, [(place, None) for place in places]):
+    for (keys, times), keep in zip_columns(payload, [(place, None) for place in places]):
         yield _valid(keys, times.view(pa.int64()), row, bad)
         row += len(keep)
 

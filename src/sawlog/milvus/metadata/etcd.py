@@ -342,7 +342,7 @@ def _segment(value: bytes) -> tuple[int, SegmentMeta]:
         level=info.level,
         channel=info.insert_channel,
         rows=info.num_of_rows,
-        hidden=info.is_importing or info.is_invisible,
+        is_hidden=info.is_importing or info.is_invisible,
         dropped_at=info.dropped_at // _NANOSECONDS << layout.LOGICAL_BITS,
         sources=tuple(info.compaction_from),
         storage_version=info.storage_version,

@@ -61,7 +61,7 @@ class SegmentMeta:
     level: int = SegmentLevel.L1
     channel: str = ""
     rows: int = 0
-    hidden: bool = False
+    is_hidden: bool = False
     dropped_at: int = 0
     sources: tuple[int, ...] = ()
     storage_version: int = 0
@@ -71,9 +71,9 @@ class SegmentMeta:
     deltas: tuple[Log, ...] | None = None
 
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         """Whether its rows are in the collection now."""
-        return self.state in _LIVE_STATES and not self.hidden
+        return self.state in _LIVE_STATES and not self.is_hidden
 
     @property
     def state_name(self) -> str:
@@ -114,7 +114,7 @@ class CollectionMeta:
     created: int = 0
     checkpoints: Mapping[str, int] = field(default_factory=dict)
 
-    def called(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Whether a text names it: its id, its name, an alias, or one of these after its database."""
         names = (self.name, *self.aliases)
         return name in (str(self.id), *names, *(f"{self.database}.{name}" for name in names))

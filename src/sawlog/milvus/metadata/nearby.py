@@ -129,7 +129,7 @@ def _differing(first: CollectionMeta | None, second: CollectionMeta | None) -> s
 def _alive(meta: CollectionMeta) -> Mapping[int, object]:
     """The logs of the live segments of a collection, by segment."""
     segments = meta.segments or {}
-    return {id: (segment.inserts, segment.deltas) for id, segment in segments.items() if segment.live}
+    return {id: (segment.inserts, segment.deltas) for id, segment in segments.items() if segment.is_live}
 
 
 def _listed(segments: Mapping[int, object]) -> str:

@@ -22,7 +22,7 @@ _MAX_VALUES = (1 << 31) - 1
 _VectorAdder: TypeAlias = "Callable[[PayloadWriter, Any, int], None]"
 
 
-def _adder(type: DataType) -> Callable[[PayloadWriter, Iterable[Any]], None]:
+def _make_adder(type: DataType) -> Callable[[PayloadWriter, Iterable[Any]], None]:
     """The method that appends values of a scalar type."""
 
     def add(self: PayloadWriter, values: Iterable[Any]) -> None:
@@ -33,7 +33,7 @@ def _adder(type: DataType) -> Callable[[PayloadWriter, Iterable[Any]], None]:
     return add
 
 
-def _vector_adder(type: DataType, dtype: str, shape: str = "`dim` of them per vector") -> _VectorAdder:
+def _make_vector_adder(type: DataType, dtype: str, shape: str = "`dim` of them per vector") -> _VectorAdder:
     """The method that appends vectors of a type."""
 
     def add(self: PayloadWriter, values: Any, dim: int) -> None:
@@ -64,29 +64,29 @@ class PayloadWriter:
         self._columns: list[pa.Array] = []
         self._bytes: bytes | None = None
 
-    add_bool = _adder(DataType.Bool)
-    add_int8 = _adder(DataType.Int8)
-    add_int16 = _adder(DataType.Int16)
-    add_int32 = _adder(DataType.Int32)
-    add_int64 = _adder(DataType.Int64)
-    add_float = _adder(DataType.Float)
-    add_double = _adder(DataType.Double)
-    add_binary_vector = _vector_adder(DataType.BinaryVector, "uint8", "`dim / 8` of them per vector")
-    add_float_vector = _vector_adder(DataType.FloatVector, "float32")
-    add_float16_vector = _vector_adder(DataType.Float16Vector, "float16")
-    add_bfloat16_vector = _vector_adder(DataType.BFloat16Vector, "float32", "each of them exactly a bfloat16")
-    add_int8_vector = _vector_adder(DataType.Int8Vector, "int8")
+    add_bool = _make_adder(DataType.Bool)
+    add_int8 = _make_adder(DataType.Int8)
+    add_int16 = _make_adder(DataType.Int16)
+    add_int32 = _make_adder(DataType.Int32)
+    add_int64 = _make_adder(DataType.Int64)
+    add_float = _make_adder(DataType.Float)
+    add_double = _make_adder(DataType.Double)
+    add_binary_vector = _make_vector_adder(DataType.BinaryVector, "uint8", "`dim / 8` of them per vector")
+    add_float_vector = _make_vector_adder(DataType.FloatVector, "float32")
+    add_float16_vector = _make_vector_adder(DataType.Float16Vector, "float16")
+    add_bfloat16_vector = _make_vector_adder(DataType.BFloat16Vector, "float32", "each of them exactly a bfloat16")
+    add_int8_vector = _make_vector_adder(DataType.Int8Vector, "int8")
 
     def add_string(self, value: str | None) -> None:
         """Append one string, or one JSON text to a JSON column."""
         if self._field.type not in (DataType.String, DataType.VarChar, DataType.JSON, DataType.Text):
-            raise self._wrong("a string")
+            raise self._type_error("a string")
         self.add([value])
 
     def add_sparse_float_vector(self, values: Iterable[Mapping[int, float] | None]) -> None:
         """Append sparse vectors: mappings from index to value."""
         if self._field.type is not DataType.SparseFloatVector:
-            raise self._wrong("a sparse vector")
+            raise self._type_error("a sparse vector")
         pairs = [None if vector is None else sorted(vector.items()) for vector in values]
         self._append(array_of(pairs, SPARSE))
 
@@ -130,7 +130,7 @@ class PayloadWriter:
 
     def _check(self, type: DataType) -> None:
         if self._field.type is not type:
-            raise self._wrong(type.name)
+            raise self._type_error(type.name)
 
     def _add_vectors(self, type: DataType, values: Any, dim: int, dtype: str) -> None:
         import numpy as np
@@ -165,7 +165,7 @@ class PayloadWriter:
             raise SchemaError(f"a {self._field.type.name} payload needs its dimensions: give dim")
         self._columns.append(encode(self._field, array, len(self)))
 
-    def _wrong(self, value_type: str) -> SchemaError:
+    def _type_error(self, value_type: str) -> SchemaError:
         return SchemaError(f"a {self._field.type.name} payload cannot take {value_type} values")
 
 
@@ -224,9 +224,9 @@ class PayloadReader:
             return view[array.offset * width : (array.offset + len(array)) * width].reshape(len(array), width)
         if pa.types.is_boolean(array.type):
             return np.asarray(array.to_numpy(zero_copy_only=False))
-        if self._field.type in SCALARS and not pa.types.is_nested(array.type) and not _variable(array.type):
+        if self._field.type in SCALARS and not pa.types.is_nested(array.type) and not _is_variable_width(array.type):
             return np.asarray(array.to_numpy())
-        if _variable(array.type):
+        if _is_variable_width(array.type):
             offsets_of(array)
         raise SchemaError(f"{self._field.type.name} values have no fixed width; take `array`")
 
@@ -242,7 +242,7 @@ class PayloadReader:
         return str(self.array[index].as_py())
 
 
-def _variable(kind: pa.DataType) -> bool:
+def _is_variable_width(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
@@ -258,6 +258,6 @@ def _read(data: bytes) -> tuple[Sequence[pa.Array], pa.Field]:
         payload = Payload(MemorySource(data), "payload", Extent(0, len(data)), _MAX_PAGE)
         if not payload.schema:
             raise FormatError("the payload has no column")
-        return payload.whole_column(0, _MAX_VALUES), payload.schema.field(0)
+        return payload.read_column(0, _MAX_VALUES), payload.schema.field(0)
     except UnreadableError as error:
         raise FormatError(str(error)) from None

@@ -157,7 +157,7 @@ class Thrift:
         self._what = description
         self.at = 0
 
-    def struct(self, fields: Fields, last: int = 1 << 15, depth: int = 0) -> dict[str, Any]:
+    def read_struct(self, fields: Fields, last: int = 1 << 15, depth: int = 0) -> dict[str, Any]:
         """The declared fields of the next struct, by name. Others, and those of another type, are skipped.
 
         Args:
@@ -174,7 +174,7 @@ class Thrift:
         size = len(data)
         while number != last:  # a footer has hundreds of fields: most are read without a call
             if pos >= size:
-                raise self._broken("no end")
+                raise self._error("no end")
             byte = data[pos]
             pos += 1
             kind = byte & 15
@@ -184,88 +184,88 @@ class Thrift:
                 number += byte >> 4
             else:
                 self.at = pos
-                number, pos = self._zigzag(), self.at
+                number, pos = self._read_zigzag(), self.at
             field = fields.get(number)
             if I16 <= kind <= I64 and pos < size and data[pos] < 0x80:
                 value: Any = data[pos] >> 1 ^ -(data[pos] & 1)
                 pos += 1
             else:
                 self.at = pos
-                value, pos = self._value(kind, field, depth), self.at
+                value, pos = self._read_value(kind, field, depth), self.at
             if field is not None and (kind == field.kind or I16 <= kind <= I64 >= field.kind >= I16):
                 values[field.name] = value
         self.at = pos
         return values
 
-    def _value(self, kind: int, field: Field | None, depth: int) -> Any:
+    def _read_value(self, kind: int, field: Field | None, depth: int) -> Any:
         if I16 <= kind <= I64:
-            return self._zigzag()
+            return self._read_zigzag()
         if kind == BINARY:
-            return self._bytes(self._varint())
+            return self._read_bytes(self._read_varint())
         if depth > _MAX_DEPTH:
-            raise self._broken("nested too deeply")
+            raise self._error("nested too deeply")
         if kind == STRUCT:
-            return self.struct(field.of if field is not None else {}, depth=depth + 1)
+            return self.read_struct(field.of if field is not None else {}, depth=depth + 1)
         if kind in (LIST, SET):
-            return self._list(field, depth)
+            return self._read_list(field, depth)
         if kind <= FALSE:
             return None
         if kind in (BYTE, DOUBLE):
-            return self._bytes(1 if kind == BYTE else 8)
-        raise self._broken(f"a field of type {kind}")
+            return self._read_bytes(1 if kind == BYTE else 8)
+        raise self._error(f"a field of type {kind}")
 
-    def _list(self, field: Field | None, depth: int) -> list[Any]:
+    def _read_list(self, field: Field | None, depth: int) -> list[Any]:
         """The elements of a list; of one whose elements are not as declared, none."""
-        (byte,) = self._bytes(1)
+        (byte,) = self._read_bytes(1)
         kind = byte & 15
-        count = byte >> 4 if byte >> 4 < 15 else self._varint()
+        count = byte >> 4 if byte >> 4 < 15 else self._read_varint()
         if count * (_SMALLEST_STRUCT if kind == STRUCT else 1) > len(self._data) - self.at:
-            raise self._broken(f"a list of {count}")
+            raise self._error(f"a list of {count}")
         # Booleans in lists are bytes.
-        elements = [self._value(max(kind, BYTE), field, depth + 1) for _ in range(count)]
+        elements = [self._read_value(max(kind, BYTE), field, depth + 1) for _ in range(count)]
         return elements if field is None or kind == field.element else []
 
-    def _bytes(self, count: int) -> bytes:
+    def _read_bytes(self, count: int) -> bytes:
         if count > len(self._data) - self.at:
-            raise self._broken("no end")
+            raise self._error("no end")
         self.at += count
         return bytes(self._data[self.at - count : self.at])
 
-    def _varint(self) -> int:
+    def _read_varint(self) -> int:
         number = read_varint(self._data, self.at)
         if number is None:
-            raise self._broken("no end of a number")
+            raise self._error("no end of a number")
         value, self.at = number
         return value
 
-    def _zigzag(self) -> int:
-        value = self._varint()
+    def _read_zigzag(self) -> int:
+        value = self._read_varint()
         return value >> 1 ^ -(value & 1)
 
-    def _broken(self, detail: str) -> ParquetError:
+    def _error(self, detail: str) -> ParquetError:
         return ParquetError(f"a broken {self._what}: {detail}")
 
 
-def written(fields: Fields, values: Mapping[str, Any]) -> bytes:
+def encode_thrift(fields: Fields, values: Mapping[str, Any]) -> bytes:
     """A struct in the compact protocol, of the declared fields that have values."""
     out = bytearray()
     last = 0
     for number, field in fields.items():
         if field.name in values:
             out.append((number - last) << 4 | field.kind)
-            out += _written(field.kind, field, values[field.name])
+            out += _encode_value(field.kind, field, values[field.name])
             last = number
     return bytes([*out, 0])
 
 
-def _written(kind: int, field: Field, value: Any) -> bytes:
+def _encode_value(kind: int, field: Field, value: Any) -> bytes:
     if kind == STRUCT:
-        return written(field.of, value)
+        return encode_thrift(field.of, value)
     if kind == BINARY:
         return encode_varint(len(value)) + bytes(value)
     if kind == LIST:
         return bytes([len(value) << 4 | field.element]) + b"".join(
-            _written(field.element, field, element) for element in value
+            _encode_value(field.element, field, element) for element in value
         )
     return encode_varint(value << 1 ^ value >> 63)
 
@@ -294,7 +294,7 @@ class Chunk:
     start: int
     minimum: bytes | None
     maximum: bytes | None
-    encrypted: bool
+    is_encrypted: bool
 
     @property
     def compression(self) -> str:
@@ -304,7 +304,7 @@ class Chunk:
     @property
     def unsupported(self) -> str:
         """Codec or cipher that is not decoded; empty where all is."""
-        if self.encrypted:
+        if self.is_encrypted:
             return "an encrypted column"
         codec = _ARROW_CODECS.get(self.compression)
         if self.compression == "UNCOMPRESSED" or (codec and pa.Codec.is_available(codec)):
@@ -346,36 +346,36 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
         raise ParquetError(f"a footer of {size} bytes in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
     total = size + END.size
     data = tail[-total : -END.size] if total <= room else bytes(source.window(start + length - total, size))
-    footer = _parsed(data, length)
+    footer = _parse_footer(data, length)
     if footer.rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
         raise ParquetError(f"{footer.rows} rows in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
     return footer
 
 
 @lru_cache(_KEPT)
-def _parsed(data: bytes, length: int) -> Footer:
+def _parse_footer(data: bytes, length: int) -> Footer:
     """A footer, of a file of `length` bytes. Parts of a file are read one after the other."""
-    footer = Thrift(data, "footer").struct(FOOTER, last=max(FOOTER))
-    groups = tuple(_group(group, length) for group in _list(footer, FOOTER, 4))
-    rows = _count(footer, "num_rows", "rows")
+    footer = Thrift(data, "footer").read_struct(FOOTER, last=max(FOOTER))
+    groups = tuple(_parse_group(group, length) for group in _parse_list(footer, FOOTER, 4))
+    rows = _parse_count(footer, "num_rows", "rows")
     if rows != sum(group.rows for group in groups):
         raise ParquetError(f"{rows} rows, where the row groups have {sum(group.rows for group in groups)}")
     return Footer(rows, groups, len(data))
 
 
-def _group(record: dict[str, Any], length: int) -> Group:
-    chunks = tuple(_chunk(chunk, length) for chunk in _list(record, _ROW_GROUP, 1))
-    return Group(_count(record, "num_rows", "rows of a row group"), chunks)
+def _parse_group(record: dict[str, Any], length: int) -> Group:
+    chunks = tuple(_parse_chunk(chunk, length) for chunk in _parse_list(record, _ROW_GROUP, 1))
+    return Group(_parse_count(record, "num_rows", "rows of a row group"), chunks)
 
 
-def _chunk(record: dict[str, Any], length: int) -> Chunk:
+def _parse_chunk(record: dict[str, Any], length: int) -> Chunk:
     stored = record.get("meta_data")
     if stored is None:
         raise ParquetError("a column chunk without metadata")
-    codec = _count(stored, "codec", "codec")
-    values = _count(stored, "num_values", "values of a column chunk")
-    compressed = _count(stored, "total_compressed_size", "bytes of a column chunk")
-    start = _count(stored, "data_page_offset", "offset of a column chunk")
+    codec = _parse_count(stored, "codec", "codec")
+    values = _parse_count(stored, "num_values", "values of a column chunk")
+    compressed = _parse_count(stored, "total_compressed_size", "bytes of a column chunk")
+    start = _parse_count(stored, "data_page_offset", "offset of a column chunk")
     dictionary = stored.get("dictionary_page_offset", 0)
     if dictionary > 0:
         start = min(start, dictionary)
@@ -387,19 +387,19 @@ def _chunk(record: dict[str, Any], length: int) -> Chunk:
         limits.get(name) if limits.get(name) == limits.get(old) else None
         for name, old in (("min_value", "min"), ("max_value", "max"))
     )
-    kind = _count(stored, "type", "type of a column chunk")
-    uncompressed = _count(stored, "total_uncompressed_size", "bytes of a column chunk")
+    kind = _parse_count(stored, "type", "type of a column chunk")
+    uncompressed = _parse_count(stored, "total_uncompressed_size", "bytes of a column chunk")
     return Chunk(kind, codec, values, uncompressed, compressed, start, lowest, highest, "crypto_metadata" in record)
 
 
-def _list(record: dict[str, Any], fields: Fields, number: int) -> list[dict[str, Any]]:
+def _parse_list(record: dict[str, Any], fields: Fields, number: int) -> list[dict[str, Any]]:
     value: list[dict[str, Any]] | None = record.get(fields[number].name)
     if value is None:
         raise ParquetError(f"no list in field {number}")
     return value
 
 
-def _count(record: dict[str, Any], name: str, description: str) -> int:
+def _parse_count(record: dict[str, Any], name: str, description: str) -> int:
     value: int | None = record.get(name)
     if value is None or value < 0:
         raise ParquetError(f"{description}: expected a number, found {value!r}")
@@ -419,15 +419,15 @@ class Page:
     compressed: int
     uncompressed: int
     values: int = 0
-    indices: bool = False
+    has_indices: bool = False
 
     @property
-    def dictionary(self) -> bool:
+    def is_dictionary(self) -> bool:
         """Whether it holds the values that other pages refer to."""
         return self.type == _DICTIONARY_PAGE
 
 
-def pages(source: Source, start: int, length: int) -> Iterator[Page]:
+def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
     """The pages of the column chunk at `start`, headers only.
 
     Raises:
@@ -437,7 +437,7 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
     while pos < end:
         offset = pos
         header = Thrift(source.window(pos, min(_HEADER_ROOM, end - pos)).data, "page header")
-        page_header = header.struct(_PAGE_HEADER)
+        page_header = header.read_struct(_PAGE_HEADER)
         first, second = page_header.get("data_page_header", {}), page_header.get("data_page_header_v2", {})
         encoding = first.get("encoding", second.get("encoding", 0))
         if encoding not in _ARROW_ENCODINGS:
@@ -453,7 +453,7 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
         pos += compressed
 
 
-def checked_pages(
+def read_checked_pages(
     source: Source, base: int, chunk: Chunk, max_page: int | None, *, any_size: bool = False
 ) -> Iterator[Page]:
     """The pages of a column chunk, none of which claims more than it may.
@@ -472,7 +472,7 @@ def checked_pages(
         return  # without values there are no pages, and offsets mean nothing
     if chunk.unsupported:
         raise ParquetError(chunk.unsupported, Kind.UNSUPPORTED)
-    for page in pages(source, base + chunk.start, chunk.compressed):
+    for page in read_pages(source, base + chunk.start, chunk.compressed):
         if not any_size:
             check_size(page, max_page)
         yield page
@@ -495,7 +495,7 @@ def page_limit(compressed: int) -> int:
     return min(_LARGEST_PAGE, max(FREE_PAGE, EXPANSION * compressed))
 
 
-def longest_value(source: Source, dictionary: Page, compression: str) -> int:
+def measure_longest_value(source: Source, dictionary: Page, compression: str) -> int:
     """Length of the longest value of a dictionary of byte arrays, found without expanding any row.
 
     Raises:
@@ -505,7 +505,7 @@ def longest_value(source: Source, dictionary: Page, compression: str) -> int:
 
     from sawlog.milvus import kernels
 
-    data = decompressed(source, dictionary, compression)
+    data = decompress_page(source, dictionary, compression)
     if data is None:
         return dictionary.uncompressed
     values = np.frombuffer(data, np.uint8)
@@ -516,7 +516,7 @@ def longest_value(source: Source, dictionary: Page, compression: str) -> int:
     return longest
 
 
-def decompressed(source: Source, page: Page, compression: str) -> pa.Buffer | None:
+def decompress_page(source: Source, page: Page, compression: str) -> pa.Buffer | None:
     """The bytes of a page; `None` where nothing says for sure how it is compressed.
 
     Raises:

@@ -30,11 +30,11 @@ from sawlog.milvus.payloads.parquet import (
     ParquetError,
     Physical,
     check_size,
-    checked_pages,
-    longest_value,
+    encode_thrift,
+    measure_longest_value,
     page_limit,
+    read_checked_pages,
     read_footer,
-    written,
 )
 from sawlog.milvus.types import Field
 from sawlog.storage import Source, is_remote
@@ -109,13 +109,13 @@ class Payload:
         self._refused: dict[int, Damage] = {}
         self._lost: dict[int, list[_LostRows]] = {}
         if extent.length < PARQUET_MINIMUM:
-            raise self.unreadable(f"{extent.length} bytes are too few for a Parquet file")
-        with self.judged():
+            raise self.make_error(f"{extent.length} bytes are too few for a Parquet file")
+        with self.catch_errors():
             self.footer = read_footer(source, extent.offset, extent.length)
         limits = {f"thrift_{item}_size_limit": max(1, self.footer.length) for item in ("string", "container")}
-        self.reader, self.schema, self.columns = self._decode(_reader, self._open(span is not None), **limits)
+        self.reader, self.schema, self.columns = self._decode(_open_reader, self._open(span is not None), **limits)
         if any(len(group.chunks) != len(self.columns) for group in self.footer.groups):
-            raise self.unreadable(f"row groups that do not have all of the {len(self.columns)} columns")
+            raise self.make_error(f"row groups that do not have all of the {len(self.columns)} columns")
         self.groups = range(len(self.footer.groups))
         self.file_rows = self.footer.rows
         self.first_row = 0
@@ -175,7 +175,7 @@ class Payload:
                 batch = self._decode(next, batches, None)
                 if batch is None:
                     return
-                yield _only_column(batch)
+                yield _take_only_column(batch)
         except UnreadableError as error:
             self._refused[index] = error.damage
             raise
@@ -192,24 +192,24 @@ class Payload:
                 self.row_limit(index)
             if index in self._refused:
                 self._limits[index] = self._least_limit(index)
-            losses = _losses(self, index, field, self._limits[index])
+            losses = _find_losses(self, index, field, self._limits[index])
             if index in self._refused and not losses:
                 damage = self._refused[index]
                 losses = [_LostRows(self.rows, self.rows, Kind(damage.kind), damage.detail)]
             self._lost[index] = losses
         return self._lost[index]
 
-    def lost(self, index: int) -> list[_LostRows]:
+    def find_losses(self, index: int) -> list[_LostRows]:
         """Return what `resolve` found to be lost of a column."""
         return self._lost.get(index, [])
 
     def _least_limit(self, index: int) -> int:
         """Return the row limit where some pages cannot be checked: no value is longer than its dictionary."""
-        longest = self.schema.types[index].byte_width if self.holds_vectors(index) else 1
+        longest = self.schema.types[index].byte_width if self.has_vectors(index) else 1
         for group, leaf in itertools.product(range(len(self.footer.groups)), self.leaves(index)):
             with suppress(ParquetError):
                 for page in self.pages(group, leaf, any_size=True):
-                    longest = max(longest, page.uncompressed if page.dictionary else 0)
+                    longest = max(longest, page.uncompressed if page.is_dictionary else 0)
         return max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest))
 
     def _check_length(self) -> None:
@@ -217,7 +217,7 @@ class Payload:
         if isinstance(self.source, MappedSource):
             self.source.check(self._extent.offset + self._extent.length)
 
-    def whole_column(self, index: int, max_bytes: int) -> list[pa.Array]:
+    def read_column(self, index: int, max_bytes: int) -> list[pa.Array]:
         """All values of a column.
 
         Args:
@@ -232,7 +232,7 @@ class Payload:
         for array in self.column_batches(index, BATCH_ROWS):
             size += array.nbytes
             if size > max_bytes:
-                raise self.unreadable(f"more than {max_bytes} bytes of values", Kind.PAYLOAD_TOO_LARGE)
+                raise self.make_error(f"more than {max_bytes} bytes of values", Kind.PAYLOAD_TOO_LARGE)
             arrays.append(array)
         return arrays
 
@@ -251,16 +251,16 @@ class Payload:
             self._limits[index] = max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest)) if longest else BATCH_ROWS
         return self._limits[index]
 
-    def what_is_lost(self, losses: Sequence[_LostRows]) -> UnreadableError:
+    def make_loss_error(self, losses: Sequence[_LostRows]) -> UnreadableError:
         """Return the error to raise, after the rows that can be read, when some are lost."""
-        return self.unreadable(*what_is_lost(losses))
+        return self.make_error(*describe_losses(losses))
 
     @property
-    def held(self) -> bool:
+    def is_available(self) -> bool:
         """Whether its pages are there: in a local file, or fetched at once."""
         return not is_remote(self.path) or self._pages[1] <= _MOST_HELD
 
-    def holds_vectors(self, index: int) -> bool:
+    def has_vectors(self, index: int) -> bool:
         """Whether the values of a top-level column are all of one width, and that is more than nothing."""
         kind = self.schema.types[index]
         return pa.types.is_fixed_size_binary(kind) and bool(kind.byte_width)
@@ -269,8 +269,8 @@ class Payload:
         """Leaf columns below a top-level column."""
         if len(self.columns) == len(self.schema):
             return [index]
-        first = sum(map(_leaves, self.schema.types[:index]))
-        return list(range(first, first + _leaves(self.schema.types[index])))
+        first = sum(map(_count_leaves, self.schema.types[:index]))
+        return list(range(first, first + _count_leaves(self.schema.types[index])))
 
     def pages(self, group: int, leaf: int, *, any_size: bool = False) -> Iterator[Page]:
         """The pages of one column chunk, headers only, none of them larger than it may be, unless of `any_size`.
@@ -278,21 +278,21 @@ class Payload:
         Raises:
             ParquetError: For pages that are broken or too large.
         """
-        if is_remote(self.path) and self.held:
+        if is_remote(self.path) and self.is_available:
             self.source.window(*self._pages)  # all of them, at once
         chunk = self.footer.groups[group].chunks[leaf]
-        return checked_pages(self.source, self._extent.offset, chunk, self.max_page_bytes, any_size=any_size)
+        return read_checked_pages(self.source, self._extent.offset, chunk, self.max_page_bytes, any_size=any_size)
 
     def _check(self, index: int) -> int:
         """Check the pages of a column; the length of its longest dictionary value, where a batch might burst by it."""
-        longest = self.schema.types[index].byte_width if self.holds_vectors(index) else 0
-        with self.judged():
+        longest = self.schema.types[index].byte_width if self.has_vectors(index) else 0
+        with self.catch_errors():
             for group, leaf in itertools.product(range(len(self.footer.groups)), self.leaves(index)):
                 dictionary = self.check_chunk(group, leaf)
                 chunk = self.footer.groups[group].chunks[leaf]
                 texts = chunk.type == Physical.BYTE_ARRAY
                 if dictionary is not None and texts and dictionary.uncompressed * BATCH_ROWS > DICTIONARY_BUDGET:
-                    longest = max(longest, longest_value(self.source, dictionary, chunk.compression))
+                    longest = max(longest, measure_longest_value(self.source, dictionary, chunk.compression))
         return longest
 
     def check_chunk(self, group: int, leaf: int) -> Page | None:
@@ -305,7 +305,7 @@ class Payload:
         dictionary = None
         values = size = 0
         for page in self.pages(group, leaf):
-            dictionary = page if page.dictionary else dictionary
+            dictionary = page if page.is_dictionary else dictionary
             values += page.values
             size += page.uncompressed
         column = self.columns[leaf]
@@ -326,17 +326,17 @@ class Payload:
             return pa.PythonFile(SourceFile(SourceRange(self.source, extent.offset, extent.length)), mode="r")
         return pa.BufferReader(pa.py_buffer(self.source.window(extent.offset, extent.length)))
 
-    def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> UnreadableError:
+    def make_error(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> UnreadableError:
         """Return the error to raise when the payload cannot be read on."""
         return UnreadableError(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
 
     @contextmanager
-    def judged(self) -> Iterator[None]:
+    def catch_errors(self) -> Iterator[None]:
         """Turns what a check of the footer or of pages says into `UnreadableError`."""
         try:
             yield
         except ParquetError as error:
-            raise self.unreadable(f"not a Parquet payload to read: {error}", error.kind) from None
+            raise self.make_error(f"not a Parquet payload to read: {error}", error.kind) from None
 
     def _decode(self, decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:
         """Return what pyarrow makes of the payload.
@@ -346,11 +346,11 @@ class Payload:
         """
         decoded = call_decoder(decoder, *args, **settings)
         if isinstance(decoded, Undecodable):
-            raise self.unreadable(f"pyarrow cannot read the Parquet payload: {decoded.detail[:200]}")
+            raise self.make_error(f"pyarrow cannot read the Parquet payload: {decoded.detail[:200]}")
         return decoded
 
 
-def _reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, list[Any]]:
+def _open_reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, list[Any]]:
     """Open pyarrow's inner reader, without `pyarrow.parquet`, which also imports the clients of all object stores.
 
     Returns:
@@ -375,20 +375,24 @@ def _named(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields, schema.metadata)
 
 
-def _only_column(batch: pa.RecordBatch) -> pa.Array:
+def _take_only_column(batch: pa.RecordBatch) -> pa.Array:
     """Return the only column's values; `RecordBatch.column` would ask for its name, which need not be UTF-8."""
     return batch.to_struct_array().field(0)
 
 
-def _leaves(kind: pa.DataType) -> int:
+def _count_leaves(kind: pa.DataType) -> int:
     """Return how many leaf columns of Parquet a type is spread over."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _leaves(kind.storage_type)
+        return _count_leaves(kind.storage_type)
     if pa.types.is_map(kind):
-        return _leaves(kind.key_type) + _leaves(kind.item_type)
+        return _count_leaves(kind.key_type) + _count_leaves(kind.item_type)
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind):
-        return _leaves(kind.value_type)
-    return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields)) if pa.types.is_struct(kind) else 1
+        return _count_leaves(kind.value_type)
+    return (
+        sum(_count_leaves(kind.field(index).type) for index in range(kind.num_fields))
+        if pa.types.is_struct(kind)
+        else 1
+    )
 
 
 def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
@@ -441,7 +445,7 @@ class ColumnStream:
         while count > 0 and (part := self.take(min(count, BATCH_ROWS))) is not None:
             count -= len(part)
 
-    def take_kept(self, keep: NDArray[np.uint8], rows_left: int) -> pa.Array | None:
+    def take_selected(self, keep: NDArray[np.uint8], rows_left: int) -> pa.Array | None:
         """Of the next values those to keep; `None` when there are too few.
 
         Args:
@@ -456,7 +460,7 @@ class ColumnStream:
             return None
         if rows_left == len(keep):
             return part
-        return _moved(part, keep, rows_left) if _is_movable(part) else part.filter(mask_of(keep))
+        return _compact_rows(part, keep, rows_left) if _is_movable(part) else part.filter(make_mask(keep))
 
 
 def _is_movable(array: pa.Array) -> bool:
@@ -467,7 +471,7 @@ def _is_movable(array: pa.Array) -> bool:
     return data is not None and data.is_mutable
 
 
-def _moved(array: pa.Array, keep: NDArray[np.uint8], rows_left: int) -> pa.Array:
+def _compact_rows(array: pa.Array, keep: NDArray[np.uint8], rows_left: int) -> pa.Array:
     """The slots to keep, moved together where they are: vectors are large, and other memory would cost as much again.
 
     Args:
@@ -485,13 +489,13 @@ def _moved(array: pa.Array, keep: NDArray[np.uint8], rows_left: int) -> pa.Array
     return array.slice(0, rows_left)
 
 
-def mask_of(keep: NDArray[np.uint8]) -> pa.BooleanArray:
+def make_mask(keep: NDArray[np.uint8]) -> pa.BooleanArray:
     """Return ones and zeros as Arrow's Booleans."""
     bits = bits_of(keep)
     return pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
 
 
-def zipped(
+def zip_columns(
     payload: Payload, fields: Sequence[tuple[int, Field | None]], max_rows: int = BATCH_ROWS
 ) -> Iterator[tuple[list[pa.Array], NDArray[np.uint8]]]:
     """The rows of a payload of which no value is lost, some at a time: the values of some columns, and which rows.
@@ -506,18 +510,18 @@ def zipped(
     """
     start = 0
     try:
-        for arrays, keep in _zipped(payload, fields, None, 0, max_rows):
+        for arrays, keep in _zip_columns(payload, fields, None, 0, max_rows):
             yield arrays, keep
             start += len(keep)
     except UnreadableError:
         losses = [loss for index, field in fields for loss in payload.resolve(index, field)]
         if not losses:
             raise
-        yield from _zipped(payload, fields, _sound_rows(losses, payload.rows), start, max_rows)
-        raise payload.what_is_lost(losses) from None
+        yield from _zip_columns(payload, fields, _mark_intact_rows(losses, payload.rows), start, max_rows)
+        raise payload.make_loss_error(losses) from None
 
 
-def _zipped(
+def _zip_columns(
     payload: Payload,
     fields: Sequence[tuple[int, Field | None]],
     sound: NDArray[np.uint8] | None,
@@ -547,13 +551,13 @@ def rows_at_once(payload: Payload, columns: Sequence[int]) -> int:
 
 
 def _take(stream: ColumnStream, keep: NDArray[np.uint8], field: Field | None, payload: Payload) -> pa.Array:
-    part = stream.take_kept(keep, int(keep.sum()))
+    part = stream.take_selected(keep, int(keep.sum()))
     if part is None:
-        raise payload.unreadable(f"fewer values than the {payload.rows} that the footer claims")
+        raise payload.make_error(f"fewer values than the {payload.rows} that the footer claims")
     try:
         return part if field is None else decode(field, part)
     except SchemaError as error:
-        raise payload.unreadable(str(error), kind_of(error)) from None
+        raise payload.make_error(str(error), kind_of(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,7 +576,7 @@ class _LostRows:
     end: int
     kind: Kind
     detail: str
-    decoded: bool = False
+    is_decoded: bool = False
 
 
 class _RefusedError(Exception):
@@ -597,10 +601,10 @@ class _Piece:
     first: int
     rows: int
     read: Callable[[int], Iterator[pa.Array]]
-    single: bool = False
+    is_single: bool = False
 
 
-def _losses(payload: Payload, index: int, field: Field | None, batch_rows: int) -> list[_LostRows]:
+def _find_losses(payload: Payload, index: int, field: Field | None, batch_rows: int) -> list[_LostRows]:
     """The rows of a column that cannot be read, in order.
 
     Args:
@@ -611,20 +615,20 @@ def _losses(payload: Payload, index: int, field: Field | None, batch_rows: int) 
     """
     losses: list[_LostRows] = []
     values: list[_LostRows] = []
-    for piece in _pieces(payload, index):
+    for piece in _split_into_pieces(payload, index):
         row, end = piece.first, piece.first + piece.rows
         refused: _RefusedError | None = None
         try:
             for array in piece.read(batch_rows):
                 if field is not None:
-                    _bad_values(field, array, row, values)
+                    _find_bad_values(field, array, row, values)
                 row += len(array)
         except _RefusedError as error:
             refused = error
         if refused is None and row != end:
             refused = _RefusedError(f"{row - piece.first} values where {piece.rows} were expected")
         if refused is not None:
-            row = piece.first + (sum(map(len, _until_refused(piece))) if piece.single else 0)
+            row = piece.first + (sum(map(len, _read_until_error(piece))) if piece.is_single else 0)
             values = [value for value in values if value.first < row]
             losses.append(_LostRows(row, end, refused.kind, str(refused)))
     return sorted([*losses, *values], key=lambda loss: loss.first)
@@ -632,13 +636,13 @@ def _losses(payload: Payload, index: int, field: Field | None, batch_rows: int) 
 
 def _salvage_column(payload: Payload, index: int, losses: list[_LostRows], batch_rows: int) -> Iterator[pa.Array]:
     """The values of a column, at most so many at a time; nulls, or what is stored, for those that are lost."""
-    broken = {loss.end for loss in losses if loss.first < loss.end and not loss.decoded}
-    for piece in filter(lambda piece: piece.rows, _pieces(payload, index)):
+    broken = {loss.end for loss in losses if loss.first < loss.end and not loss.is_decoded}
+    for piece in filter(lambda piece: piece.rows, _split_into_pieces(payload, index)):
         row, end = piece.first, piece.first + piece.rows
         if end not in broken:
             yield from piece.read(batch_rows)
             continue
-        for array in _until_refused(piece) if piece.single else ():
+        for array in _read_until_error(piece) if piece.is_single else ():
             row += len(array)
             yield array
         for start in range(row, end, batch_rows):
@@ -647,11 +651,11 @@ def _salvage_column(payload: Payload, index: int, losses: list[_LostRows], batch
 
 def first_values(payload: Payload, index: int, count: int) -> list[pa.Array]:
     """The first values of a column that can be decoded, each an array of its own."""
-    pieces = itertools.chain.from_iterable(map(_until_refused, _pieces(payload, index)))
+    pieces = itertools.chain.from_iterable(map(_read_until_error, _split_into_pieces(payload, index)))
     return list(itertools.islice(pieces, count))
 
 
-def _sound_rows(losses: Iterable[_LostRows], rows: int) -> NDArray[np.uint8]:
+def _mark_intact_rows(losses: Iterable[_LostRows], rows: int) -> NDArray[np.uint8]:
     """1 for each row of which nothing is lost, 0 for the others."""
     import numpy as np
 
@@ -661,7 +665,7 @@ def _sound_rows(losses: Iterable[_LostRows], rows: int) -> NDArray[np.uint8]:
     return sound
 
 
-def what_is_lost(losses: Sequence[_LostRows]) -> tuple[str, Kind]:
+def describe_losses(losses: Sequence[_LostRows]) -> tuple[str, Kind]:
     """Return a message on all that is lost of a payload, and its kind: damage, unless all is unsupported."""
     first = min(losses, key=lambda loss: (loss.kind == Kind.UNSUPPORTED, loss.first))
     if first.first == first.end:
@@ -671,7 +675,7 @@ def what_is_lost(losses: Sequence[_LostRows]) -> tuple[str, Kind]:
     return f"{rows}: {first.detail}{omission}", first.kind
 
 
-def _until_refused(piece: _Piece) -> Iterator[pa.Array]:
+def _read_until_error(piece: _Piece) -> Iterator[pa.Array]:
     """The rows of a piece, one by one, up to the first that cannot be decoded."""
     arrays = piece.read(1)
     for _ in range(piece.rows):
@@ -684,29 +688,29 @@ def _until_refused(piece: _Piece) -> Iterator[pa.Array]:
         yield array
 
 
-def _bad_values(field: Field, array: pa.Array, first: int, losses: list[_LostRows]) -> None:
+def _find_bad_values(field: Field, array: pa.Array, first: int, losses: list[_LostRows]) -> None:
     """Note the rows whose values are none of the field's; where there are very many, their neighbours with them."""
     try:
         decode(field, array)
     except SchemaError as error:
         half = len(array) // 2
         if half and len(losses) < _MOST_BAD_VALUES:
-            _bad_values(field, array.slice(0, half), first, losses)
-            _bad_values(field, array.slice(half), first + half, losses)
+            _find_bad_values(field, array.slice(0, half), first, losses)
+            _find_bad_values(field, array.slice(half), first + half, losses)
         else:
-            losses.append(_LostRows(first, first + len(array), kind_of(error), str(error), decoded=True))
+            losses.append(_LostRows(first, first + len(array), kind_of(error), str(error), is_decoded=True))
 
 
-def _pieces(payload: Payload, index: int) -> Iterator[_Piece]:
+def _split_into_pieces(payload: Payload, index: int) -> Iterator[_Piece]:
     """The pages of a column; its row groups, where values are lists: those may go on in the next page."""
     first = 0
     leaves = payload.leaves(index)
     flat = len(leaves) == 1 and payload.columns[leaves[0]].max_definition_level <= 1 and _is_flat(payload, index)
     for group, row_group in enumerate(payload.footer.groups):
         if flat:
-            yield from _flat_pieces(payload, index, group, first)
+            yield from _split_flat_group(payload, index, group, first)
         elif row_group.rows:
-            yield _Piece(first, row_group.rows, partial(_read_group, payload, index, group), single=True)
+            yield _Piece(first, row_group.rows, partial(_read_group, payload, index, group), is_single=True)
         first += row_group.rows
 
 
@@ -721,14 +725,14 @@ def _read_group(payload: Payload, index: int, group: int, batch_rows: int) -> It
         for leaf in payload.leaves(index):
             payload.check_chunk(group, leaf)
     except ParquetError as error:
-        raise _refused(error) from None
+        raise _make_refused_error(error) from None
     groups = [payload.groups[group]]
-    batches = _decoded(payload.reader.iter_batches, batch_rows, groups, payload.leaves(index), use_threads=False)
-    while (batch := _decoded(next, batches, None)) is not None:
-        yield _only_column(batch)
+    batches = _call_decoder(payload.reader.iter_batches, batch_rows, groups, payload.leaves(index), use_threads=False)
+    while (batch := _call_decoder(next, batches, None)) is not None:
+        yield _take_only_column(batch)
 
 
-def _flat_pieces(payload: Payload, index: int, group: int, first: int) -> Iterator[_Piece]:
+def _split_flat_group(payload: Payload, index: int, group: int, first: int) -> Iterator[_Piece]:
     """The data pages of one column chunk; what follows a broken page header cannot be found."""
     (leaf,) = payload.leaves(index)
     rows, chunk = payload.footer.groups[group].rows, payload.footer.groups[group].chunks[leaf]
@@ -740,7 +744,7 @@ def _flat_pieces(payload: Payload, index: int, group: int, first: int) -> Iterat
         for page in payload.pages(group, leaf, any_size=True):
             count += page.values
     except ParquetError as error:
-        broken = _refused(error)
+        broken = _make_refused_error(error)
     if chunk.type != Physical.__members__.get(kind):
         broken = _RefusedError(f"pages of physical type {chunk.type} where the schema says {kind}")
         count = 0
@@ -752,7 +756,7 @@ def _flat_pieces(payload: Payload, index: int, group: int, first: int) -> Iterat
     pages = payload.pages(group, leaf, any_size=True)
     while first < known_end:
         page = next(pages)
-        dictionary = page if page.dictionary else dictionary
+        dictionary = page if page.is_dictionary else dictionary
         if page.values:
             yield _Piece(first, page.values, partial(_read_page, payload, index, group, dictionary, page))
             first += page.values
@@ -770,20 +774,20 @@ def _read_page(
     payload: Payload, index: int, group: int, dictionary: Page | None, page: Page, batch_rows: int
 ) -> Iterator[pa.Array]:
     """The values of one page."""
-    pages = [page] if dictionary is None or not page.indices else [dictionary, page]
+    pages = [page] if dictionary is None or not page.has_indices else [dictionary, page]
     try:
         for needed_page in pages:
             check_size(needed_page, payload.max_page_bytes)
     except ParquetError as error:
-        raise _refused(error) from None
-    data = _page_file(payload, index, group, pages)
-    reader, *_ = _decoded(_reader, pa.BufferReader(data))
-    batches = _decoded(reader.iter_batches, batch_rows, [0], [0], use_threads=False)
-    while (batch := _decoded(next, batches, None)) is not None:
-        yield _as_stored(_only_column(batch), payload.schema.types[index])
+        raise _make_refused_error(error) from None
+    data = _make_page_file(payload, index, group, pages)
+    reader, *_ = _call_decoder(_open_reader, pa.BufferReader(data))
+    batches = _call_decoder(reader.iter_batches, batch_rows, [0], [0], use_threads=False)
+    while (batch := _call_decoder(next, batches, None)) is not None:
+        yield _cast_to_stored(_take_only_column(batch), payload.schema.types[index])
 
 
-def _page_file(payload: Payload, index: int, group: int, pages: list[Page]) -> bytes:
+def _make_page_file(payload: Payload, index: int, group: int, pages: list[Page]) -> bytes:
     """A Parquet file of one column: some pages, as they are."""
     (leaf,) = payload.leaves(index)
     column, chunk = payload.columns[leaf], payload.footer.groups[group].chunks[leaf]
@@ -811,11 +815,13 @@ def _page_file(payload: Payload, index: int, group: int, pages: list[Page]) -> b
     }
     row_group = {"columns": [{"file_offset": 0, "meta_data": meta}], "total_byte_size": len(content), "num_rows": rows}
     schema = [{"name": b"root", "num_children": 1}, values]
-    footer = written(FILE_META_DATA, {"version": 2, "schema": schema, "num_rows": rows, "row_groups": [row_group]})
+    footer = encode_thrift(
+        FILE_META_DATA, {"version": 2, "schema": schema, "num_rows": rows, "row_groups": [row_group]}
+    )
     return PARQUET_MAGIC + content + footer + END.pack(len(footer), PARQUET_MAGIC)
 
 
-def _as_stored(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast_to_stored(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Values of a physical type as those of the logical type of their column."""
     if array.type == kind:
         return array
@@ -832,11 +838,11 @@ def _width(kind: pa.DataType) -> int:
     return int(kind.bit_width) if pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind) else -1
 
 
-def _refused(error: ParquetError) -> _RefusedError:
+def _make_refused_error(error: ParquetError) -> _RefusedError:
     return _RefusedError(str(error), error.kind)
 
 
-def _decoded(decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+def _call_decoder(decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:
     """Return what pyarrow makes of the bytes."""
     decoded = call_decoder(decoder, *args, **settings)
     if isinstance(decoded, Undecodable):

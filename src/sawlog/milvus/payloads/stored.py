@@ -48,7 +48,7 @@ def stored_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> l
             fields.append(resolve(field, stored, _peek(payload, index) if field.type is DataType.FloatVector else []))
         return fields
     if not payload.schema:
-        raise payload.unreadable("the payload has no column")
+        raise payload.make_error("the payload has no column")
     field = described_field(descriptor, id)
     values = _peek(payload, 0) if field.type is DataType.Array else []
     return [resolve(field, payload.schema.field(0), values)]
@@ -58,7 +58,7 @@ def described_field(descriptor: Descriptor, id: int) -> Field:
     """The field of a file as far as its descriptor describes it."""
     is_known = descriptor.payload_type in DataType.__members__.values()
     kind = DataType(descriptor.payload_type) if is_known else DataType.None_
-    return Field(id, str(id), kind, nullable=descriptor.nullable)
+    return Field(id, str(id), kind, nullable=descriptor.is_nullable)
 
 
 def _peek(payload: Payload, index: int) -> list[pa.Array]:
@@ -100,7 +100,7 @@ def check_stored(field: Field, payload: Payload, index: int) -> None:
         fits = lists or pa.types.is_fixed_size_binary(stored) or _is_bytes(stored)
     if not fits:
         detail = f"field {field.id} ({field.name}) is {field.type.name}, its file holds {stored}"
-        raise payload.unreadable(detail, Kind.TYPE_MISMATCH)
+        raise payload.make_error(detail, Kind.TYPE_MISMATCH)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -128,12 +128,12 @@ def resolve(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> 
     if not dim and field.type in VECTOR_BYTES and pa.types.is_list(stored.type):
         dim = next((len(value) for array in values for value in array if value.is_valid), 0)
     if not element and field.type is DataType.Array:
-        element = element_of(values)
+        element = infer_element(values)
     has_dim = field.type in VECTOR_BYTES or field.type in (DataType.BinaryVector, DataType.ArrayOfVector)
     return replace(field, dim=dim if has_dim else 0, element=element)
 
 
-def element_of(values: Sequence[pa.Array]) -> DataType:
+def infer_element(values: Sequence[pa.Array]) -> DataType:
     """The element type that array cells name; `None_` where there is not one cell that does."""
     for array in values:
         if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):

@@ -57,10 +57,10 @@ class Watch:
     def run(self, first: int) -> None:
         """Watch until it is time to end."""
         number = first
-        while self.going_on():
+        while self.has_time():
             number = self._watch(number)
 
-    def going_on(self) -> bool:
+    def has_time(self) -> bool:
         """Whether there is time for more."""
         return time.monotonic() < self.until and not self.stop.is_set()
 
@@ -75,27 +75,27 @@ class Watch:
         errors: list[str] = []
         listeners = [
             threading.Thread(target=_listen, args=(process, messages)),
-            threading.Thread(target=_last_lines, args=(process, errors)),
+            threading.Thread(target=_collect_last_lines, args=(process, errors)),
         ]
         for listener in listeners:
             listener.start()
         number, patience = first - self.step, STARTING
         try:
             silent_since = time.monotonic()
-            while self.going_on():
+            while self.has_time():
                 try:
                     message = messages.get(timeout=min(_TICK, patience))
                 except queue.Empty:
                     if time.monotonic() - silent_since < patience:
                         continue
-                    self._found(number, "hang", f"nothing for {patience:.0f} s")
+                    self._note_finding(number, "hang", f"nothing for {patience:.0f} s")
                     break
                 silent_since = time.monotonic()
                 if message is None:
                     cause = _death(process.wait(), errors)
                     if number < first:
                         raise RuntimeError(f"{' '.join(command)}: {cause}")
-                    self._found(number, "crash", cause)
+                    self._note_finding(number, "crash", cause)
                     break
                 patience = self.silence
                 if "ready" in message:
@@ -105,7 +105,7 @@ class Watch:
                 if "found" in message:
                     self.tried += 1
                     for law, text in message["found"]:
-                        self._found(number, law, text)
+                        self._note_finding(number, law, text)
         finally:
             process.kill()
             for listener in listeners:
@@ -113,7 +113,7 @@ class Watch:
             process.wait()
         return number + self.step
 
-    def _found(self, number: int, law: str, text: str) -> None:
+    def _note_finding(self, number: int, law: str, text: str) -> None:
         if self.log.add(self.inputs, number, law, text):
             print(f"{self.name} input {number}: {law}: {text[:300]}", flush=True)  # noqa: T201
 
@@ -127,7 +127,7 @@ def _listen(process: subprocess.Popen[str], messages: queue.Queue[dict[str, Any]
     messages.put(None)
 
 
-def _last_lines(process: subprocess.Popen[str], last_lines: list[str]) -> None:
+def _collect_last_lines(process: subprocess.Popen[str], last_lines: list[str]) -> None:
     assert process.stderr is not None
     with process.stderr:
         for line in process.stderr:

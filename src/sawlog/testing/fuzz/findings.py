@@ -31,7 +31,7 @@ class Log:
 
     def add(self, inputs: Inputs, number: int, law: str, text: str) -> bool:
         """Note that an input breaks a law; whether that is news."""
-        cause = f"{law}: {_general(text)}"
+        cause = f"{law}: {_generalize(text)}"
         sample, mutation, _ = inputs.make(number)
         size = sum(map(len, mutation.files.values()))
         with self._lock:
@@ -65,7 +65,7 @@ def _kinds(damages: re.Match[str]) -> str:
     return ",".join(sorted(set(_KINDS.findall(damages[0])))) or "none"
 
 
-def _general(text: str) -> str:
+def _generalize(text: str) -> str:
     """A complaint without what differs from input to input: numbers, names, what is in quotes."""
     text = re.sub(r"\[[^\]]*\]( and \d+ more)?|Place\(.*?\)", _kinds, text)
     text = re.sub(r"'[^']*/[^']*'|\"[^\"]*\"|/[^ ,;:')]+|0x[0-9a-f]+|-?\d+(\.\d+)?", "#", text)

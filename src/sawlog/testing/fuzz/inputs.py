@@ -52,7 +52,7 @@ class Inputs:
 
     def make(self, number: int) -> tuple[Sample, Mutation, tuple[str, Check]]:
         """An input, and the law that it is tried on."""
-        dice = mutations.seeded(self.seed, number)
+        dice = mutations.make_random(self.seed, number)
         sample = dice.choice(self.samples)
         kinds = [*mutations.ANY, *[kind for kind in self.laws.mutators for _ in range(3)]]
         changing, labels, spans = sample, [], list[Span]()
@@ -80,6 +80,6 @@ def complaints(laws: type[Laws], subject: Subject, law: tuple[str, Check]) -> li
                 yield names[0], text.replace(subject.directory, "")
 
     broken_laws = list(broken(AGREEING, changes.agreed))
-    if changes.readable(subject):
+    if changes.is_readable(subject):
         broken_laws += broken(law[:1], law[1])
     return broken_laws

@@ -28,9 +28,9 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
         sample, mutation, law = inputs.make(number)
         _send(out, number=number)
         began = time.perf_counter()
-        before = _resident(reset=True)
+        before = _measure_resident(reset=True)
         broken_laws = _try(inputs, sample, mutation, law)
-        grown = _resident() - before
+        grown = _measure_resident() - before
         size = sum(map(len, mutation.files.values()))
         if grown > 2 * size + SPARE_MEMORY:
             broken_laws.append(("memory", f"{grown >> 20} MiB of memory"))
@@ -58,7 +58,7 @@ def _confine() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (size + _LIMIT, size + _LIMIT))
 
 
-def _resident(*, reset: bool = False) -> int:
+def _measure_resident(*, reset: bool = False) -> int:
     """The most memory that was resident since the last reset; 0 where the system does not say."""
     with contextlib.suppress(OSError):
         if reset:
