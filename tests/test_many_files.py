@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -13,10 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
+from sawlog.spark import planner
 from sawlog.spark.reader import make_reader, read_schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
@@ -81,6 +84,18 @@ def databases(directory: Path, count: int) -> None:
         shutil.copytree(DATABASE, directory / f"{number:03}")
 
 
+def planned_and_run(path: str, name: str) -> int:
+    """The rows that Spark's tasks count, planned for the jar."""
+    options = {"path": path, "format": name}
+    full = StructType.fromJson(json.loads(planner.describe(options)["schema"]))
+    (side,) = planner.plan(options, full, [planner.ScanRequest(StructType([]), [])], parallelism=2)
+    rows = 0
+    for task in side.partitions:
+        batch = pa.record_batch({"task": [task], "stop": [f"{path}.stop"]})
+        rows += sum(count for counts in side.function(iter([batch])) for count in counts.column(0).to_pylist())
+    return rows
+
+
 MAKERS: dict[str, Callable[[Path, int], None]] = {
     "leveldb_log": leveldb_logs,
     "leveldb_table": leveldb_tables,
@@ -97,6 +112,7 @@ VERBS: dict[str, Callable[[str, str], Any]] = {
     "watch": lambda path, name: sawlog.open(path, format=name).watch().look(),
     "list": lambda path, name: CliRunner().invoke(app, ["ls", path]),
     "spark": lambda path, name: make_reader({"path": path}, name, read_schema({"path": path}, name)).partitions(),
+    "tasks": planned_and_run,
 }
 
 

@@ -84,6 +84,30 @@ def test_a_few_rows_are_one_task_that_ends_with_them(
         assert 5 <= batch.column(0)[0].as_py() <= 40_000
 
 
+@pytest.mark.parametrize("wanted", [["key", "value"], []])
+def test_small_files_of_a_task_are_one_batch(tmp_path: Path, wanted: list[str]) -> None:
+    """Each batch costs Spark more than the rows of a small file."""
+    rows = [(b"%04d" % number, b"v%d" % number) for number in range(100)]
+    for number, (key, value) in enumerate(rows):
+        table = pa.table({"key": pa.array([key], pa.binary()), "value": pa.array([value], pa.binary())})
+        sawlog.write(table, tmp_path / f"{number + 1:06}.ldb", format="leveldb_table")
+    options = {"path": str(tmp_path)}
+    full = json.loads(json.loads(ask("describe", options=options)[0])["schema"])
+    chosen = {**full, "fields": [field for field in full["fields"] if field["name"] in wanted]}
+    side = {"wanted": json.dumps(chosen), "filters": []}
+    _, pickled, *partitions = ask("plan", options=options, full=json.dumps(full), sides=[side], parallelism=2)
+    function, _ = CPickleSerializer().loads(pickled)
+    stop = [str(tmp_path / "stop")]
+    batches = [
+        batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one], "stop": stop})]))
+    ]
+    assert len(batches) == len(partitions) == 2
+    if wanted:
+        assert [(row["key"], row["value"]) for batch in batches for row in batch.to_pylist()] == rows
+    else:
+        assert sum(batch.column(0)[0].as_py() for batch in batches) == 100
+
+
 COUNTED = """
 import json, sys
 import pyarrow as pa

@@ -78,6 +78,10 @@ _SKIPPED_ROWS = ("orphan_rows", "aborted_rows", "deleted_rows", "incomplete_rows
 """Notes of findings that count rows which are intact and not delivered."""
 _FACT_ROWS = 1 << 16
 """Rows of a batch that has only columns of the file."""
+_JOINED_ROWS = 1 << 13
+"""Rows of a batch that is made of small ones; those with as many are none."""
+_JOINED_BYTES = 1 << 20
+"""Bytes of such a batch."""
 
 
 @as_sentence()
@@ -455,6 +459,23 @@ def read_task(
         return
     SEARCHES.directory = _local_folder() or None
     target = arrow_schema(schema)
+    if target.names:
+        batches = _read_fragments(task, target, limit, metrics)
+        yield from batches if limit is not None else _join_small(batches)
+        return
+    rows = 0
+    for batch in _read_fragments(task, target, limit, metrics):
+        rows += batch.num_rows
+        if limit is not None and rows >= limit:
+            break
+    if rows:
+        yield pa.record_batch({"rows": constant(rows, pa.int64(), 1)})
+
+
+def _read_fragments(
+    task: Task, target: pa.Schema, limit: int | None, metrics: TaskMetrics | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task's fragments in the wanted columns; without any, batches only have a length."""
     fragments = task.fragments()
     # Where few rows are enough, those of the first fragment often are.
     first = itertools.islice(fragments, 1 if limit is not None and limit <= FEW_ROWS else 0)
@@ -466,7 +487,7 @@ def read_task(
             for batch in _rows_and_damage(fragment, findings, facts, target, task.rescued):
                 freeze_loaded()
                 if not target.names:
-                    yield pa.record_batch({"rows": constant(batch.num_rows, pa.int64(), 1)})
+                    yield batch
                     continue
                 try:
                     ready = cast_batch(append_file_columns(batch, facts, fragment, target), target)
@@ -483,6 +504,29 @@ def read_task(
         for remark in describe_losses(findings, fragment.about):
             logger.warning(remark)
         fragment.scan.storage.confirm()
+
+
+def _join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in fewer batches: each costs Spark as much as a hundred rows, and small files make many."""
+    small_batches: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        batch_bytes = batch.nbytes
+        is_small = batch.num_rows < _JOINED_ROWS and batch_bytes < _JOINED_BYTES
+        if is_small:
+            small_batches.append(batch)
+            rows, size = rows + batch.num_rows, size + batch_bytes
+        if not is_small or rows >= _JOINED_ROWS or size >= _JOINED_BYTES:
+            yield from _joined(small_batches)
+            small_batches, rows, size = [], 0, 0
+        if not is_small:
+            yield batch
+    yield from _joined(small_batches)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Batches of the same schema as one."""
+    return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _rows_and_damage(

@@ -198,7 +198,9 @@ class DeephavenLogContents(Contents):
 
     def unscanned_parts(self, request: BoundScan, task_bytes: int) -> Iterator[Contents]:
         """The logs of partitions with a long one: tasks find where those may be cut, and what all of them delete."""
-        for logs in self._partitions(request) if self._options.split != "resync" else ():
+        if self._options.split == "resync" or not any(is_remote(log.file.path) for log in self.logs):
+            return
+        for logs in self._partitions(request):
             if any(is_remote(log.file.path) and log.file.size > task_bytes for log in logs):
                 for log in logs:
                     if not self._has_layouts([log], task_bytes):
@@ -447,8 +449,9 @@ class DeephavenLogContents(Contents):
 
     def _partitions(self, request: BoundScan) -> list[list[Log]]:
         partitions: dict[tuple[str, ...], list[Log]] = {}
+        has_filters = bool(request.projection.query.parts)
         for log in self.logs:
-            if self._possible(request, log):
+            if not has_filters or self._possible(request, log):
                 partitions.setdefault(log.partition, []).append(log)
         return list(partitions.values())
 

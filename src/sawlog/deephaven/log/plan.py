@@ -23,7 +23,7 @@ from sawlog.chain.walk import Span
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.walk import CutWalk
-from sawlog.format.contract import Scan
+from sawlog.format.contract import PROBE_BYTES, Scan
 from sawlog.storage import File, Source
 from sawlog.storage.index import SEARCHES, packed, remote_state, unpacked
 from sawlog.storage.names import is_remote
@@ -75,12 +75,12 @@ def scan(
         task_bytes: Distance of cuts; None for none.
         threads: How many walk it, where there are cuts.
     """
-    question = _question(file, scan, start)
+    question = _question(file, scan, start, task_bytes)
     remembered_layout = _recall(question, task_bytes)
     if remembered_layout is not None:
         return remembered_layout
     layout = _search(file, header, scan, start, task_bytes, threads)
-    if question is not None and question == _question(file, scan, start):
+    if question is not None and question == _question(file, scan, start, task_bytes):
         for distance, cuts in {None: (), task_bytes: layout.cuts}.items():
             answer = packed([layout.live_from, *cuts])
             SEARCHES.keep((*question, distance), answer, is_shared=file.size > SEARCHED_BYTES)
@@ -89,7 +89,7 @@ def scan(
 
 def recall(file: File, scan: Scan, start: int, task_bytes: int | None) -> Layout | None:
     """Return what `scan` has found in a log that has not changed since; None where that is not known."""
-    return _recall(_question(file, scan, start), task_bytes)
+    return _recall(_question(file, scan, start, task_bytes), task_bytes)
 
 
 def _recall(question: tuple[Any, ...] | None, task_bytes: int | None) -> Layout | None:
@@ -100,16 +100,20 @@ def _recall(question: tuple[Any, ...] | None, task_bytes: int | None) -> Layout 
     return Layout(cuts, live_from)
 
 
-def _question(file: File, scan: Scan, start: int) -> tuple[Any, ...] | None:
-    """Return what answers depend on; None where a log may change unnoticed.
+def _question(file: File, scan: Scan, start: int, task_bytes: int | None) -> tuple[Any, ...] | None:
+    """Return what answers depend on; None where a log may change unnoticed, or is searched sooner than remembered.
 
-    That is so just after a change, in the same clock tick, where a log ends in zeros, for a process that mapped the
-    space may fill it unseen, and where its state in a store cannot be known from any other.
+    The first is so just after a change, in the same clock tick, where a log ends in zeros, for a process that mapped
+    the space may fill it unseen, and where its state in a store cannot be known from any other. The second is so for
+    small local ones that are not cut: to ask for the state of one takes as long as to read it.
     """
-    settings = start, scan.on_damage, repr(scan.options)
+    is_near = not is_remote(file.path)
     if file.path in scan.storage.inputs.held or file.size <= start:
         return None
-    if is_remote(file.path):
+    if is_near and task_bytes is None and file.size <= PROBE_BYTES:
+        return None
+    settings = start, scan.on_damage, repr(scan.options)
+    if not is_near:
         state = remote_state(file)
         return (*state, repr(scan.storage.options), *settings) if state is not None else None
     try:
