@@ -112,6 +112,8 @@ class Storage:
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _listed: dict[str, list[File]] = field(default_factory=dict, repr=False, compare=False)
     _roots: set[str] = field(default_factory=set, repr=False, compare=False)
+    _prefixes: set[str] = field(default_factory=set, repr=False, compare=False)
+    _existing: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
     _flight: Flight = field(init=False, repr=False, compare=False)
     _connections: dict[tuple[int, str], Store] = field(default_factory=dict, repr=False, compare=False)
 
@@ -183,24 +185,35 @@ class Storage:
             files = [file for file in (*files, *below) if posixpath.dirname(file.path) == ("" if name == "." else name)]
         return sorted({file.path: file for file in files}.values(), key=lambda file: file.path)
 
-    def is_directory(self, path: PathLike) -> bool:
-        """Whether the path is a directory (on object stores: a prefix)."""
+    def is_directory(self, path: PathLike, *, fresh: bool = True) -> bool:
+        """Whether the path is a directory (on object stores: a prefix).
+
+        Args:
+            path: The path.
+            fresh: Whether a store is asked what `find`, or an earlier question, has answered: not where that was now.
+        """
         name = normalize(path)
         if self._stored(name) is not None:
             return False
         if is_remote(name):
+            if not fresh and self._is_listed(name):
+                return name.rstrip("/") in self._prefixes
             fs, inner = self._fresh(name)
             return bool(fs.isdir(inner))
         return os.path.isdir(name)
 
-    def exists(self, path: PathLike) -> bool:
-        """Whether there is a file or directory at the path."""
+    def exists(self, path: PathLike, *, fresh: bool = True) -> bool:
+        """Whether there is a file or directory at the path; arguments are those of `is_directory`."""
         name = normalize(path)
         if self._stored(name) is not None:
             return True
         if is_remote(name):
-            fs, inner = self._fresh(name)
-            return bool(fs.exists(inner))
+            if not fresh and self._is_listed(name):
+                return name in self._states or name.rstrip("/") in self._prefixes
+            if fresh or name not in self._existing:
+                fs, inner = self._fresh(name)
+                self._existing[name] = bool(fs.exists(inner))
+            return self._existing[name]
         return os.path.exists(name)
 
     def open(self, path: PathLike | File, end: int | None = None) -> Source:
@@ -381,10 +394,16 @@ class Storage:
 
     def _forget(self) -> None:
         """Forget what was found: what is replaced now is known to be another file."""
-        for cache in (self._found, self._states, self._asked, self._listed, self._roots):
+        for cache in (self._found, self._states, self._asked):
             cache.clear()
+        self._forget_listings()
         self._objects.forget()
         self._flight.clear()
+
+    def _forget_listings(self) -> None:
+        """Forget what is around files: a later listing may say otherwise."""
+        for cache in (self._listed, self._roots, self._prefixes, self._existing):
+            cache.clear()
 
     def _remote(self, url: str) -> tuple[Store, str]:
         """The file system of a URL, and the path in it; objects are many, so the connection is kept."""
@@ -512,8 +531,7 @@ class Storage:
 
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._fresh(url)
-        self._listed.clear()
-        self._roots.clear()
+        self._forget_listings()
         matches = fs.glob(path) if glob.has_magic(path) and not fs.exists(path) else [path]
         files: list[File] = []
         for match in matches:
@@ -546,9 +564,25 @@ class Storage:
                 files.append(file)
             elif above and above[-1] == LOG:
                 logs.add(posixpath.dirname(posixpath.dirname(url)))
+        root = fs.unstrip_protocol(match)
         self._listed.update(listed)
-        self._roots.add(fs.unstrip_protocol(match))
+        self._roots.add(root)
+        for directory in listed:
+            above = directory
+            while above not in self._prefixes and is_below(above, root):
+                self._prefixes.add(above)
+                above = posixpath.dirname(above)
         return files, logs
+
+    def _is_listed(self, name: str) -> bool:
+        """Whether a remote path is below one that `find` has listed: all that is there is known."""
+        directory = posixpath.dirname(name.rstrip("/"))
+        while directory not in self._roots:
+            above = posixpath.dirname(directory)
+            if above == directory or not above:
+                return False
+            directory = above
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,7 +603,7 @@ class _OnDrives:
         if path in storage._states:
             return storage._states[path].size
         if is_remote(path):
-            if any(is_below(path, root) for root in tuple(storage._roots)):  # whose files are all known
+            if storage._is_listed(path):
                 return None
             fs, inner = storage._remote(path)
             return storage._remember(path, fs.info(inner), explicit=False).size if fs.exists(inner) else None

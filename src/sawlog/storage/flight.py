@@ -27,8 +27,8 @@ MOST_BYTES = 256 << 20
 """Bytes that `AHEAD_BYTES` may become, if nothing else is asked for."""
 MOST_FILES = 128
 """Files that `AHEAD_FILES` may become."""
-WHOLE_BYTES = 128 << 10
-"""Files up to this size are fetched whole by the first request, whatever it is for."""
+WHOLE_BYTES = 160 << 10
+"""Files up to this size are fetched whole by the first request, whatever it is for: small column files have 129 KiB."""
 EDGE_BYTES = 128 << 10
 """Bytes of a range that are kept for those who read the range before it."""
 KEPT_BYTES = 128 << 20

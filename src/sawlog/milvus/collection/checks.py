@@ -58,10 +58,9 @@ def describe_metadata_gap(metadata: Metadata | None, roots: Collection_[str], st
     if metadata is None:
         for root in sorted(root for root in roots if root.rsplit("/", 1)[-1] == layout.BACKUP_LOGS):
             directory = f"{root[: -len(layout.BACKUP_LOGS)]}{layout.BACKUP_META_DIRECTORY}"
-            if storage.exists(f"{directory}/{layout.BACKUP_HEAD}") and not storage.exists(
-                f"{directory}/{layout.BACKUP_META}"
-            ):
-                return Missing(f"{directory}/{layout.BACKUP_META}", f"a backup without its metadata: {advice}")
+            head, meta = (f"{directory}/{name}" for name in (layout.BACKUP_HEAD, layout.BACKUP_META))
+            if storage.exists(head, fresh=False) and not storage.exists(meta, fresh=False):
+                return Missing(meta, f"a backup without its metadata: {advice}")
         return None
     broken = metadata.broken
     if broken is None:

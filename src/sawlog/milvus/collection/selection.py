@@ -108,7 +108,7 @@ def with_deltas(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
     for root, collection in sorted({(log.root, log.collection) for log in inserts}):
         for kind in (layout.DELTA_LOG, layout.STATS_LOG):
             directory = posixpath.join(root, kind, str(collection))
-            if kind not in kinds and scan.storage.is_directory(directory):
+            if kind not in kinds and scan.storage.is_directory(directory, fresh=False):
                 added += [log for log in map(paths.parse, scan.storage.find(directory)) if log is not None]
     segments = {log.segment for log in inserts}
     return [*logs, *(log for log in added if log.segment in segments or _is_delete_log(log, scan))]
@@ -118,7 +118,7 @@ def _is_delete_log(log: LogFile, scan: Scan) -> bool:
     """Whether a delta log belongs to a segment that has no insert logs anywhere."""
     ids = (log.collection, log.partition, log.segment)
     place = posixpath.join(log.root, layout.INSERT_LOG, *map(str, ids))
-    return not scan.storage.exists(place)
+    return not scan.storage.exists(place, fresh=False)
 
 
 def select_followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:

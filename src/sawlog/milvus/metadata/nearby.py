@@ -79,7 +79,9 @@ def choose_metadata(
             remarks.append(f"{nearest.path} was taken as metadata, and {path} contradicts it: {difference}; {_ADVICE}")
     places = (posixpath.join(root, layout.SNAPSHOTS) for root in sorted(set(roots))) if nearest is None else ()
     remarks += [
-        f"{place} has snapshots: metadata={place} reads them" for place in places if storage.is_directory(place)
+        f"{place} has snapshots: metadata={place} reads them"
+        for place in places
+        if storage.is_directory(place, fresh=False)
     ]
     return Choice(nearest, tuple(remarks), tuple(unused))
 
@@ -176,7 +178,7 @@ _IN_STORES = (
 def _is_there(path: str, storage: Storage) -> bool:
     """Whether there is a file; not where nobody may look, which nobody has named."""
     try:
-        return storage.exists(path)
+        return storage.exists(path, fresh=False)
     except PermissionError:
         return False
 
