@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,7 @@ import sawlog
 from sawlog.cli.app import app
 from sawlog.spark import planner
 from sawlog.spark.reader import make_reader, read_schema
+from sawlog.storage import Storage
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 FEW, MANY = 50, 200
@@ -134,6 +137,7 @@ def calls(action: Callable[[], Any]) -> int:
 
 
 FOLLOWED = ("leveldb_log", "deephaven_log", "filodb_record")
+OPENED_ALONE = [(name, "") for name in ("leveldb_table", "deephaven_log", "filodb_record")]
 CASES = [(name, verb) for name in MAKERS for verb in VERBS if verb != "watch" or name in FOLLOWED]
 
 
@@ -205,6 +209,55 @@ def test_foreign_logs_list_their_directory_once(tmp_path: Path, monkeypatch: pyt
         sawlog.verify(str(directory), format="leveldb_log")
         work.append(len(listings))
     assert work[0] == work[1]
+
+
+@pytest.mark.parametrize(("format", "mark"), [("leveldb_log", ""), ("leveldb_log", "OPTIONS-000003"), *OPENED_ALONE])
+def test_a_file_opened_by_itself_asks_nothing_of_its_neighbours(
+    format: str, mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operations of the system are counted, and functions."""
+    asked: list[str] = []
+    later = time.time() + 60
+    monkeypatch.setattr(time, "time", lambda: later)  # as though nobody had written there for a minute
+    for name in ("scandir", "listdir", "stat"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name), asked))
+    work = []
+    for count in (FEW, MANY):
+        directory = tmp_path / str(count)
+        directory.mkdir()
+        MAKERS[format](directory, count)
+        if mark:
+            (directory / mark).write_text("[Version]\nrocksdb_version=9.0\n")
+        paths = sorted(directory.glob("*0*"))[:8]
+        sawlog.read(paths[0], format=format)  # which imports
+        asked.clear()
+        entered = calls(lambda: [sawlog.read(path, format=format) for path in paths])  # noqa: B023
+        work.append((len(asked), entered))
+        assert asked.count("scandir") + asked.count("listdir") == 0
+    assert work[0][0] == work[1][0]
+    assert work[1][1] <= LIMIT * work[0][1]
+
+
+def noted(name: str, call: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+    """A function that also notes its name."""
+
+    def note(*arguments: Any, **settings: Any) -> Any:
+        names.append(name)
+        return call(*arguments, **settings)
+
+    return note
+
+
+def test_a_directory_is_listed_again_once_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = re.compile("^OPTIONS-")
+    later = time.time() + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    for count in range(3):
+        (tmp_path / f"OPTIONS-{count}").touch()
+        (tmp_path / f"other-{count}").touch()
+        storage_files = Storage().files_in(tmp_path, names=names)
+        assert [file.name for file in storage_files] == [f"OPTIONS-{number}" for number in range(count + 1)]
+        time.sleep(0.02)
 
 
 FOLDER_VERBS: dict[str, Callable[[str], Any]] = {

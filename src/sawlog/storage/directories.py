@@ -6,11 +6,12 @@ import contextlib
 import errno
 import os
 import posixpath
+import re
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -26,15 +27,8 @@ from sawlog.storage.workers import map_ordered, single_step
 
 _UPLOADS = 8
 """Files that are sent at a time, each in parts."""
-_RESOLUTION = 3.0
-"""Seconds after which a change of a directory would show in its time of modification."""
-
-
-@lru_cache(maxsize=256)
-def _names_like(directory: str, part: str, inode: int, modified: int) -> list[str]:
-    """Return the names in a directory that have a part, as it is at a time of modification."""
-    del inode, modified
-    return sorted(entry for entry in os.listdir(directory) if part in entry.lower())
+_TIME_STEP = 3.0
+"""Seconds after which a change of a directory shows in its times: file systems count them in steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +57,31 @@ class File:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.path.rpartition("/")[2])
+
+
+def files_with_names(directory: str, names: re.Pattern[str]) -> Iterator[File]:
+    """Yield the files of a local directory that have such names; it is listed again only if it has changed."""
+    for name in names_like(directory, names):
+        path = name if directory == "." else os.path.join(directory, name)
+        with contextlib.suppress(FileNotFoundError):  # a link to nothing, or deleted meanwhile
+            status = os.stat(path)
+            if stat.S_ISREG(status.st_mode):
+                yield File(path, status.st_size, False)
+
+
+def names_like(directory: str, names: re.Pattern[str]) -> tuple[str, ...]:
+    """Names in a local directory that a pattern finds; it is listed again only if it has changed."""
+    status = os.stat(directory)
+    is_old = time.time() - max(status.st_mtime, status.st_ctime) > _TIME_STEP
+    state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    return (_names_then if is_old else _names_then.__wrapped__)(directory, names, state)
+
+
+@lru_cache(maxsize=256)
+def _names_then(directory: str, names: re.Pattern[str], state: tuple[int, ...]) -> tuple[str, ...]:
+    """Names in a directory that a pattern finds, as it is in a state."""
+    del state
+    return tuple(sorted(filter(names.search, os.listdir(directory))))
 
 
 @dataclass(frozen=True)
@@ -98,13 +117,9 @@ class Directories:
         """
         name = normalize(directory)
         try:
-            status = os.stat(name)
+            names = names_like(name, re.compile(re.escape(part), re.IGNORECASE))
         except OSError:
             return []
-        if not stat.S_ISDIR(status.st_mode):
-            return []
-        is_old = time.time() - status.st_mtime > _RESOLUTION
-        names = (_names_like if is_old else _names_like.__wrapped__)(name, part, status.st_ino, status.st_mtime_ns)
         return [entry for entry in names if os.path.isdir(os.path.join(name, entry))]
 
     def names_in(self, directory: PathLike) -> list[str]:

@@ -8,6 +8,7 @@ import glob
 import itertools
 import os
 import posixpath
+import re
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sawlog.errors import ChangedError, StorageError, without_secrets
 from sawlog.storage.commit_log import LOG, list_committed
-from sawlog.storage.directories import Directories, File
+from sawlog.storage.directories import Directories, File, files_with_names
 from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight, Request
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
@@ -154,16 +155,25 @@ class Storage:
                 files.setdefault(file.path, file)
         return list(files.values())
 
-    def files_in(self, directory: PathLike, *, fresh: bool = True) -> list[File]:
+    def files_in(self, directory: PathLike, *, fresh: bool = True, names: re.Pattern[str] | None = None) -> list[File]:
         """The files that lie directly in a directory, those with hidden names included, by name.
 
         Args:
             directory: The directory.
             fresh: Whether a remote one that `find` has walked is listed again: not where it was found just now.
+            names: A pattern of the names that are wanted; of local files the others cost nothing, and a directory that
+                has not changed is not listed again.
         """
         name = normalize(directory)
+        files = self._files_directly_in(name, fresh, names)
+        if names is not None:
+            files = [file for file in files if names.search(file.name)]
+        return sorted({file.path: file for file in files}.values(), key=lambda file: file.path)
+
+    def _files_directly_in(self, name: str, fresh: bool, names: re.Pattern[str] | None) -> list[File]:
+        """The files that lie directly in a directory; of local ones at least those with such names."""
         if not fresh and name in self._listed:
-            return sorted(self._listed[name], key=lambda file: file.path)
+            return self._listed[name]
         if is_remote(name):
             fs, inner = self._fresh(name)
             if fs.http:
@@ -172,6 +182,8 @@ class Storage:
                 )
             entries = [entry for entry in fs.ls(inner, detail=True) if entry["type"] == "file"]
             files = [self._remember(fs.unstrip_protocol(entry["name"]), entry, explicit=False) for entry in entries]
+        elif names is not None and self._objects.is_empty:
+            files = list(files_with_names(name, names))
         else:
             # Paths are spelled as `find` spells them: files in the current directory have none in front of them.
             with os.scandir(name) as iterator:
@@ -183,7 +195,7 @@ class Storage:
         if not self._objects.is_empty:
             below = self._objects.unwrap(name, _OnDrives(self).files_below(name), _OnDrives(self))
             files = [file for file in (*files, *below) if posixpath.dirname(file.path) == ("" if name == "." else name)]
-        return sorted({file.path: file for file in files}.values(), key=lambda file: file.path)
+        return files
 
     def is_directory(self, path: PathLike, *, fresh: bool = True) -> bool:
         """Whether the path is a directory (on object stores: a prefix).

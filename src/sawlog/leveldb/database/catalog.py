@@ -12,6 +12,7 @@ from sawlog.leveldb.database.layout import (
     CATALOG_BLOB,
     CATALOG_CREATOR,
     CATALOG_DELETED,
+    CATALOG_FILE,
     CATALOG_LOCATOR,
     CATALOG_MARKER,
     CATALOG_NAME,
@@ -40,7 +41,7 @@ class RemoteObject(NamedTuple):
 def remote_objects(home: str, storage: Storage) -> dict[int, RemoteObject]:
     """Return the objects of a database, by the numbers of its files; those before damage in the catalog."""
     try:
-        siblings = {file.name: file for file in storage.files_in(home or ".", fresh=False)}
+        siblings = {file.name: file for file in storage.files_in(home or ".", fresh=False, names=CATALOG_FILE)}
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     marked = [(int(match[1]), match[2]) for match in map(CATALOG_MARKER.match, siblings) if match]

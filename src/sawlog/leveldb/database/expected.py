@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from sawlog.format.damage import MISMATCHED_FILE, MISSING_FILE, Damage
-from sawlog.leveldb.database.layout import LOCK_NAME, OPTIONS_BYTES
+from sawlog.leveldb.database.layout import ENGINE_FILE, LOCK_NAME, OPTIONS_BYTES
 from sawlog.leveldb.database.manifest import Manifest
 from sawlog.leveldb.database.places import Stored
 from sawlog.leveldb.log.layout import OPTIONS_NAME, Dialect
@@ -43,7 +43,7 @@ def missing_logs(
     first, logs = manifest.oldest, stored.logs
     if not first or first in logs or first in manifest.wals:
         return
-    siblings = storage.files_in(directory or ".", fresh=False)
+    siblings = storage.files_in(directory or ".", fresh=False, names=ENGINE_FILE)
     path = posixpath.join(directory, f"{first:06d}.log")
     if dialect == "rocksdb" or (dialect == "auto" and manifest.leveled):
         # The number is only a bound. But where RocksDB has been opened for writing, there is a log.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 
 from sawlog.kernels.layout import Number
-from sawlog.leveldb.log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME
+from sawlog.leveldb.log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME, OPTIONS_NAME
 from sawlog.leveldb.table.layout import BYTEWISE, TABLE_NAME
 from sawlog.storage import File
 
@@ -21,6 +21,8 @@ DEFAULT_FAMILY = "default"
 """The column family that every database has; its number is 0."""
 LOCK_NAME = "LOCK"
 """A file that an engine makes where it writes."""
+ENGINE_FILE = re.compile(rf"^{LOCK_NAME}$|{OPTIONS_NAME.pattern}")
+"""Files that say what an engine does here."""
 INGESTS = ("ingest_sst", "ingest_sst_with_blobs")
 """Operations in a log of Pebble's that take in a table; the key is the number of the table, as a varint.
 
@@ -51,6 +53,8 @@ BACKUP_META = re.compile(r"^(?:(.*)/)?meta/(\d+)$")
 BACKUP_SHARED = re.compile(r"^(?:(.*)/)?shared(_checksum)?$")
 CATALOG_MARKER = re.compile(r"^marker\.remote-obj-catalog\.(\d+)\.(REMOTE-OBJ-CATALOG-\d+)$")
 """Pebble's: the one with the highest number names the file that says which objects in remote storage it has."""
+CATALOG_FILE = re.compile(rf"{CATALOG_MARKER.pattern}|^REMOTE-OBJ-CATALOG-\d+$")
+"""The file, and what names it."""
 CATALOG_NEW = 1
 """Number, kind, creator, the creator's number, how it is cleaned up; then tags with texts, up to 0."""
 CATALOG_DELETED = 2

@@ -150,10 +150,9 @@ def _named_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, 
 
 def _options_files(home: str, storage: Storage) -> list[File]:
     try:
-        siblings = storage.files_in(home or ".", fresh=False)
+        return storage.files_in(home or ".", fresh=False, names=OPTIONS_NAME)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
-    return [file for file in siblings if OPTIONS_NAME.match(file.name)]
 
 
 def may_have_transactions(home: str, storage: Storage) -> bool:

@@ -213,8 +213,8 @@ def _dialect(contents: DatabaseContents) -> Dialect:
 
 def _levels(contents: DatabaseContents) -> int:
     """Number of levels of the engine."""
-    siblings = contents.scan.storage.files_in(contents.version.directory or ".", fresh=False)
-    settings = [file for file in siblings if OPTIONS_NAME.match(file.name)]
+    directory = contents.version.directory or "."
+    settings = contents.scan.storage.files_in(directory, fresh=False, names=OPTIONS_NAME)
     if not settings:
         return layout.LEVELS
     newest = max(settings, key=lambda file: int(file.name.rpartition("-")[2]))

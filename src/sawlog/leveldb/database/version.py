@@ -555,7 +555,7 @@ def _tables(
 
 def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
     """Yield what to say of a database in a format of Pebble's that is not known: its files may hold what is not."""
-    siblings = storage.files_in(directory or ".", fresh=False)
+    siblings = storage.files_in(directory or ".", fresh=False, names=FORMAT_MARKER)
     markers = [(int(match[1]), int(match[2]), file) for file in siblings if (match := FORMAT_MARKER.match(file.name))]
     if markers:
         _, version, file = max(markers, key=lambda marker: marker[0])

@@ -81,9 +81,10 @@ def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Sto
     if posixpath.basename(directory) == layout.ARCHIVE_NAME:
         directory = posixpath.dirname(directory)
     try:
-        siblings = {sibling.name: sibling for sibling in storage.files_in(directory or ".", fresh=False)}
+        owned = storage.files_in(directory or ".", fresh=False, names=layout.OWNER_NAME)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return dialect
+    siblings = {sibling.name: sibling for sibling in owned}
     if any(name.startswith(layout.PEBBLE_MARKER) for name in siblings):
         return "pebble"
     if layout.IDENTITY_NAME in siblings:

@@ -212,6 +212,10 @@ PEBBLE_MARKER = "marker.format-version."
 """Begins the name of a file that only Pebble puts into its directories."""
 OPTIONS_NAME = re.compile(r"^OPTIONS-\d+$")
 """The options that RocksDB or Pebble ran with; which of them, its first lines say."""
+OWNER_NAME = re.compile(rf"^(?:{re.escape(PEBBLE_MARKER)}|{IDENTITY_NAME}$|{OPTIONS_NAME.pattern[1:]})")
+"""Files that say whose a directory is."""
+POINTER_NAME = re.compile(rf"^{CURRENT_NAME}$|{MANIFEST_NAME.pattern}|{MARKER_NAME.pattern}")
+"""Files that say which MANIFEST is the live one, and what they may name."""
 OPTIONS_HEAD = 4096
 OPTIONS_OWNERS: dict[bytes, Dialect] = {b"pebble_version": "pebble", b"rocksdb_version": "rocksdb"}
 ARCHIVE_NAME = "archive"

@@ -15,7 +15,7 @@ from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Skipped
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.head import Pointer, by_number, read_pointer
-from sawlog.leveldb.log.layout import RECORD_COLUMN
+from sawlog.leveldb.log.layout import POINTER_NAME, RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.edit import EDITS_SCHEMA, FILE_FIELDS, EditError, UnknownFieldError, parse_edit
@@ -141,7 +141,8 @@ class EditsContents(LogContents):
             if not file.explicit:
                 directories.setdefault(posixpath.dirname(file.path), []).append(file)
         for directory, candidates in directories.items():
-            pointer = read_pointer(directory, storage.files_in(directory or ".", fresh=False), storage)
+            siblings = storage.files_in(directory or ".", fresh=False, names=POINTER_NAME)
+            pointer = read_pointer(directory, siblings, storage)
             self._pointers.append(pointer)
             named = [file for file in candidates if file.name == pointer.name]
             manifests.append((named or by_number(candidates))[0])
