@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -75,7 +76,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before the laws are imported."""
+    """Before the laws are imported. What is imported, and collected, stays: no garbage is looked for meanwhile."""
+    gc.disable()
     settings.load_profile("all" if config.getoption("--all") else "some")
     if not config.getoption("--all"):
         os.environ.setdefault("SAWLOG_LAWS_EFFORT", EFFORT)
@@ -134,6 +136,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return not item.nodeid.startswith(SPARK), -sizes[found], found
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Nor is it in what is there now: to look through all modules and tests takes half a second each time."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
