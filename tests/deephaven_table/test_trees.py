@@ -10,10 +10,13 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.deephaven.table import fragments
+from sawlog.deephaven.table.checkpoint import Verdict
+from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.tree import place
 from sawlog.errors import DamageError, FormatError, OptionError, SchemaError
 from sawlog.format.damage import DamageWarning
-from sawlog.storage import Storage, workers
+from sawlog.storage import workers
 
 from .reference import Shape, put_fixed, put_rows, put_symbols, put_text
 
@@ -87,8 +90,12 @@ def test_splayed(tmp_path: Path) -> None:
 
 def test_partitions_prune_locations(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    plain = Storage.open
-    monkeypatch.setattr(Storage, "open", lambda self, path, **how: opened.append(str(path)) or plain(self, path, **how))
+
+    def open_reader(name: str, verdict: Verdict, *more: Any) -> ColumnReader:
+        opened.append(verdict.location.directory)
+        return ColumnReader(name, verdict, *more)
+
+    monkeypatch.setattr(fragments, "ColumnReader", open_reader)
     for filters, expected, count in (
         ([("Date", "=", DATES[1])], [0, 1, 2, 1, 10, 1], 3),
         ([("Date", "<", DATES[0])], [], 0),

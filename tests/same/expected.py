@@ -238,8 +238,8 @@ EXPECTED = (
         "A repaired backup's metadata has the numbers and sizes of its logs: it had those from before",
         "^milvus_binlog (backup|paged)",
         "^/repair/found/files/.*full_meta\\.json",
-        "^\"[0-9a-f]+\"$",
-        "^\"[0-9a-f]+\"$",
+        '^"[0-9a-f]+"$',
+        '^"[0-9a-f]+"$',
     ),
     Expected(
         "A repair that keeps nothing is refused",

@@ -130,10 +130,12 @@ def count_threads(contents: Contents, request: BoundScan) -> int:
     What is small is read before they are up; where they do not split files, each has files of its own.
     """
     threads = request.scan.threads
+    if threads <= 1 or sum(file.size for file in contents.files) <= PIECE_BYTES:
+        return 1
     if not contents.threads_split_files:
         joined = contents.count_parts(request) if isinstance(contents, JoinsFiles) else len(contents.files)
         threads = min(threads, joined)
-    return threads if sum(file.size for file in contents.files) > PIECE_BYTES else 1
+    return threads
 
 
 def pack(

@@ -233,7 +233,7 @@ class Storage:
 
         Args:
             path: The file; what another process has found is still the same if it is given as a `File`.
-            end: Of a remote file, nothing past this is read unless a window reaches there.
+            end: Nothing past this is read unless a window reaches there.
 
         Raises:
             ChangedError: When the file is not the one that was found, or has become shorter.
@@ -255,7 +255,7 @@ class Storage:
         descriptor = os.open(name, os.O_RDONLY)
         try:
             self._check_same(name, descriptor)
-            return (MappedSource if self.memory_map else LocalSource)(descriptor, name)
+            return MappedSource(descriptor, name) if self.memory_map else LocalSource(descriptor, name, end)
         except BaseException:
             os.close(descriptor)
             raise

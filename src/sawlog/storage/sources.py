@@ -64,13 +64,15 @@ class LocalSource:
     Args:
         descriptor: The open file, which the source closes.
         path: Its name, for messages.
+        end: Nothing past this is read unless a window reaches there.
     """
 
-    def __init__(self, descriptor: int, path: str) -> None:
+    def __init__(self, descriptor: int, path: str, end: int | None = None) -> None:
         self._descriptor = descriptor
         self._path = path
         self.size = os.fstat(descriptor).st_size
-        self._piece, self._spare = Piece(0), Piece(0)
+        self._end = end or 0
+        self._piece = self._spare = _EMPTY
 
     def window(self, offset: int, length: int) -> Bytes:
         """Read a window, as `Source.window` says."""
@@ -94,6 +96,8 @@ class LocalSource:
         """Read a piece of `LEAST_BYTES` at least: of a file that has no more all of it, wherever a walk begins."""
         start = offset if self.size > LEAST_BYTES else 0
         end = min(max(offset + length, start + LEAST_BYTES), self.size)
+        if offset + length <= self._end:
+            end = min(end, self._end)
         try:
             return self._fill(start, end - start)
         except DiskError:
@@ -181,6 +185,10 @@ class Piece:
         count = min(piece.end - offset, self.capacity)
         self._memory[:count] = piece._memory[offset - piece.start : offset - piece.start + count]
         self.end = self.start + count
+
+
+_EMPTY = Piece(0)
+"""What a source begins with: no byte is ever read into it."""
 
 
 class MappedSource:

@@ -12,13 +12,14 @@ from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import Verdict, row_width
 from sawlog.deephaven.table.codecs import decode_arrays, decode_objects, decode_slots
 from sawlog.deephaven.table.layout import Kind
+from sawlog.deephaven.table.location import HEAD_SIZE
 from sawlog.deephaven.table.symbols import UNUSABLE, SymbolTable, load_symbols, symbol_sets
 from sawlog.deephaven.table.values import MAX_VALUE, check_ends, gather, plain_array, text_array, words
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.errors import SchemaError
 from sawlog.format.damage import Damage, Findings
 from sawlog.format.scan import Scan
-from sawlog.storage import Bytes, Source
+from sawlog.storage import Bytes, Source, is_remote
 from sawlog.storage.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ColumnReader:
         options: ReadOptions = scan.options
         self._column = verdict.location.columns[name]
         self._spec = verdict.specs[name].stored(self._column.files)
-        self.type = verdict.specs[name].field(name, options.char, options.decimal).type
+        self.type = verdict.specs[name].arrow_type(options.char, options.decimal)
         self._rows = verdict.rows.count
         self._headers = verdict.headers
         self._storage = scan.storage
@@ -132,7 +133,8 @@ class ColumnReader:
                 f"{data.path}: column {self._column.name!r} is {spec.type.value}, yet it has a {extra} file: its type"
                 " is another one here, or the wrong one was given"
             )
-        self._source = self._storage.open(data.path)
+        # A local file's header is read by itself: most have 128 KiB of nothing between it and the values.
+        self._source = self._storage.open(data.path, None if is_remote(data.path) else HEAD_SIZE)
         header = self._headers.of(self._column, layout.DATA, self._source)
         if header is None:
             head = bytes(self._source.window(0, layout.HEADER_SIZE)).hex(" ") or "nothing"

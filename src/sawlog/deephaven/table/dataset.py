@@ -32,7 +32,7 @@ from sawlog.format.charts import BarChart, Picture
 from sawlog.format.contract import PROVENANCE, BoundScan, Contents, Format, Fragment, Scan, View
 from sawlog.format.damage import DAMAGE_SCHEMA, Damage, DamageWarning, Findings
 from sawlog.format.fields import FieldParser
-from sawlog.format.query import Condition, conditions, possible
+from sawlog.format.query import EVERY_ROW, Condition, conditions, possible
 from sawlog.storage import File, Source, each_file, is_remote
 
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
@@ -207,6 +207,8 @@ class DeephavenTableContents(Contents):
 
     def _possible(self, request: BoundScan, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""
+        if request.projection.query == EVERY_ROW:
+            return True
         named = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
         partition_values = {
             name: array_of([value], pa.string()) for name, value in named.items() if name not in self.specs

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from sawlog.kernels.jit import inlined, kernel, wide_kernel
 from sawlog.kernels.signature import Bool, Bytes, UInt16s, UInt32s, UInt64, UInt64s
 
+_FEW = 512
+"""Values that NumPy looks at before a kernel is called."""
+
 
 @inlined
 def _holds(values: Any, pattern: Any) -> Any:
@@ -45,6 +48,8 @@ def holds_8(values: UInt64s, pattern: UInt64) -> Bool:
 
 def holds(values: NDArray[Any], pattern: int) -> bool:
     """Whether a bit pattern occurs among unsigned integers."""
+    if len(values) <= _FEW:
+        return bool((values == pattern).any())
     return bool((holds_1, holds_2, holds_4, holds_8)[values.itemsize.bit_length() - 1](values, pattern))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
@@ -114,7 +114,7 @@ class TableSpecs:
             specs = self._typed_names if schema is None else {**self._typed_names, **self._find_owned_columns(schema)}
             widths = {
                 name: width
-                for name, spec in specs.items()
+                for name, spec in (specs.items() if location.declared.version is None else ())
                 if name in location.columns and (width := row_width(spec, location.columns[name])) is not None
             }
             self._headers[location.directory] = Headers(location, self._storage, self._options.declared, widths)
@@ -247,9 +247,9 @@ class TableSpecs:
     def _with_schema(self, location: Location, file: File, data: bytes) -> Location:
         if data not in self._parsed:
             try:
-                self._parsed[data] = parse_schema(file.path, data)
+                self._parsed[data] = _parsed(data)
             except (FormatError, SchemaError) as error:
-                self._unreadable[location.directory] = str(error).removeprefix(f"{file.path}: ")
+                self._unreadable[location.directory] = str(error).removeprefix(f"{file.name}: ")
                 self._parsed[data] = None
         schema = self._parsed[data]
         if schema is None:
@@ -257,6 +257,12 @@ class TableSpecs:
             return location
         self._left[location.directory] = schema
         return replace(location, declared=declared(data))
+
+
+@lru_cache(maxsize=16)
+def _parsed(data: bytes) -> TableSchema:
+    """The schema file that sawlog's writer leaves in a location: most locations of a table have the same."""
+    return parse_schema(layout.TABLE_SCHEMA, data)
 
 
 def _wider(current: ColumnSpec, candidate: ColumnSpec) -> ColumnSpec:

@@ -21,6 +21,8 @@ NULL = -1
 UNUSABLE = -2
 _MAX_CONTENT = MAX_VALUE - MAX_VALUE % layout.OFFSET_SIZE
 _SMALL = 64 << 10
+_FEW = 256
+"""Symbols that Python compares sooner than Arrow."""
 
 
 @dataclass(slots=True)
@@ -84,6 +86,14 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     bad = check_ends(ends, len(characters))
     slices = gather(ends, bad, characters, 0) if not bad.any() else _prefix(ends, bad, characters)
     strings, replaced = text_array(slices, charset)
+    if (
+        not bad.any()
+        and not replaced
+        and count <= _FEW
+        and len(characters) <= _SMALL
+        and len({*strings.to_pylist(), None}) == count + 1
+    ):
+        return SymbolTable(strings, None, count)
     encoded = called("dictionary_encode", strings)
     if not bad.any() and not replaced and len(encoded.dictionary) == count:
         return SymbolTable(strings, None, count)

@@ -67,9 +67,9 @@ class ColumnSpec:
         """The spec as the files have it: whether a String has a symbol table is theirs to say."""
         if self.type is not ColumnType.STRING:
             return self
-        if layout.SYMBOL_OFFSETS in suffixes:
-            return replace(self, symbols=True)
-        return replace(self, symbols=False) if layout.BINARY in suffixes else self
+        symbols = self.symbols if layout.BINARY not in suffixes else False
+        symbols = symbols or layout.SYMBOL_OFFSETS in suffixes
+        return self if symbols == self.symbols else replace(self, symbols=symbols)
 
     @property
     def width(self) -> int:
