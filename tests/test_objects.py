@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import tracemalloc
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +20,7 @@ import fsspec
 import obstore
 import pyarrow as pa
 import pytest
+from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
 
 import sawlog
@@ -268,3 +270,40 @@ def test_a_listing_takes_at_most_1_kb_of_memory_per_object(monkeypatch: pytest.M
     names = sum(sys.getsizeof(file.path) for file in files)
     tags = 2 * 32 * count  # those of S3 are so much longer
     assert (peak - names + tags) / count <= 1000
+
+
+class Description(dict[str, Any]):
+    """What a listing says of an object, as something that can be counted while it is alive."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No two pages are held; an answer that ends too soon is asked for again from there on."""
+    count, store = 1000, MemoryStore()
+    for number in range(count):
+        obstore.put(store, f"logs/{number:06}.log", b"x")
+    alive: weakref.WeakSet[Description] = weakref.WeakSet()
+    most, offsets = [0], []
+    whole, describe = obstore.list, objects._describe_object
+
+    def list_objects(place: MemoryStore, prefix: str, *, offset: str | None, chunk_size: int) -> Iterator[Any]:
+        offsets.append(offset)
+        for number, page in enumerate(whole(place, prefix, offset=offset, chunk_size=chunk_size)):
+            if offset is None and number == 2:
+                raise GenericError("response body error")
+            yield page
+
+    def described(path: str, meta: Any) -> Description:
+        description = Description(describe(path, meta))
+        alive.add(description)
+        most[0] = max(most[0], len(alive))
+        return description
+
+    monkeypatch.setattr(obstore, "list", list_objects)
+    monkeypatch.setattr(objects, "_describe_object", described)
+    monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
+    files = Storage({"key": "of-pages", "secret": "b"}).find("s3://bucket/logs")
+    assert [file.path for file in files] == [f"s3://bucket/logs/{number:06}.log" for number in range(count)]
+    assert offsets == [None, "logs/000199.log"]
+    assert most[0] < count / 2

@@ -25,7 +25,7 @@ from sawlog.storage.inputs import Inputs
 from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_time
 from sawlog.storage.minio.drives import is_below
 from sawlog.storage.names import HIDDEN, PathLike, in_order, is_hidden_directory, is_remote, normalize
-from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
+from sawlog.storage.remote import Remote, State, Store, connected, version_of
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, read_bytes
 from sawlog.storage.staging import (
     STAGED_SUFFIX,
@@ -539,7 +539,7 @@ class Storage:
     def _remember(self, url: str, info: Mapping[str, Any], *, explicit: bool) -> File:
         """Keep what a listing says, so that no request asks for it again."""
         state = self._states[url] = State.of(info)
-        return File(url, state.size, explicit, version_of(info), modified_at(info), is_tagged=bool(state.tags))
+        return File(url, state.size, explicit, version_of(info), state.time, is_tagged=bool(state.tags))
 
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._fresh(url)
@@ -559,9 +559,7 @@ class Storage:
         logs: set[str] = set()
         listed: dict[str, list[File]] = {}
         fs.invalidate_cache()
-        infos = fs.find(match)
-        for name in tuple(infos):
-            info = infos.pop(name)  # there may be a million of them
+        for name, info in fs.list_below(match):
             explicit = name == match
             url = fs.unstrip_protocol(name)
             if info["size"] is None:  # by an HTTP server that makes its answers as it sends them
@@ -571,7 +569,8 @@ class Storage:
             file = self._remember(url, info, explicit=explicit)
             if not explicit:
                 listed.setdefault(posixpath.dirname(url), []).append(file)
-            *above, last = posixpath.relpath(name, match).split("/")
+            inner = name[len(match) :].strip("/") if name.startswith(match) else posixpath.relpath(name, match)
+            *above, last = inner.split("/")
             if explicit or not (last.startswith(HIDDEN) or any(map(is_hidden_directory, above))):
                 files.append(file)
             elif above and above[-1] == LOG:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
+import itertools
 import os
 import posixpath
 import re
@@ -37,8 +38,10 @@ _COPY_BYTES = 5 << 30
 """Larger objects are not copied in the store: S3 refuses."""
 _PART_BYTES = 8 << 20
 """Bytes of one part of an upload; several of them are under way at a time."""
-_LISTED = 1000
-"""Objects of a listing that are handed out at a time."""
+_LISTED = 100
+"""Objects of a listing that are handed out at a time; a store sends as many of these as it likes."""
+_DELETED = 1000
+"""Objects that are deleted by one call."""
 
 _METADATA = "169.254.169.254"
 """The address that gives the machines of a cloud their credentials, which obstore asks last."""
@@ -102,15 +105,28 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
                 return super().find(path, maxdepth, withdirs, detail, on_error="raise")
             except FileNotFoundError:
                 return {} if detail else []
-        infos = {info["name"]: info for info in self._below(path)}
-        if not infos:
-            with contextlib.suppress(FileNotFoundError):
-                info = self.info(path)
-                infos = {path: info} if info["type"] == "file" else {}
+        infos = {info["name"]: info for page in self.list_pages(path) for info in page}
         if withdirs:
             above = {parent for name in infos for parent in _parents(name) if parent.startswith(path)}
             infos |= {name: _directory(name) for name in above if name not in infos}
         return dict(sorted(infos.items())) if detail else sorted(infos)
+
+    def list_pages(self, path: str, last: str = "") -> Iterator[list[dict[str, Any]]]:
+        """Return descriptions of all objects below a path, or of the object that it is, some at a time, as they arrive.
+
+        The first request is made at once.
+
+        Args:
+            path: The path.
+            last: An object after which the listing goes on.
+        """
+        pages = self._below(path, last)
+        first = next(pages, None)
+        if first is None and not last:
+            with contextlib.suppress(FileNotFoundError):
+                info = self.info(path)
+                first = [info] if info["type"] == "file" else None
+        return itertools.chain([first], pages) if first else pages
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """List what is directly below a path.
@@ -217,18 +233,18 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         store, bucket = self._place(path)[0], path.partition("/")[0]
         keys = [name[len(bucket) + 1 :] for name in self.find(path)]
         with _answers(self.unstrip_protocol(path)):
-            for first in range(0, len(keys), _LISTED):
-                obstore.delete(store, keys[first : first + _LISTED])
+            for first in range(0, len(keys), _DELETED):
+                obstore.delete(store, keys[first : first + _DELETED])
 
-    def _below(self, path: str) -> Iterator[dict[str, Any]]:
-        """Descriptions of the objects below a path, as they arrive. Objects that stand for directories are none."""
+    def _below(self, path: str, last: str) -> Iterator[list[dict[str, Any]]]:
+        """Yield descriptions of the objects below a path. Objects that stand for directories are none."""
         store, key = self._place(path)
-        bucket = path.partition("/")[0]
+        bucket, _, offset = last.partition("/") if last else (path.partition("/")[0], "", None)
         with _answers(self.unstrip_protocol(path)), contextlib.suppress(FileNotFoundError):
-            for metas in obstore.list(store, key or None, chunk_size=_LISTED):
-                for meta in metas:
-                    if meta["size"] or self._is_object(store, meta["path"]):
-                        yield _describe_object(f"{bucket}/{meta['path']}", meta)
+            for metas in obstore.list(store, key or None, offset=offset, chunk_size=_LISTED):
+                objects = (meta for meta in metas if meta["size"] or self._is_object(store, meta["path"]))
+                if infos := [_describe_object(f"{bucket}/{meta['path']}", meta) for meta in objects]:
+                    yield infos
 
     def _is_object(self, store: Any, key: str) -> bool:
         """Whether there is an object of a name: where it ends with a slash, obstore lists it without, and has none."""

@@ -12,7 +12,7 @@ import posixpath
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -175,10 +175,16 @@ def _passing(error: Exception) -> bool:
 
 
 class Store:
-    """A file system of fsspec whose faults are errors of sawlog, and which is asked again where it does not answer."""
+    """A file system of fsspec whose faults are errors of sawlog, and which is asked again where it does not answer.
+
+    Attributes:
+        fs: The file system.
+        has_objects: Whether obstore reaches it: each answer says of what it is, and there are no directories.
+    """
 
     def __init__(self, fs: Any, url: str) -> None:
         self.fs = fs
+        self.has_objects = hasattr(fs, "fetch")
         self._url = url
 
     def __getattr__(self, name: str) -> Any:
@@ -194,11 +200,6 @@ class Store:
             [self.fs.protocol] if isinstance(self.fs.protocol, str) else self.fs.protocol
         )
 
-    @property
-    def has_objects(self) -> bool:
-        """Whether it is reached through obstore: each answer says of what it is, and there are no directories."""
-        return hasattr(self.fs, "fetch")
-
     def at(self, url: str) -> tuple[Store, str]:
         """Return the same file system for another URL, and the path of that."""
         return Store(self.fs, url), self.fs._strip_protocol(url)
@@ -213,6 +214,27 @@ class Store:
         if "::" in url or "://" in path or not url.endswith(inner) or not root.partition("://")[2]:
             return str(self.fs.unstrip_protocol(path))
         return root + path
+
+    def list_below(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield what `find` returns; objects as they arrive, for there may be a million of them.
+
+        Where a store stops answering, the listing goes on after the last one that it has named.
+        """
+        if self.http or not self.has_objects:
+            yield from self.find(path).items()
+            return
+        last = ""
+        while True:
+            pages = ask(self._url, self.fs.list_pages, path, last)
+            try:
+                for page in pages:
+                    yield from ((info["name"], info) for info in page)
+                    last = page[-1]["name"]
+            except StorageError as error:
+                if not _passing(error):
+                    raise
+                continue
+            return
 
     def find(self, path: str) -> dict[str, dict[str, Any]]:
         """All files below a path, or the file that it is; none where it is missing.
