@@ -50,12 +50,18 @@ def plain(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None
         for name, column in part.columns.items():
             column.validate(full=True)
             assert len(column) == part.entries.num_rows
-            found[name] += column.to_pylist()
-    assert found == {field.name: column_of(expected, field).to_pylist() for field in fields}
+            found[name] += values_of(column)
+    assert found == {field.name: values_of(column_of(expected, field)) for field in fields}
     assert undecoded == len(entries) - found["reason"].count(None)
     rows = decoder.plain_rows(batch.column("key"), batch.column("value"), context)
     assert rows is not None
     return list(map(bool, rows.is_plain))
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """Return the values of a column; times, which may be later than Python's, are numbers."""
+    values: list[Any] = (column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return values
 
 
 def varint(value: int) -> bytes:
@@ -259,6 +265,125 @@ def test_a_compound_of_very_many_names_is_left_to_python() -> None:
         True,
         False,
     ]
+
+
+def rlp(item: Any, long: int = 0) -> bytes:
+    """RLP of an item; with `long`, its sizes have so many bytes or more."""
+    if isinstance(item, bytes) and len(item) == 1 and item[0] < 0x80 and not long:
+        return item
+    base, data = (0x80, item) if isinstance(item, bytes) else (0xC0, b"".join(rlp(part, long) for part in item))
+    size = len(data).to_bytes(max((len(data).bit_length() + 7) // 8, long), "big")
+    return (bytes([base + len(data)]) if len(data) <= 55 and not long else bytes([base + 55 + len(size)]) + size) + data
+
+
+PARTS = st.one_of(
+    st.binary(max_size=4),
+    st.sampled_from([b"", b"\0", b"\1", b"\0\x0f", b"\x10", b"\xff" * 6, b"\xff" * 9]),
+    st.binary(min_size=32, max_size=32),
+    st.binary(max_size=2).map(lambda data: data * 40),
+)
+TREE = st.recursive(PARTS, lambda items: st.lists(items, max_size=4), max_leaves=6)
+
+
+def fields(count: int, **others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """A list of about so many items; `others` by `_PLACE`."""
+    parts = [others.get(f"_{place}", PARTS) for place in range(count + 1)]
+    return st.integers(max(count - 3, 0), count + 1).flatmap(lambda length: st.tuples(*parts[:length]).map(list))
+
+
+HEADERS = fields(21, _11=st.integers(0, 1 << 45).map(lambda time: time.to_bytes(8, "big").lstrip(b"\0")) | PARTS)
+ACCESSES = st.lists(fields(2, _1=st.lists(PARTS, max_size=2)), max_size=2)
+TRANSACTIONS = st.one_of(
+    fields(9),
+    st.builds(
+        lambda number, item: bytes([number]) + rlp(item),
+        st.integers(0, 5),
+        fields(14, _7=ACCESSES, _8=ACCESSES, _9=ACCESSES) | TREE,
+    ),
+    TREE,
+)
+LOGS = st.lists(fields(3, _1=st.lists(PARTS, max_size=3)), max_size=2)
+CHAIN_VALUES: dict[bytes, st.SearchStrategy[Any]] = {
+    b"h": HEADERS,
+    b"b": fields(3, _0=st.lists(TRANSACTIONS, max_size=3), _1=st.lists(HEADERS, max_size=1), _2=ACCESSES),
+    b"r": st.lists(st.one_of(*(fields(count, _2=LOGS, _4=LOGS, _5=LOGS) for count in (3, 6, 7))), max_size=3),
+    b"j": TREE,
+    b"a": fields(4),
+    b"l": fields(3),
+    b"o": PARTS,
+}
+LIKELY_SIZES = {b"a": 33, b"l": 33, b"o": 65}
+BLOCK_NUMBERS = st.sampled_from([bytes(8), bytes(7) + b"\5", b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), b"\xff" * 8])
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    first = draw(st.sampled_from(sorted(CHAIN_VALUES)))
+    key = first + draw(BLOCK_NUMBERS) + TXID if first in b"hbrj" else (first + TXID * 2)[: LIKELY_SIZES[first]]
+    return key, rlp(draw(CHAIN_VALUES[first] | TREE), draw(st.sampled_from([0] * 8 + [3, 8])))
+
+
+BEGINNINGS = (
+    *(b"", b"H", b"l", b"c", b"L", b"secure-key-", b"clique-", b"A", b"O" + TXID, b"O", b"o", b"B\1\2", b"iB", b"m"),
+    *(b"update-", b"fixedRoot-", b"committee-", b"fm", b"fm-", b"ethereum-config-", b"LastBlock", b"TrieSync"),
+)
+CHAIN_KEYS = st.one_of(
+    st.builds(
+        lambda first, number, rest: first + number + rest,
+        st.sampled_from([b"h", b"S", b"b", b"H"]),
+        BLOCK_NUMBERS,
+        st.sampled_from([b"", b"n", b"t", TXID + b"t", TXID[1:], TXID[:22]]),
+    ),
+    st.builds(
+        lambda first, rest: first + rest,
+        st.sampled_from(BEGINNINGS),
+        st.sampled_from([b"", TXID, TXID * 2, bytes(8) + TXID, b"\1\x0f", b"\x10", bytes(16)]) | st.binary(max_size=3),
+    ),
+)
+CHAIN = chains() | st.tuples(CHAIN_KEYS, PARTS | TREE.map(rlp))
+
+
+@given(st.lists(CHAIN | changed(CHAIN), max_size=6))
+def test_chains_of_ethereum_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
+    plain("ethereum", entries)
+
+
+def test_most_entries_of_a_chain_are_left_to_the_kernels() -> None:
+    block = bytes(7) + b"\5" + TXID
+    header = [TXID, TXID, b"a" * 20, TXID, TXID, TXID, bytes(256), b"", b"\5", b"\1\2\3", b"\4", b"\x65\0\0\0"]
+    typed = [bytes([number]) + rlp([b"\1"] * 8 + [[[b"a" * 20, [TXID]]]]) for number in range(1, 5)]
+    entries = [
+        (b"h" + block, rlp([*header, b"geth", TXID, bytes(8), b"\7", TXID])),
+        (b"b" + block, rlp([[[b"\1"] * 9, *typed], [header], [[b"\1", b"\2", b"a" * 20, b"\3"]]])),
+        (b"r" + block, rlp([[b"\1", b"\2", [[b"a" * 20, [TXID] * 2, b""]]], [b"", b"\1", []]])),
+        (b"h" + block[:8] + b"n", TXID),
+        (b"h" + block + b"t", b"\5"),
+        (b"H" + TXID, bytes(8)),
+        (b"l" + TXID, b"\5"),
+        (b"a" + TXID, rlp([b"", b"\5", b"", b""])),
+        (b"c" + TXID, b"code"),
+        (b"o" + TXID * 2, rlp(TXID)),
+        (b"A\1\2", b"node"),
+        (b"O" + TXID + b"\1\2", b"node"),
+        (TXID, b"node"),
+    ]
+    assert plain("ethereum", entries) == [True] * len(entries)
+    others = [(b"LastBlock", TXID), (b"b" + block, rlp([[b"\5" + rlp([])]])), (b"H" + TXID, bytes(9)), (b"?", b"")]
+    assert plain("ethereum", others) == [False] * len(others)
+
+
+@pytest.mark.parametrize("depth", [16, 17])
+def test_lists_in_lists_are_plain_down_to_the_depth_that_python_reads(depth: int) -> None:
+    item: list[Any] = []
+    for _ in range(depth - 1):
+        item = [item]
+    assert plain("ethereum", [(b"j" + bytes(8) + TXID, rlp(item))]) == [depth == 16]
+
+
+def test_text_that_needs_more_room_than_most_is_plain() -> None:
+    key = b"b" + bytes(8) + TXID
+    entries = [(key, rlp([[[]] * 300, [[b"\1"] * 21] * 20])), (b"c" + TXID, b""), (key, rlp([[[]] * 3000]))]
+    assert plain("ethereum", entries) == [True] * 3
 
 
 STRINGS = st.one_of(

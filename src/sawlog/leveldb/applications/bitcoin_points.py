@@ -66,9 +66,9 @@ def _product(a: Any, b: Any) -> Any:
     second, total = _added_row(a[1], b, total)
     third, total = _added_row(a[2], b, total)
     fourth, total = _added_row(a[3], b, total)
-    lowest, rest = _added_row(_EXCESS, total, (first, second, third, fourth))
-    low, high = _multiplied(rest[3], _EXCESS, _ZERO, _ZERO)
-    number, is_larger = _sum((lowest, rest[0], rest[1], rest[2]), low, high)
+    lowest, upper = _added_row(_EXCESS, total, (first, second, third, fourth))
+    low, high = _multiplied(upper[3], _EXCESS, _ZERO, _ZERO)
+    number, is_larger = _sum((lowest, upper[0], upper[1], upper[2]), low, high)
     return _sum(number, _EXCESS, _ZERO)[0] if is_larger else number
 
 
@@ -91,14 +91,14 @@ def _root(number: Any) -> Any:
     six = _product(_squared(three, 3), three)
     nine = _product(_squared(six, 3), three)
     eleven = _product(_squared(nine, 2), two)
-    many = _product(_squared(eleven, 11), eleven)
-    forty_four = _product(_squared(many, 22), many)
+    twenty_two = _product(_squared(eleven, 11), eleven)
+    forty_four = _product(_squared(twenty_two, 22), twenty_two)
     eighty_eight = _product(_squared(forty_four, 44), forty_four)
-    most = _product(_squared(eighty_eight, 88), eighty_eight)
-    most = _product(_squared(most, 44), forty_four)
-    most = _product(_squared(most, 3), three)
-    most = _product(_squared(most, 23), many)
-    return _squared(_product(_squared(most, 6), two), 2)
+    power = _product(_squared(eighty_eight, 88), eighty_eight)
+    power = _product(_squared(power, 44), forty_four)
+    power = _product(_squared(power, 3), three)
+    power = _product(_squared(power, 23), twenty_two)
+    return _squared(_product(_squared(power, 6), two), 2)
 
 
 @inlined

@@ -10,21 +10,26 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import Column, array_of, binary_parts
+from sawlog.leveldb.applications import ethereum_kernels as k
+from sawlog.leveldb.applications import ethereum_layout as layout
 from sawlog.leveldb.applications.script_values import to_json
-from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, UnknownBytesError, columns_of, text
-
-HASH_SIZE, NUMBER_SIZE = 32, 8
-"""Bytes of a hash, and of a block's number in a key, big-endian."""
-_MOST_NESTED = 16
-"""Deeper lists are refused: a block has fewer."""
-_SHORT, _LIST = 0x80, 0xC0
-"""First bytes of RLP: from these on, strings and lists; bytes before are themselves."""
-_INLINE = 55
-"""Strings and lists up to this size have it in their first byte."""
-_LATEST = 1 << 43
-"""Seconds since 1970 that have a place in a column of times, at most."""
+from sawlog.leveldb.applications.view import (
+    ApplicationView,
+    Cursor,
+    Entry,
+    PlainRows,
+    TextColumn,
+    UnknownBytesError,
+    columns_of,
+    text,
+    text_array,
+)
+from sawlog.leveldb.columns import named
+from sawlog.leveldb.records.kernels import Strings
 
 Item: TypeAlias = "bytes | list[Item]"
 
@@ -44,16 +49,16 @@ def read_rlp(data: bytes) -> Item:
 def _item(cursor: Cursor, depth: int) -> Item:
     """The next item."""
     first = cursor.byte()
-    if first < _SHORT:
+    if first < layout.STRING:
         return bytes([first])
-    base = _LIST if first >= _LIST else _SHORT
+    base = layout.LIST if first >= layout.LIST else layout.STRING
     size = first - base
-    if size > _INLINE:
-        size = int.from_bytes(cursor.take(size - _INLINE, "length"), "big")
-    if base == _SHORT:
+    if size > layout.INLINE:
+        size = int.from_bytes(cursor.take(size - layout.INLINE, "length"), "big")
+    if base == layout.STRING:
         return cursor.take(size, "string")
-    if depth == _MOST_NESTED:
-        raise UnknownBytesError(f"lists in lists, deeper than {_MOST_NESTED}, before byte {cursor.position}")
+    if depth == layout.MOST_NESTED:
+        raise UnknownBytesError(f"lists in lists, deeper than {layout.MOST_NESTED}, before byte {cursor.position}")
     if size > cursor.left:
         raise UnknownBytesError(f"list of {size} bytes at byte {cursor.position}, where {cursor.left} are left")
     end = cursor.position + size
@@ -101,57 +106,31 @@ def _fields(declared: str, item: Item) -> Any:
     return document
 
 
-_HEADER = (
-    "parentHash sha3Uncles miner stateRoot transactionsRoot receiptsRoot logsBloom difficulty# number# gasLimit# "
-    "gasUsed# timestamp# extraData mixHash nonce baseFeePerGas# withdrawalsRoot blobGasUsed# excessBlobGas# "
-    "parentBeaconBlockRoot requestsHash"
-)
-_LEGACY = "nonce# gasPrice# gas# to value# input v# r# s#"
-_FEES = "chainId# nonce# maxPriorityFeePerGas# maxFeePerGas# gas# to value# input accessList"
-_SIGNATURE = "yParity# r# s#"
-_TYPED = {
-    1: f"chainId# nonce# gasPrice# gas# to value# input accessList {_SIGNATURE}",
-    2: f"{_FEES} {_SIGNATURE}",
-    3: f"{_FEES} maxFeePerBlobGas# blobVersionedHashes {_SIGNATURE}",
-    4: f"{_FEES} authorizationList {_SIGNATURE}",
-}
-"""Fields of transactions by the byte before their list; older ones have none."""
-_RECEIPTS = {
-    6: "status cumulativeGasUsed# transactionHash contractAddress logs gasUsed#",
-    7: "status cumulativeGasUsed# logsBloom transactionHash contractAddress logs gasUsed#",
-}
-"""Fields of receipts by their count, in database versions 4 and 3."""
-_RECEIPT = "status cumulativeGasUsed# logs"
-
-
 def _transaction(item: Item) -> Any:
     if isinstance(item, list):
-        return {"type": "0x0", **_fields(_LEGACY, item)}
-    if not item or item[0] not in _TYPED:
-        raise UnknownBytesError(f"a transaction of type {item[:1].hex() or 'missing'}, expected 1 to {max(_TYPED)}")
-    fields = _fields(_TYPED[item[0]], read_rlp(item[1:]))
+        return {"type": "0x0", **_fields(layout.LEGACY, item)}
+    if not item or item[0] not in layout.TYPED:
+        raise UnknownBytesError(
+            f"a transaction of type {item[:1].hex() or 'missing'}, expected 1 to {max(layout.TYPED)}"
+        )
+    fields = _fields(layout.TYPED[item[0]], read_rlp(item[1:]))
     return {"type": f"{item[0]:#x}", **(fields if isinstance(fields, dict) else {"data": fields})}
 
 
 def _receipt(item: Item) -> Any:
-    return _fields(_RECEIPTS.get(len(item), _RECEIPT), item)
+    return _fields(layout.OLD_RECEIPTS.get(len(item), layout.RECEIPT), item)
 
 
 def _status(item: Item) -> Any:
     """Whether a transaction has succeeded, or the root of the state after it, before Byzantium."""
-    return data_text(item) if len(item) == HASH_SIZE else quantity(item)
+    return data_text(item) if len(item) == layout.HASH_SIZE else quantity(item)
 
 
-_HEADER_SHAPE = partial(_fields, _HEADER)
 _SHAPES: Mapping[str, Shape] = {
     "to": _account,
     "status": _status,
     "transactions": partial(_every, _transaction),
-    "uncles": partial(_every, _HEADER_SHAPE),
-    "withdrawals": partial(_every, partial(_fields, "index# validatorIndex# address amount#")),
-    "logs": partial(_every, partial(_fields, "address topics data")),
-    "accessList": partial(_every, partial(_fields, "address storageKeys")),
-    "authorizationList": partial(_every, partial(_fields, "chainId# address nonce# yParity# r# s#")),
+    **{name: partial(_every, partial(_fields, declared)) for name, declared in layout.LISTS.items()},
 }
 """Fields that are neither plain data nor quantities."""
 
@@ -163,10 +142,10 @@ def _rlp(shape: Shape, value: bytes) -> dict[str, Any]:
 
 def _header(value: bytes) -> dict[str, Any]:
     item = read_rlp(value)
-    header = _HEADER_SHAPE(item)
+    header = _fields(layout.HEADER_FIELDS, item)
     stamp = header.get("timestamp") if isinstance(header, dict) else None
-    time = int(stamp, 16) if isinstance(stamp, str) else _LATEST
-    return {"value": to_json(header), "time": time * 1_000_000 if time < _LATEST else None}
+    time = int(stamp, 16) if isinstance(stamp, str) else layout.LATEST
+    return {"value": to_json(header), "time": time * 1_000_000 if time < layout.LATEST else None}
 
 
 def _hash(value: bytes) -> dict[str, Any]:
@@ -175,17 +154,17 @@ def _hash(value: bytes) -> dict[str, Any]:
 
 def _big_endian(value: bytes) -> dict[str, Any]:
     """The number of a block."""
-    if len(value) > NUMBER_SIZE or int.from_bytes(value, "big") >> 63:
+    if len(value) > layout.NUMBER_SIZE or int.from_bytes(value, "big") >> 63:
         raise UnknownBytesError(f"{len(value)} bytes, expected a number of less than 64 bits")
     return {"number": int.from_bytes(value, "big")}
 
 
 def _lookup(value: bytes) -> dict[str, Any]:
     """The block of a transaction: its number, its hash, or both and the transaction's place."""
-    if len(value) == HASH_SIZE:
+    if len(value) == layout.HASH_SIZE:
         return _hash(value)
-    if len(value) > HASH_SIZE:
-        return _rlp(partial(_fields, "blockHash number# transactionIndex#"), value)
+    if len(value) > layout.HASH_SIZE:
+        return _rlp(partial(_fields, layout.LOOKUP_FIELDS), value)
     return _big_endian(value)
 
 
@@ -201,19 +180,19 @@ def _stored(value: bytes) -> dict[str, Any]:
 
 
 _BLOCKS: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
-    b"h": ("header", _header),
-    b"b": ("body", partial(_rlp, partial(_fields, "transactions uncles withdrawals"))),
-    b"r": ("receipts", partial(_rlp, partial(_every, _receipt))),
-    b"j": ("access_list", partial(_rlp, data_text)),
+    layout.HEADER: ("header", _header),
+    layout.BODY: ("body", partial(_rlp, partial(_fields, layout.BODY_FIELDS))),
+    layout.RECEIPTS: ("receipts", partial(_rlp, partial(_every, _receipt))),
+    layout.ACCESS_LIST: ("access_list", partial(_rlp, data_text)),
 }
 """By the first byte of a key: what it has of a block, whose number and hash follow."""
 _HASHES: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
-    b"H": ("header_number", _big_endian),
-    b"l": ("transaction", _lookup),
-    b"a": ("account", partial(_rlp, partial(_fields, "nonce# balance# root codeHash"))),
-    b"c": ("code", _stored),
-    b"L": ("state_id", _big_endian),
-    b"secure-key-": ("preimage", _stored),
+    layout.HEADER_NUMBER: ("header_number", _big_endian),
+    layout.TRANSACTION: ("transaction", _lookup),
+    layout.ACCOUNT: ("account", partial(_rlp, partial(_fields, layout.ACCOUNT_FIELDS))),
+    layout.CODE: ("code", _stored),
+    layout.STATE_ID: ("state_id", _big_endian),
+    layout.PREIMAGE: ("preimage", _stored),
     b"ethereum-config-": ("chain_config", _json),
     b"ethereum-genesis-": ("genesis", _json),
     b"clique-": ("clique_snapshot", _json),
@@ -231,10 +210,12 @@ _NAMES: Mapping[bytes, Callable[[bytes], dict[str, Any]]] = {
     ),
 }
 """Keys that there is one of."""
-_INDEXES = (b"iB", b"fm-", b"m", b"update-", b"fixedRoot-", b"committee-")
-"""How keys of indexes begin, whose values are not decoded."""
-_NIBBLE = 16
-"""Bytes of a path in a trie are less."""
+
+
+_ROOM, _ROW_ROOM = 3, 96
+"""Bytes of JSON for each byte of values and for each row, at first."""
+_MOST_TEXT = 64 << 20
+"""Bytes of JSON that are made at a time; where there are more, entries are decoded one by one."""
 
 
 class Ethereum(ApplicationView):
@@ -257,6 +238,44 @@ class Ethereum(ApplicationView):
         named = path.endswith("/chaindata") or not _NAMES.keys().isdisjoint(keys)
         return named or any(key.startswith((b"ethereum-config-", b"ethereum-genesis-")) for key in keys)
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+        """All but settings, and values that are JSON already."""
+        del context
+        rows = len(keys)
+        entries, contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        key_bytes, size = (int(part.offsets[-1] - part.offsets[0]) for part in (entries, contents))
+        hashes, paths = TextColumn(rows, rows * k.HASH_TEXT), TextColumn(rows, rows + key_bytes)
+        kinds, present = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
+        numbers, times, ends = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows + 1, np.int32)
+        stack = np.empty(layout.MOST_NESTED, k.LEVEL)
+        room, done = _ROOM * size + _ROW_ROOM * (rows + 1), 0
+        text = Column(np.uint8, room)
+        while True:
+            columns = kinds, present, numbers, times, *hashes.buffers, *paths.buffers, text.values, ends, stack
+            done = k.render_chain(entries, contents, k.Rendered(*columns), done)
+            if done == rows:
+                break
+            room *= 2
+            if room > _MOST_TEXT:
+                return None
+            longer = Column(np.uint8, room)
+            longer.values[: ends[done]] = text.values[: ends[done]]
+            text = longer
+        has_number, has_hash, has_path, has_time, has_value = (
+            present & column != 0 for column in (k.NUMBER, k.HASH, k.PATH, k.TIME, k.VALUE)
+        )
+        return PlainRows(
+            kinds != k.DOUBTFUL,
+            {
+                "kind": named(kinds, k.KINDS),
+                "number": array_of(numbers, pa.int64(), ~has_number),
+                "hash": hashes.take(pa.string(), has_hash),
+                "path": paths.take(pa.string(), has_path),
+                "time": array_of(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
+                "value": text_array(pa.string(), text, ends, has_value),
+            },
+        )
+
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """A key by its beginning and length; a value in RLP, JSON, or as it is."""
         del context
@@ -268,21 +287,20 @@ def _place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]
     """Columns of a key, and what reads its value."""
     if key in _NAMES:
         return {"kind": "setting", "name": key.decode("ascii")}, _NAMES[key]
-    first, number = key[:1], {"number": int.from_bytes(key[1 : 1 + NUMBER_SIZE], "big")}
-    if first in (*_BLOCKS, b"S") and number["number"] >> 63:
+    first, number = key[:1], {"number": int.from_bytes(key[1 : 1 + layout.NUMBER_SIZE], "big")}
+    if first in (*_BLOCKS, layout.SKELETON) and number["number"] >> 63:
         return _state_place(key)
-    block_size = 1 + NUMBER_SIZE + HASH_SIZE
-    if len(key) == block_size and first in _BLOCKS:
+    if len(key) == layout.BLOCK_SIZE and first in _BLOCKS:
         kind, read = _BLOCKS[first]
-        return {"kind": kind, **number, "hash": data_text(key[1 + NUMBER_SIZE :])}, read
-    if len(key) == block_size + 1 and first == b"h" and key.endswith(b"t"):
+        return {"kind": kind, **number, "hash": data_text(key[1 + layout.NUMBER_SIZE :])}, read
+    if len(key) == layout.BLOCK_SIZE + 1 and first == layout.HEADER and key.endswith(layout.DIFFICULTY):
         difficulty = partial(_rlp, quantity)
-        return {"kind": "total_difficulty", **number, "hash": data_text(key[1 + NUMBER_SIZE : -1])}, difficulty
-    if len(key) == NUMBER_SIZE + 2 and first == b"h" and key.endswith(b"n"):
+        return {"kind": "total_difficulty", **number, "hash": data_text(key[1 + layout.NUMBER_SIZE : -1])}, difficulty
+    if len(key) == layout.NUMBER_SIZE + 2 and first == layout.HEADER and key.endswith(layout.CANONICAL):
         return {"kind": "canonical_hash", **number}, _hash
-    if len(key) == NUMBER_SIZE + 1 and first == b"S":
+    if len(key) == layout.NUMBER_SIZE + 1 and first == layout.SKELETON:
         return {"kind": "skeleton_header", **number}, _header
-    prefix, suffix = key[:-HASH_SIZE], key[-HASH_SIZE:]
+    prefix, suffix = key[: -layout.HASH_SIZE], key[-layout.HASH_SIZE :]
     if prefix in _HASHES:
         kind, read = _HASHES[prefix]
         return {"kind": kind, "hash": data_text(suffix)}, read
@@ -291,19 +309,23 @@ def _place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]
 
 def _state_place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]]]:
     """Columns of a key of state or of an index, and what reads its value."""
-    account, path = key[1 : 1 + HASH_SIZE], key[1 + HASH_SIZE :]
-    if key[:1] == b"o" and len(path) == HASH_SIZE:
+    account, path = key[1 : 1 + layout.HASH_SIZE], key[1 + layout.HASH_SIZE :]
+    if key[:1] == layout.STORAGE and len(path) == layout.HASH_SIZE:
         return {"kind": "storage", "hash": data_text(account), "path": data_text(path)}, partial(_rlp, data_text)
-    if key[:1] == b"O" and len(account) == HASH_SIZE and all(nibble < _NIBBLE for nibble in path):
+    if (
+        key[:1] == layout.STORAGE_NODE
+        and len(account) == layout.HASH_SIZE
+        and all(nibble < layout.NIBBLE for nibble in path)
+    ):
         return {"kind": "storage_node", "hash": data_text(account), "path": _nibbles(path)}, _stored
-    if key[:1] == b"A" and all(nibble < _NIBBLE for nibble in key[1:]):
+    if key[:1] == layout.ACCOUNT_NODE and all(nibble < layout.NIBBLE for nibble in key[1:]):
         return {"kind": "account_node", "path": _nibbles(key[1:])}, _stored
-    if len(key) == HASH_SIZE:
+    if len(key) == layout.HASH_SIZE:
         return {"kind": "trie_node", "hash": data_text(key)}, _stored
-    if key.startswith(_INDEXES):
+    if key.startswith(layout.INDEXES):
         return {"kind": "index"}, _stored
-    if key[:1] == b"B" and len(key) == 1 + 2 + NUMBER_SIZE + HASH_SIZE:
-        return {"kind": "bloom_bits", "hash": data_text(key[-HASH_SIZE:])}, _stored
+    if key[:1] == layout.BLOOM_BITS and len(key) == layout.BLOOM_SIZE:
+        return {"kind": "bloom_bits", "hash": data_text(key[-layout.HASH_SIZE :])}, _stored
     raise UnknownBytesError("a key that is none of go-ethereum's chain database")
 
 
