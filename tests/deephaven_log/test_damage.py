@@ -15,22 +15,11 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import FormatError
-from sawlog.format.damage import DamageWarning, FileReport
-from sawlog.testing import Sample, check
+from sawlog.format.damage import DamageWarning
+from sawlog.testing import check
 
 from .reference import Col, committed, entry, header, row, text
-from .test_sets import COLS, FLAGS, HEADER, make, put
-
-SINGLES = make([3] * 12)
-
-
-LOG = Sample("log", "deephaven_log", SINGLES, "log.bin", repaired="rows")
-
-
-def checked(data: bytes, **options: object) -> tuple[list[int], FileReport]:
-    """Rows and report of damaged bytes that keep the laws."""
-    found = check(LOG, data, **options)
-    return found.table["N"].to_pylist(), found.report
+from .support import COLS, FLAGS, HEADER, LOG, SINGLES, checked, make, put
 
 
 def is_subsequence(some: list[int], every: list[int]) -> bool:

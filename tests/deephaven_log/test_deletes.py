@@ -19,8 +19,7 @@ from sawlog.deephaven.log.kernels.scan import MARK_BYTES, may_delete
 from sawlog.format.planning import for_few_rows, plan_for_threads, plan_fragments
 
 from .reference import DELETE, Col, committed, entry, header, row
-from .test_damage import checked
-from .test_sets import make
+from .support import checked, make
 
 MARK = DELETE[2:]
 BLOBS = [Col("N", "Int"), Col("B", "Blob")]

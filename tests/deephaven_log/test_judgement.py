@@ -15,7 +15,7 @@ from sawlog.errors import DamageError, FormatError
 from sawlog.format.damage import DamageWarning
 
 from .reference import Col, entry, header, row
-from .test_sets import COLS, HEADER, make
+from .support import COLS, HEADER, make
 
 FINDINGS = Path(__file__).parent / "findings"
 ENUM = [Col("N", "Int"), Col("E", "Enum", table=("a", "b"))]

@@ -11,10 +11,8 @@ import pytest
 import sawlog
 from sawlog.kernels.jit import MODE, PYTHON
 
-from .reference import header, row
-from .test_damage import SINGLES, checked
-from .test_rows import EVERY, shown
-from .test_sets import COLS, HEADER, committed, make
+from .reference import committed, header, row
+from .support import COLS, EVERY, HEADER, SINGLES, checked, make, shown
 
 PACE = 4 if MODE == PYTHON else 1
 """Plain Python, which is slow, tries every fourth place only."""

@@ -13,7 +13,7 @@ from sawlog.testing import Exemption, Laws, Sample, Span
 
 from .mutators import MUTATORS
 from .reference import DELETE, Col, committed, entry, header, row, text
-from .test_sets import HEADER, make
+from .support import HEADER, make
 
 FLAGS = [3, 1, 0, 2, 3, 3, 1, 2]
 EVERY = [

@@ -16,7 +16,7 @@ from sawlog.deephaven.log import Logger
 from sawlog.errors import SchemaError
 
 from .reference import CODES, DELETE, Col, entry, header, row, text
-from .test_rows import NULLS, put
+from .support import NULLS, save
 
 VALUES: dict[str, list[Any]] = {
     "Boolean": [True, False],
@@ -61,7 +61,7 @@ def shown(kind: str, value: Any) -> Any:
 def test_a_type_in_rows(tmp_path: Path, kind: str):
     col = Col("C", kind, table=TABLE if kind == "Enum" else ())
     values = [*VALUES[kind], None]
-    path = put(tmp_path / "t.bin", header([col]), *(row([col], {"C": value}) for value in values))
+    path = save(tmp_path / "t.bin", header([col]), *(row([col], {"C": value}) for value in values))
     table = sawlog.read(path)
     assert table.schema.field("C").type == ARROW[kind]
     assert table.schema.field("C").metadata[b"sawlog.type"] == kind.encode()
@@ -76,7 +76,7 @@ def test_a_type_as_a_constant(tmp_path: Path, kind: str):
         table = TABLE if kind == "Enum" else ()
         stored = value if value in nulls else Col("C", kind, table=table).encode(value)
         cols = [Col("C", kind, table=table, constant=stored), Col("N", "Int")]
-        path = put(tmp_path / "t.bin", header(cols), row(cols, {"N": 1}))
+        path = save(tmp_path / "t.bin", header(cols), row(cols, {"N": 1}))
         assert sawlog.read(path)["C"].to_pylist() == [None if value in nulls else shown(kind, value)]
         assert written_again(path) == path.read_bytes()
 
@@ -88,7 +88,7 @@ def test_a_charset_of_an_enum_and_of_constants(tmp_path: Path, charset: str):
         Col("E", "Enum", charset, words),
         Col("K", "EnhancedString", charset, constant=text(words[2], charset)),
     ]
-    path = put(tmp_path / "t.bin", header(cols), *(row(cols, {"E": place}) for place in range(3)))
+    path = save(tmp_path / "t.bin", header(cols), *(row(cols, {"E": place}) for place in range(3)))
     assert sawlog.read(path).to_pylist() == [{"E": word, "K": words[2]} for word in words]
     assert written_again(path) == path.read_bytes()
 
@@ -99,7 +99,7 @@ def test_text_without_a_mark_is_big_endian(tmp_path: Path):
     texts = [b"\0A\x20\xac", b"\xfe\xff\0A\x20\xac", b"\xff\xfeA\0\xac\x20"]
     constant = Col("K", "EnhancedString", "UTF-16", constant=struct.pack(">i", 4) + texts[0])
     rows = [entry(3, b"\1" + struct.pack(">i", len(one)) + one) for one in texts]
-    path = put(tmp_path / "t.bin", header([*cols, constant]), *rows)
+    path = save(tmp_path / "t.bin", header([*cols, constant]), *rows)
     assert sawlog.read(path).to_pylist() == [{"S": "A€", "K": "A€"}] * 3
 
 
@@ -122,7 +122,7 @@ def test_header_records_in_every_order(tmp_path: Path):
     assert len(pieces) == 3
     for order in itertools.permutations(pieces):
         head = whole[:12] + b"".join(order)
-        path = put(tmp_path / "t.bin", head, struct.pack(">I", zlib.adler32(head)), row(cols, {"N": 3}))
+        path = save(tmp_path / "t.bin", head, struct.pack(">I", zlib.adler32(head)), row(cols, {"N": 3}))
         table = sawlog.read(path)
         assert table.to_pylist() == [{"N": 3, "K": 5}]
         assert table.schema.metadata[b"sawlog.application_version"] == b"7"
@@ -135,7 +135,7 @@ def test_the_bit_of_a_column(tmp_path: Path, count: int):
     cols = [Col("K", "Byte", constant=b"\1"), *(Col(f"C{i}", "Byte") for i in range(count))]
     bodies = [bytes((1 << i % 8) if i // 8 == byte else 0 for byte in range(-(-count // 8))) for i in range(count)]
     rows = [entry(3, body + bytes([i])) for i, body in enumerate(bodies)] or [entry(3, b"")]
-    path = put(tmp_path / "t.bin", header(cols), *rows)
+    path = save(tmp_path / "t.bin", header(cols), *rows)
     table = sawlog.read(path)
     assert table.num_rows == len(rows)
     for i in range(count):
@@ -148,7 +148,9 @@ def test_records_that_are_no_rows(tmp_path: Path):
     other = struct.pack(">ii", 123, 4) + b"data"
     command = struct.pack(">iii", 20000, 1, 42) + b"more"
     rows = [row(cols, {"N": n}) for n in range(2)]
-    path = put(tmp_path / "t.bin", header(cols), rows[0], entry(4, DELETE), entry(4, other), rows[1], entry(4, command))
+    path = save(
+        tmp_path / "t.bin", header(cols), rows[0], entry(4, DELETE), entry(4, other), rows[1], entry(4, command)
+    )
     assert sawlog.read(path)["N"].to_pylist() == [1]
     found = [tuple(one.values())[1:] for one in sawlog.read(path, view="commands").to_pylist()]
     assert found == [(20000, 1, 10000, b""), (123, 4, None, b"data"), (20000, 1, 42, b"more")]
@@ -164,7 +166,7 @@ def test_records_that_are_no_rows(tmp_path: Path):
 def test_the_flags_of_a_set(tmp_path: Path):
     cols = [Col("N", "Int")]
     whole = header(cols) + b"".join(row(cols, {"N": n}, flags) for n, flags in enumerate([1, 0, 2]))
-    path = put(tmp_path / "t.bin", whole)
+    path = save(tmp_path / "t.bin", whole)
     assert sawlog.read(path)["N"].to_pylist() == [0, 1, 2]
     again = tmp_path / "again.bin"
     sawlog.write(sawlog.read(path), again, format="deephaven_log", transactions="batch")

@@ -18,20 +18,8 @@ from sawlog.errors import DamageError, FormatError, OptionError, SchemaError, Un
 from sawlog.format.damage import DamageWarning
 
 from .reference import CODES, Col, entry, header, row, row_body, text
+from .support import EVERY, NULLS, save, shown
 
-EVERY = [
-    Col("Bool", "Boolean"),
-    Col("Byte", "Byte"),
-    Col("Char", "Char"),
-    Col("Short", "Short"),
-    Col("Int", "Int"),
-    Col("Long", "Long"),
-    Col("Float", "Float"),
-    Col("Double", "Double"),
-    Col("Blob", "Blob"),
-    Col("Str", "EnhancedString"),
-    Col("Enum", "Enum", table=("Buy", "Sell", "", "Buy")),
-]
 VALUES = {
     "Bool": st.booleans(),
     "Byte": st.integers(-127, 127),
@@ -48,20 +36,9 @@ VALUES = {
 ROW = st.fixed_dictionaries({name: st.none() | value for name, value in VALUES.items()})
 
 
-def shown(values: dict) -> dict:
-    """A row as sawlog delivers it."""
-    enum = values["Enum"]
-    return {**values, "Enum": None if enum is None else EVERY[-1].table[enum]}
-
-
-def put(path: Path, *parts: bytes) -> Path:
-    path.write_bytes(b"".join(parts))
-    return path
-
-
 @given(rows=st.lists(ROW, max_size=12))
 def test_all_types_and_nulls(tmp_path_factory, rows):
-    path = put(tmp_path_factory.mktemp("types") / "t.bin", header(EVERY), *(row(EVERY, values) for values in rows))
+    path = save(tmp_path_factory.mktemp("types") / "t.bin", header(EVERY), *(row(EVERY, values) for values in rows))
     table = sawlog.read(path)
     assert table.to_pylist() == [shown(values) for values in rows]
     table.validate(full=True)
@@ -83,7 +60,7 @@ def schemas(draw):
 def test_random_schemas(tmp_path_factory, cols, data, count):
     names = {"Boolean": "Bool", "EnhancedString": "Str"}
     rows = [{c.name: data.draw(st.none() | VALUES[names.get(c.type, c.type)]) for c in cols} for _ in range(count)]
-    path = put(tmp_path_factory.mktemp("random") / "t.bin", header(cols), *(row(cols, values) for values in rows))
+    path = save(tmp_path_factory.mktemp("random") / "t.bin", header(cols), *(row(cols, values) for values in rows))
     table = sawlog.read(path, provenance=True)
     assert table.num_rows == count
     for col in cols:
@@ -109,7 +86,7 @@ def test_rows_in_runs_and_mixtures_of_presence(tmp_path: Path):
             full = {"Bool": i % 2 == 0, "Byte": i % 100, "Char": 65 + i % 9, "Short": -i, "Int": i * 7, "Long": i << 33}
             full |= {"Float": 0.5, "Double": -i / 4, "Blob": bytes(i % 40), "Str": "é" * (i % 25), "Enum": i % 3}
             rows.append({name: full[name] if here else None for name, here in zip(full, present, strict=True)})
-    path = put(tmp_path / "t.bin", header(EVERY), *(row(EVERY, values) for values in rows))
+    path = save(tmp_path / "t.bin", header(EVERY), *(row(EVERY, values) for values in rows))
     expected = [shown(values) for values in rows]
     for options in ({}, {"verify_checksums": False}):
         assert sawlog.read(path, **options).to_pylist() == expected
@@ -121,7 +98,7 @@ def test_a_value_longer_than_a_batch(tmp_path: Path):
     cols = [Col("N", "Int"), Col("B", "Blob")]
     big = bytes(range(256)) * (40 << 10)
     parts = [row(cols, {"N": i, "B": big if i in (3, 4) else b"x" * i}) for i in range(9)]
-    path = put(tmp_path / "t.bin", header(cols), *parts)
+    path = save(tmp_path / "t.bin", header(cols), *parts)
     table = sawlog.read(path)
     assert table.column("N").to_pylist() == list(range(9))
     assert table.column("B")[4].as_py() == big
@@ -130,25 +107,10 @@ def test_a_value_longer_than_a_batch(tmp_path: Path):
     assert few.column("N").to_pylist() == [0, 1, 2, 5, 6, 7, 8]
 
 
-NULLS = {
-    "Boolean": "80",
-    "Byte": "80",
-    "Char": "fffe",
-    "Short": "8000",
-    "Int": "80000000",
-    "Long": "8000000000000000",
-    "Float": "ff7fffff",
-    "Double": "ffefffffffffffff",
-    "EnhancedString": "80000000",
-    "Blob": "80000000",
-    "Enum": "80000000",
-}
-
-
 @pytest.mark.parametrize("kind", sorted(NULLS))
 def test_constant_nulls(tmp_path: Path, kind):
     cols = [Col("K", kind, table=("a",), constant=bytes.fromhex(NULLS[kind])), Col("N", "Int")]
-    path = put(tmp_path / "t.bin", header(cols), *(row(cols, {"N": i}) for i in range(3)))
+    path = save(tmp_path / "t.bin", header(cols), *(row(cols, {"N": i}) for i in range(3)))
     table = sawlog.read(path)
     assert table.column("K").to_pylist() == [None] * 3
     again = tmp_path / "again.bin"
@@ -160,7 +122,7 @@ def test_constants_of_every_type(tmp_path: Path):
     values = {"Bool": True, "Byte": -3, "Char": 66, "Short": 9, "Int": -1, "Long": 1 << 40, "Float": 0.5}
     values |= {"Double": -0.25, "Blob": b"\x00\x01", "Str": "é", "Enum": 1}
     cols = [Col(c.name, c.type, c.charset, c.table, c.encode(values[c.name])) for c in EVERY]
-    path = put(tmp_path / "t.bin", header([*cols, Col("N", "Int")]), row([Col("N", "Int")], {"N": 1}))
+    path = save(tmp_path / "t.bin", header([*cols, Col("N", "Int")]), row([Col("N", "Int")], {"N": 1}))
     table = sawlog.read(path)
     assert table.to_pylist() == [{**shown(values), "N": 1}]
     again = tmp_path / "again.bin"
@@ -172,7 +134,7 @@ def test_values_that_stand_for_null_in_rows(tmp_path: Path):
     cols = [Col(f"C{i}", kind) for i, kind in enumerate(NULLS) if kind not in ("EnhancedString", "Blob", "Enum")]
     body = bytes([255]) + b"".join(bytes.fromhex(NULLS[col.type]) for col in cols)
     other = bytes([255]) + body[1:4].replace(b"\xff\xfe", b"\xff\xff") + body[4:]
-    path = put(tmp_path / "t.bin", header(cols), entry(3, body), entry(3, other), row(cols, {"C4": 5}))
+    path = save(tmp_path / "t.bin", header(cols), entry(3, body), entry(3, other), row(cols, {"C4": 5}))
     table = sawlog.read(path)
     assert all(value is None for record in table.to_pylist()[:2] for value in record.values())
     assert table.column("C4").to_pylist() == [None, None, 5]
@@ -197,7 +159,7 @@ def test_charsets(tmp_path: Path, charset):
         else:
             data = mark + value.encode(python)
             parts.append(entry(3, b"\1" + struct.pack(">i", len(data)) + data))
-    path = put(tmp_path / "t.bin", header([col]), *parts)
+    path = save(tmp_path / "t.bin", header([col]), *parts)
     table = sawlog.read(path)
     assert table.column("S").to_pylist() == values
     again = tmp_path / "again.bin"
@@ -207,7 +169,7 @@ def test_charsets(tmp_path: Path, charset):
 
 def test_malformed_text_is_replaced_as_java_does(tmp_path: Path):
     col = Col("S", "EnhancedString")
-    path = put(tmp_path / "t.bin", header([col]), entry(3, b"\1\0\0\0\3a\xffb"), row([col], {"S": "é"}))
+    path = save(tmp_path / "t.bin", header([col]), entry(3, b"\1\0\0\0\3a\xffb"), row([col], {"S": "é"}))
     assert sawlog.read(path).column("S").to_pylist() == ["a\ufffdb", "é"]
     with pytest.raises(DamageError, match="UTF-8"):
         sawlog.read(path, strict=True)
@@ -215,7 +177,7 @@ def test_malformed_text_is_replaced_as_java_does(tmp_path: Path):
 
 def test_enum_indices_outside_the_table(tmp_path: Path):
     cols = [Col("E", "Enum", table=("a", "b"))]
-    path = put(tmp_path / "t.bin", header(cols), *(row(cols, {"E": i}) for i in (0, 1, 2, -5)))
+    path = save(tmp_path / "t.bin", header(cols), *(row(cols, {"E": i}) for i in (0, 1, 2, -5)))
     with pytest.raises(DamageError, match="index 2 in a table of 2"):
         sawlog.read(path)
     with pytest.warns(DamageWarning, match="bad_value"):
@@ -224,7 +186,7 @@ def test_enum_indices_outside_the_table(tmp_path: Path):
 
 def test_chars_as_strings(tmp_path: Path):
     cols = [Col("C", "Char")]
-    path = put(tmp_path / "t.bin", header(cols), *(row(cols, {"C": c}) for c in (65, None, 0x20AC, 0xD800)))
+    path = save(tmp_path / "t.bin", header(cols), *(row(cols, {"C": c}) for c in (65, None, 0x20AC, 0xD800)))
     assert sawlog.read(path).column("C").to_pylist() == [65, None, 0x20AC, 0xD800]
     table = sawlog.read(path, char="string")
     assert table.column("C").to_pylist() == ["A", None, "€", "\ufffd"]
@@ -234,7 +196,7 @@ def test_chars_as_strings(tmp_path: Path):
 
 def test_times(tmp_path: Path):
     cols = [Col("T", "Long"), Col("U", "Long")]
-    path = put(tmp_path / "t.bin", header(cols), row(cols, {"T": 1_700_000_000_123, "U": 5}))
+    path = save(tmp_path / "t.bin", header(cols), row(cols, {"T": 1_700_000_000_123, "U": 5}))
     for given_as in ({"T": "ms"}, "T=ms"):
         table = sawlog.read(path, timestamp_columns=given_as)
         assert table.schema.field("T").type == pa.timestamp("ms", "UTC")
@@ -246,7 +208,7 @@ def test_times(tmp_path: Path):
     with pytest.raises(OptionError, match="fortnight"):
         sawlog.read(path, timestamp_columns="T=fortnight")
     with pytest.raises(SchemaError, match="times are Long"):
-        sawlog.read(put(tmp_path / "i.bin", header([Col("T", "Int")])), timestamp_columns={"T": "ms"})
+        sawlog.read(save(tmp_path / "i.bin", header([Col("T", "Int")])), timestamp_columns={"T": "ms"})
 
 
 SCHEMA_XML = """<?xml version="1.0"?>
@@ -265,7 +227,7 @@ def test_a_schema_file(tmp_path: Path):
     schema.write_text(SCHEMA_XML)
     cols = [Col("A", "Long"), Col("Sym", "EnhancedString"), Col("B", "Long"), Col("More", "Int")]
     name = "Ns.T.System.host.2024-05-06.bin.2024-05-06.120000.000+0000"
-    path = put(tmp_path / name, header(cols), row(cols, {"A": 1, "B": 2, "Sym": "x"}))
+    path = save(tmp_path / name, header(cols), row(cols, {"A": 1, "B": 2, "Sym": "x"}))
     table = sawlog.read(path, schema=str(schema))
     assert table.schema.names == ["Day", "B", "A", "Sym", "More"]
     assert table.schema.field("A").type == pa.timestamp("ms", "UTC")
@@ -292,7 +254,7 @@ def test_a_schema_file(tmp_path: Path):
 def test_hostile_schema_files(tmp_path: Path, hostile):
     schema = tmp_path / "hostile.schema"
     schema.write_text(hostile)
-    path = put(tmp_path / "t.bin", header([Col("A", "Int")]))
+    path = save(tmp_path / "t.bin", header([Col("A", "Int")]))
     with pytest.raises(FormatError, match=r"hostile\.schema"):
         sawlog.read(path, schema=str(schema))
 
@@ -300,8 +262,8 @@ def test_hostile_schema_files(tmp_path: Path, hostile):
 def test_files_of_different_schemas_are_united_by_name(tmp_path: Path):
     one = [Col("A", "Int"), Col("E", "Enum", table=("x", "y"))]
     two = [Col("E", "Enum", table=("z", "y")), Col("B", "EnhancedString"), Col("K", "Int", constant=b"\0\0\0\7")]
-    put(tmp_path / "1.bin", header(one, app=1), row(one, {"A": 1, "E": 1}))
-    put(tmp_path / "2.bin", header(two, app=2), row(two, {"E": 0, "B": "b"}), row(two, {"E": 1}))
+    save(tmp_path / "1.bin", header(one, app=1), row(one, {"A": 1, "E": 1}))
+    save(tmp_path / "2.bin", header(two, app=2), row(two, {"E": 0, "B": "b"}), row(two, {"E": 1}))
     table = sawlog.read(tmp_path)
     assert table.to_pylist() == [
         {"A": 1, "E": "y", "B": None, "K": None},
@@ -309,12 +271,12 @@ def test_files_of_different_schemas_are_united_by_name(tmp_path: Path):
         {"A": None, "E": "y", "B": None, "K": 7},
     ]
     table.validate(full=True)
-    put(tmp_path / "3.bin", header([Col("A", "Long")]), row([Col("A", "Long")], {"A": 1 << 40}))
+    save(tmp_path / "3.bin", header([Col("A", "Long")]), row([Col("A", "Long")], {"A": 1 << 40}))
     with pytest.raises(SchemaError, match=r"'A' is Int in .*1\.bin and Long in .*3\.bin.*widen=True"):
         sawlog.read(tmp_path)
     wide = sawlog.read(tmp_path, widen=True)
     assert wide.column("A").to_pylist() == [1, None, None, 1 << 40]
-    put(tmp_path / "4.bin", header([Col("A", "EnhancedString")]))
+    save(tmp_path / "4.bin", header([Col("A", "EnhancedString")]))
     with pytest.raises(SchemaError, match="EnhancedString"):
         sawlog.read(tmp_path, widen=True)
 
@@ -323,7 +285,7 @@ def test_filters_prune_partitions(tmp_path: Path):
     cols = [Col("N", "Int")]
     for day in (1, 2, 3):
         name = f"Ns.T.System.h.2024-01-0{day}.bin.2024-01-0{day}.000000.000+0000"
-        put(tmp_path / name, header(cols), row(cols, {"N": day}))
+        save(tmp_path / name, header(cols), row(cols, {"N": day}))
     dataset = sawlog.open(tmp_path, filters=[("Date", ">", "2024-01-01"), ("N", "!=", 3)])
     assert len(dataset.fragments()) == 2
     assert dataset.to_table().to_pylist() == [{"N": 2, "Date": "2024-01-02"}]
@@ -332,7 +294,7 @@ def test_filters_prune_partitions(tmp_path: Path):
 def test_several_tables_need_a_choice(tmp_path: Path):
     cols = [Col("N", "Int")]
     for table in ("T", "U"):
-        put(tmp_path / f"Ns.{table}.System.h.2024-01-01.bin.2024-01-01.000000.000+0000", header(cols))
+        save(tmp_path / f"Ns.{table}.System.h.2024-01-01.bin.2024-01-01.000000.000+0000", header(cols))
     with pytest.raises(OptionError, match=r"Ns\.T, Ns\.U"):
         sawlog.read(tmp_path)
     assert [log.name.table for log in sawlog.open(tmp_path, table="U").contents.logs] == ["U"]
@@ -344,7 +306,7 @@ def test_several_tables_need_a_choice(tmp_path: Path):
 
 def test_unknown_header_records(tmp_path: Path):
     cols = [Col("N", "Int")]
-    path = put(tmp_path / "t.bin", header(cols, extra=struct.pack(">ii", 3, 77) + b"abc"), row(cols, {"N": 1}))
+    path = save(tmp_path / "t.bin", header(cols, extra=struct.pack(">ii", 3, 77) + b"abc"), row(cols, {"N": 1}))
     with pytest.raises(UnsupportedError, match="type 77"):
         sawlog.read(path)
     with pytest.warns(DamageWarning, match="does not support"):
@@ -359,15 +321,15 @@ def test_unknown_header_records(tmp_path: Path):
     assert sawlog.open(path).info()["unknown header records"] == "type 77 (3 bytes)"
     sawlog.write(table, tmp_path / "again.bin", format="deephaven_log")
     assert (tmp_path / "again.bin").read_bytes() == path.read_bytes()
-    other = put(tmp_path / "u.bin", header(cols), row(cols, {"N": 2}))
+    other = save(tmp_path / "u.bin", header(cols), row(cols, {"N": 2}))
     both = sawlog.read([path, other], salvage="unknown_versions")
     assert b"sawlog.header_records" not in (both.schema.metadata or {})
 
 
 def test_a_newer_file_among_others_is_unsupported(tmp_path: Path):
     cols = [Col("N", "Int")]
-    put(tmp_path / "t.bin", header(cols), row(cols, {"N": 1}))
-    newer = put(tmp_path / "u.bin", header(cols, version=4), row(cols, {"N": 2}))
+    save(tmp_path / "t.bin", header(cols), row(cols, {"N": 1}))
+    newer = save(tmp_path / "u.bin", header(cols, version=4), row(cols, {"N": 2}))
     reports = {report.path: report for report in sawlog.verify(tmp_path).files}
     assert list(reports[str(newer)].kinds) == ["unsupported"]
     assert reports[str(newer)].account.unsupported == newer.stat().st_size
@@ -382,7 +344,7 @@ def test_header_records_that_cannot_be_written(tmp_path: Path, stored: bytes):
 
 def test_what_a_schema_file_says_of_blobs(tmp_path: Path):
     cols = [Col("Amt", "Blob"), Col("Raw", "Blob")]
-    path = put(tmp_path / "t.bin", header(cols), row(cols, {"Amt": b"\0\1", "Raw": b"\xac\xed"}))
+    path = save(tmp_path / "t.bin", header(cols), row(cols, {"Amt": b"\0\1", "Raw": b"\xac\xed"}))
     xml = tmp_path / "t.schema"
     xml.write_text(
         '<Table namespace="N" name="T"><Column name="Amt" dataType="java.math.BigDecimal"'
@@ -402,7 +364,7 @@ def test_what_a_schema_file_says_of_blobs(tmp_path: Path):
 def test_a_wrong_digest_of_the_header(tmp_path: Path):
     cols = [Col("N", "Int")]
     head = header(cols)
-    path = put(tmp_path / "t.bin", head[:-1] + bytes([head[-1] ^ 1]), row(cols, {"N": 1}))
+    path = save(tmp_path / "t.bin", head[:-1] + bytes([head[-1] ^ 1]), row(cols, {"N": 1}))
     with pytest.warns(DamageWarning, match="digest of the header"):
         assert sawlog.read(path).num_rows == 1
     with pytest.raises(FormatError, match="digest of the header"):
@@ -418,7 +380,7 @@ def test_presence_maps_count_from_the_least_significant_bit(tmp_path: Path):
     """The published rule, whatever a row looks like; one that counts from the other end does not fit its columns."""
     cols = [Col("A", "Long"), Col("B", "Byte"), Col("S", "EnhancedString")]
     rows = [{"A": 1}, {"B": 2, "S": "s"}, {"A": 3, "B": 4, "S": "t"}]
-    path = put(tmp_path / "t.bin", header(cols), *(entry(3, row_body(cols, r, big_bits=True)) for r in rows))
+    path = save(tmp_path / "t.bin", header(cols), *(entry(3, row_body(cols, r, big_bits=True)) for r in rows))
     with pytest.raises(DamageError, match="bad_row"):
         sawlog.read(path, strict=True)
     assert sawlog.verify(path, strict=True).files[0].kinds["bad_row"] == 3
@@ -443,7 +405,7 @@ def test_version_2(tmp_path: Path, prefix):
             return struct.pack(">i", 2) + text("a") + text("b")
 
     cols = [Java("S", "EnhancedString"), Bare("E", "Enum"), Col("F", "Enum", table=("c",))]
-    path = put(tmp_path / "t.bin", header(cols, version=2), row(cols, {"S": "é", "E": 1, "F": 0}))
+    path = save(tmp_path / "t.bin", header(cols, version=2), row(cols, {"S": "é", "E": 1, "F": 0}))
     assert sawlog.read(path).to_pylist() == [{"S": "é", "E": "b", "F": "c"}]
 
     class Unknown(Col):
@@ -451,14 +413,14 @@ def test_version_2(tmp_path: Path, prefix):
             return b"\xac\xed\0\5nothing"
 
     cols = [Unknown("S", "EnhancedString")]
-    path = put(tmp_path / "u.bin", header(cols, version=2), row(cols, {"S": "x"}))
+    path = save(tmp_path / "u.bin", header(cols, version=2), row(cols, {"S": "x"}))
     with pytest.warns(DamageWarning, match="unknown charset"):
         assert sawlog.read(path).to_pylist() == [{"S": "x"}]
 
 
 def test_later_versions_need_force(tmp_path: Path):
     cols = [Col("N", "Int")]
-    path = put(tmp_path / "t.bin", header(cols, version=4), row(cols, {"N": 1}))
+    path = save(tmp_path / "t.bin", header(cols, version=4), row(cols, {"N": 1}))
     with pytest.raises(FormatError, match=r"version 4 is not supported.*salvage=.unknown_versions"):
         sawlog.read(path)
     assert sawlog.read(path, salvage="unknown_versions").num_rows == 1
@@ -468,7 +430,7 @@ def test_the_format_before_the_magic_number_is_recognised_and_refused(tmp_path: 
     columns = [("S", "java.lang.String"), ("N", "int")]
     head = struct.pack(">i", len(columns))
     head += b"".join(name.encode() + b"\0" + kind.encode() + b"\0" + struct.pack(">ii", 8, 0) for name, kind in columns)
-    path = put(tmp_path / "t.bin", head, bytes([3]) + text("x") + struct.pack(">i", 1))
+    path = save(tmp_path / "t.bin", head, bytes([3]) + text("x") + struct.pack(">i", 1))
     with pytest.raises(FormatError, match="not a Deephaven log, or one from before version 2"):
         sawlog.read(path, format="deephaven_log")
 
@@ -477,7 +439,7 @@ def test_work_grows_with_the_columns_of_a_header_and_no_faster(tmp_path: Path):
     """Headers of 250 and of 1,000 columns: four times as many steps of Python, not sixteen times as many."""
 
     def steps(count: int) -> int:
-        path = put(tmp_path / f"{count}.bin", header([Col(f"c{i}", "Int") for i in range(count)]))
+        path = save(tmp_path / f"{count}.bin", header([Col(f"c{i}", "Int") for i in range(count)]))
         taken = 0
 
         def step(frame: object, event: str, argument: object) -> Any:

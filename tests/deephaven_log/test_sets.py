@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import tempfile
 import warnings
 from pathlib import Path
 
@@ -16,40 +15,14 @@ import sawlog
 from sawlog.errors import DamageError, OptionError
 from sawlog.format.damage import DamageWarning, Findings
 
-from .reference import DELETE, Col, committed, entry, header, row
-
-COLS = [Col("N", "Int"), Col("S", "EnhancedString")]
-HEADER = header(COLS)
-OTHER = b"\x00\x00\x4e\x20\x00\x00\x00\x01\x00\x00\x00\x63payload"
-
-
-def make(flags: list[int]) -> bytes:
-    """A log whose rows hold their index; flag 4 is a DELETE_PARTITION, 5 some other command."""
-    parts = [HEADER]
-    for index, flag in enumerate(flags):
-        if flag == 4:
-            parts.append(entry(4, DELETE))
-        elif flag == 5:
-            parts.append(entry(4, OTHER))
-        else:
-            parts.append(row(COLS, {"N": index, "S": "x" * (index % 7)} if index % 3 else {"N": index}, flag))
-    return b"".join(parts)
-
-
-def put(data: bytes) -> str:
-    handle, path = tempfile.mkstemp(suffix=".bin")
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    return path
+from .reference import Col, committed, header, row
+from .support import FLAGS, HEADER, make, put
 
 
 def read(path: str, **options) -> list[int]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)
         return sawlog.read(path, format="deephaven_log", **options).column("N").to_pylist()
-
-
-FLAGS = st.lists(st.sampled_from([0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5]), max_size=40)
 
 
 @given(FLAGS)

@@ -20,7 +20,7 @@ from sawlog.deephaven.log.survey import survey
 from sawlog.format.damage import DamageWarning, Findings
 
 from .reference import DELETE, Col, entry, header, row
-from .test_sets import put
+from .support import put
 
 COLS = [Col("N", "Int"), Col("S", "EnhancedString"), Col("B", "Blob")]
 HEADER = header(COLS)

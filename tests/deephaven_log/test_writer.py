@@ -19,7 +19,7 @@ from sawlog.errors import DamageError, OptionError, SchemaError
 from sawlog.format.damage import DamageWarning
 
 from .reference import Col, header, row
-from .test_sets import COLS, make
+from .support import COLS, make
 
 SCHEMA = pa.schema([pa.field("N", pa.int32()), pa.field("S", pa.string())])
 

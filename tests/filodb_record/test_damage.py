@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import struct
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,56 +14,17 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.errors import DamageError
 from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schemas, walk
-from sawlog.format.damage import DamageWarning, FileReport, Findings, TailStatus
+from sawlog.format.damage import DamageWarning, Findings, TailStatus
 from sawlog.testing import Sample, check
 from tests.unit_of_loss import assert_lost_by_unit
 
 from . import golden
+from .support import DATA, FIRST, GAUGE, HISTOGRAM, OPTIONS, SECOND, THIRD, checked, container, in_every_view
 
 FINDINGS = Path(__file__).parent / "findings"
-GAUGE = Schemas.built_in()["gauge"]
-HISTOGRAM = Schemas.built_in()["prom-histogram"]
-OPTIONS: dict[str, Any] = {"table": "gauge,prom-histogram,prom-counter,preagg-gauge-v2"}
 
 
-def container(count: int, first: int = 0) -> bytes:
-    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
-    for n in range(first, first + count):
-        if n % 3 == 2:
-            histogram = Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(n, n + 8)))
-            target.add_from_reader((n, 1.0, 2.0, histogram, "latency", {"_ws_": "é", "k": "v" * (n % 7)}), HISTOGRAM)
-        else:
-            target.add_from_reader((n, float(n), "heap", {"_ns_": "App", "n": str(n)}), GAUGE)
-    (data,) = target.optimal_container_bytes()
-    return data
-
-
-FIRST, SECOND, THIRD = container(5), container(4, 5), container(6, 9)
-DATA = FIRST + SECOND + THIRD
 WHOLE = b"".join(golden.data(f"gauge_100_small_{i:02}") for i in range(4))
-
-
-CONTAINERS = Sample("containers", "filodb_record", DATA, "a.container", options=OPTIONS, repaired="rows")
-
-
-def plain(table: pa.Table) -> list[dict]:
-    """Rows with timestamps as numbers: hostile ones are beyond Python's dates."""
-    at = table.schema.get_field_index("timestamp")
-    return table.set_column(at, "timestamp", table["timestamp"].cast(pa.int64())).to_pylist()
-
-
-def checked(data: bytes, *, laws: Any = None, **options: Any) -> tuple[list[dict], FileReport]:
-    """Rows, with their offsets, and report of bytes that keep the laws."""
-    found = check(CONTAINERS, data, laws=laws, **options)
-    assert found.origins is not None
-    rows = [{**row, "_offset": at} for row, (_, at) in zip(plain(found.table), found.origins, strict=True)]
-    return rows, found.report
-
-
-def in_every_view(data: bytes) -> None:
-    checked(data)
-    for view in ("frames", "partkeys"):
-        check(replace(CONTAINERS, view=view), data, laws=())
 
 
 def test_intact() -> None:

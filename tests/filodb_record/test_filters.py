@@ -18,7 +18,7 @@ from sawlog.filodb import RecordBuilder, Schemas, assemble
 from sawlog.format.damage import DamageWarning
 
 from . import golden
-from .test_writer import gauges, write
+from .support import gauges, write
 
 GAUGE = Schemas.built_in()["gauge"]
 COUNTER = Schemas.built_in()["prom-counter"]

@@ -14,26 +14,13 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.filodb import RecordBuilder, Schemas, layout
+from sawlog.filodb import layout
 from sawlog.filodb.judge import header_length
 from sawlog.filodb.walk import ContainersWalk
 from sawlog.format.damage import DamageWarning, Findings
 from sawlog.storage import Storage
 
-from . import golden
-
-GAUGE = Schemas.built_in()["gauge"]
-HEADER = 16
-
-
-def containers(count: int, size: int = 2048) -> list[bytes]:
-    """Whole containers, the last one trimmed."""
-    builder = RecordBuilder(container_size=size, clock=lambda: golden.TIMESTAMP)
-    n = 0
-    while len(builder.all_containers) < count:
-        builder.add_from_reader((n, float(n), "heap", {"_ns_": "App", "n": "x" * (n % 11)}), GAUGE)
-        n += 1
-    return builder.optimal_container_bytes()
+from .support import HEADER, containers
 
 
 def look(path: Path, data: bytes, **options: Any) -> tuple[int, Any]:

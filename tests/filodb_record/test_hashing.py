@@ -10,12 +10,13 @@ import xxhash
 
 from sawlog import OptionError
 from sawlog.filodb import hashing
-from sawlog.filodb.layout import HASH_INIT, HASH_SEED
+from sawlog.filodb.layout import HASH_SEED
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.signature import Bytes, UInt64
 from sawlog.kernels.xxh32 import xxh32
 
 from . import golden
+from .support import shard_key_hash
 
 HASHES = golden.facts("hashes")
 LABELS = HASHES["label_hashing"]
@@ -49,14 +50,6 @@ def test_label_hashing() -> None:
     assert hashing.combine_hash_excluding(hashed, ["__name__"]) == LABELS["combine_excluding___name__"]
     with_le = hashing.sort_and_compute_hashes({**labels, "le": "0.25"})
     assert hashing.combine_hash_excluding(with_le, ["le"]) == LABELS["with_le_combine_excluding_le"]
-
-
-def shard_key_hash(values: list[str], metric: str | None) -> int:
-    """Of the values of shard keys, in order, and of the metric where there is one."""
-    total = HASH_INIT
-    for value in (*values, *(() if metric is None else (metric,))):
-        total = hashing.combine(total, hashing.h32(value.encode()))
-    return total
 
 
 def test_shard_key_hashes() -> None:

@@ -15,8 +15,7 @@ from sawlog.filodb.values import partition_hashes, shards
 from sawlog.kernels.jit import MODE, PYTHON
 
 from . import golden
-from .test_damage import DATA, checked, in_every_view
-from .test_writer import LABELS, gauges, nested_rows, write
+from .support import DATA, LABELS, checked, gauges, in_every_view, nested_rows, write
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 

@@ -16,7 +16,7 @@ from sawlog.filodb.walk import Workspace
 from sawlog.format.damage import DamageWarning
 
 from . import golden
-from .test_framing import HEADER, containers
+from .support import HEADER, containers
 
 HISTOGRAM = Schemas.built_in()["prom-histogram"].schema_id
 

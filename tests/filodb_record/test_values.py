@@ -22,7 +22,7 @@ from sawlog.filodb.schemas import default_partition
 from sawlog.filodb.values import ValueDecoder, ValueEncoder, decode, partition_hashes, shards
 
 from . import golden
-from .test_hashing import shard_key_hash
+from .support import shard_key_hash
 
 GAUGE = Schemas.built_in()["gauge"]
 LABELS = pa.map_(pa.string(), pa.string())

@@ -19,27 +19,7 @@ from sawlog import DamageError, OptionError, SchemaError
 from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schema, Schemas
 
 from . import golden
-
-BUILT_IN = Schemas.built_in()
-GAUGE = BUILT_IN["gauge"]
-LABELS = pa.map_(pa.string(), pa.string())
-
-
-def gauges(rows: list[tuple]) -> pa.Table:
-    timestamps, values, metrics, tags = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return pa.table(
-        {
-            "timestamp": pa.array(timestamps, pa.timestamp("ms", "UTC")),
-            "value": pa.array(values, pa.float64()),
-            "_metric_": pa.array(metrics, pa.string()),
-            "tags": pa.array(tags, LABELS),
-        }
-    )
-
-
-def write(data: Any, place: Path, **options: Any) -> bytes:
-    sawlog.write(data, place, format="filodb_record", **{"container_timestamp": golden.TIMESTAMP, **options})
-    return place.read_bytes()
+from .support import BUILT_IN, GAUGE, HISTOGRAM_FIELDS, LABELS, NESTED, gauges, nested_rows, rows, write
 
 
 @pytest.mark.parametrize(
@@ -99,19 +79,6 @@ def test_one_hundred_thousand_records_have_filodbs_checksum(tmp_path: Path) -> N
     expected = facts["first_container"]
     assert int(np.bitwise_xor.reduce(read["_hash"].to_numpy()[:1682])) == expected["xor_partition_hash"]
     assert float(read["value"].to_numpy()[:1682].sum()) == expected["sum_value"]
-
-
-text = st.text(max_size=12)
-keys = st.one_of(st.sampled_from(GAUGE.ingestion.predefined_keys), text)
-rows = st.lists(
-    st.tuples(
-        st.integers(-(2**62), 2**62),
-        st.floats(),
-        text,
-        st.dictionaries(keys, text, max_size=6),
-    ),
-    max_size=40,
-)
 
 
 @given(rows, st.sampled_from([2048, 4096]))
@@ -275,57 +242,6 @@ def test_bad_histograms(tmp_path: Path, h: dict, message: str) -> None:
 
 def test_empty_tables(tmp_path: Path) -> None:
     assert write(gauges([]), tmp_path / "a.container") == b""
-
-
-NESTED = """
-[schemas.result]
-columns = ["timestamp:ts", "series:br"]
-partitioned = false
-
-[schemas.result.nested.series]
-columns = ["name:string", "labels:map", "n:int", "inner:br"]
-predefined-keys = ["job"]
-
-[schemas.result.nested.series.nested.inner]
-columns = ["h:hist:counter=true", "x:double"]
-"""
-
-
-def nested_rows() -> tuple[Schemas, pa.Table, list[bytes]]:
-    """Records with records in them, as a table, and as FiloDB's builder makes them."""
-    schemas = Schemas.parse(NESTED)
-    outer = schemas["result"]
-    series = outer.ingestion.br_schemas[1]
-    inner = series.br_schemas[3]
-    buckets = Buckets.geometric(1.0, 2.0, 4)
-    rows, containers = [], []
-    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
-    for n in range(50):
-        histogram = Histogram(buckets, (n, n, n + 1, n + 2))
-        scratch, middle = RecordBuilder(), RecordBuilder()
-        scratch.add_from_reader((histogram, n / 2), inner)
-        deepest = bytes(next(iter(scratch.all_containers[0])))
-        middle.add_from_reader((f"s{n % 3}", {"job": "j" * n, "k": "v"}, n, deepest), series)
-        target.add_from_reader((n, bytes(next(iter(middle.all_containers[0])))), outer)
-        tops = [2.0**k for k in range(4)]
-        blob = histogram.encode()
-        h = {"tops": tops, "values": [float(v) for v in histogram.values], "buckets": blob[:1] + buckets.definition}
-        one = {"name": f"s{n % 3}", "labels": [("job", "j" * n), ("k", "v")], "n": n, "inner": {"h": h, "x": n / 2}}
-        rows.append({"timestamp": n, "series": one})
-    containers = target.optimal_container_bytes()
-    kind = pa.struct(
-        [
-            ("name", pa.string()),
-            ("labels", LABELS),
-            ("n", pa.int64()),
-            ("inner", pa.struct([("h", pa.struct(HISTOGRAM_FIELDS)), ("x", pa.float64())])),
-        ]
-    )
-    schema = pa.schema([("timestamp", pa.timestamp("ms", "UTC")), ("series", kind)])
-    return schemas, pa.Table.from_pylist(rows, schema), containers
-
-
-HISTOGRAM_FIELDS = [("tops", pa.list_(pa.float64())), ("values", pa.list_(pa.float64())), ("buckets", pa.binary())]
 
 
 def test_nested_records(tmp_path: Path) -> None:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
+import rocksdict
+from rocksdict import BlockBasedOptions, CompactOptions, DBCompressionType, Options, Rdict
 
 import sawlog
 from sawlog.leveldb.database.layout import COCKROACH_NAME
 from sawlog.leveldb.database.order import ORDERS
+from sawlog.testing import Sample
+from sawlog.testing.sample import Files
 from tests.leveldb_log.fragments import masked, varint, write
 from tests.leveldb_log.support import length_prefixed
 
@@ -232,3 +238,106 @@ def read_pebble_live(path: Path, **arguments: object) -> dict[bytes, bytes]:
     for row in sawlog.read(path, format="leveldb_database", view="live", **arguments).to_pylist():
         found[row["key"]] = row["value"] + found.get(row["key"], b"")
     return found
+
+
+GENESIS = bytes.fromhex(
+    "0100000000000000000000000000000000000000000000000000000000000000000000003ba3edfd7a7b12b27ac72c3e67768f61"
+    "7fc81bc3888a51323a9fb8aa4b1e5e4a29ab5f49ffff001d1dac2b7c"
+)
+
+
+def database(path: Path, codec: str) -> dict[bytes, bytes]:
+    """A RocksDB with values in blob files and in tables, old versions, deletions, and a log; what it holds."""
+    options = Options(raw_mode=True)
+    options.set_enable_blob_files(True)
+    options.set_min_blob_size(100)
+    options.set_blob_compression_type(getattr(DBCompressionType, codec)())
+    dice = random.Random(1)
+    opened = Rdict(str(path), options)
+    for number in range(600):
+        key = b"key%03d" % dice.randrange(300)
+        opened[key] = dice.randbytes(20) * dice.randrange(20)
+        if number % 9 == 0:
+            del opened[key]
+        if number % 150 == 149:
+            opened.flush()
+    held = dict(opened.items())
+    opened.close()
+    return held
+
+
+WANTED = ("CURRENT", "MANIFEST", ".ldb", ".log")
+
+
+@cache
+def files(before: bytes = b"", value: bytes = b"") -> dict[str, bytes]:
+    """A small database: two tables that overlap, and a log; keys and values begin as is asked for."""
+    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
+    with TemporaryDirectory() as directory:
+        for keys in (b"abcd", b"cde", b"ef"):
+            with plyvel.DB(directory, create_if_missing=True, compression=None) as database:
+                for key in keys:
+                    database.put(before + bytes([key]), value + keys)
+                database.delete(before + (b"a" if keys != b"abcd" else b"z"))
+        found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+    return {name: data for name, data in found.items() if any(part in name for part in WANTED)}
+
+
+@cache
+def rocksdb_files(value: bytes = b"v") -> dict[str, bytes]:
+    """A RocksDB whose tables have a block for each key: some of a deeper level, one of level 0 above them.
+
+    They say by which order their keys are sorted, so that filters and ranges of keys go by their indexes.
+    """
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_disable_auto_compactions(True)
+    options.set_target_file_size_base(100)
+    block = BlockBasedOptions()
+    block.set_block_size(1)
+    block.set_format_version(5)
+    block.set_checksum_type(rocksdict.ChecksumType.crc32c())
+    options.set_block_based_table_factory(block)
+    with TemporaryDirectory() as directory:
+        database = Rdict(directory, options)
+        for key in b"abcdefghijkl":
+            database[bytes([key]) * 3] = value
+        database.flush()
+        down = CompactOptions()
+        down.set_bottommost_level_compaction(rocksdict.BottommostLevelCompaction.force())
+        database.compact_range(None, None, down)
+        database[b"ccc"] = b"w"
+        del database[b"eee"]
+        database.delete_range(b"hh", b"j")
+        database.close()
+        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst")
+        found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+    return {name: data for name, data in found.items() if any(part in name for part in wanted)}
+
+
+@cache
+def family_files(size: int = 20) -> dict[str, bytes]:
+    """A RocksDB with two column families, both of which keep long values in blob files; nothing is in its log."""
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_disable_auto_compactions(True)
+    options.set_enable_blob_files(True)
+    options.set_min_blob_size(10)
+    with TemporaryDirectory() as directory:
+        database = Rdict(directory, options)
+        others = database.create_column_family("others", options)
+        for family, keys in ((database, b"abc"), (others, b"bcd")):
+            for key in keys:
+                family[bytes([key]) * 3] = bytes([key]) * (2 if key == ord("c") else size)
+            family.flush()
+        others.close()
+        database.close()
+        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst", ".blob")
+        content = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+    return {name: data for name, data in content.items() if any(part in name for part in wanted)}
+
+
+def sample(name: str, files: Files, view: str, **more: Any) -> Sample:
+    """A sample; a repaired database has none of the older versions, and nothing of which entry was in which file."""
+    repaired: Literal["rows", "no"] = "no" if view == "all" or more.get("options", {}).get("history") else "rows"
+    return Sample(name, "leveldb_database", files, view=view, ordered=False, repaired=repaired, **more)

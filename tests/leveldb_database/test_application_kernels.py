@@ -21,7 +21,7 @@ from sawlog.leveldb.applications.view import Entry, UnknownBytesError
 from tests.leveldb_database.support import BEDROCK_ENTRIES, COINS, OBFUSCATION_KEY, TXID, key_of
 
 from . import test_cometbft
-from .test_bitcoin import GENESIS
+from .support import GENESIS
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # products do, in plain Python
 

@@ -13,10 +13,8 @@ from sawlog.leveldb.applications.bitcoin import amount, script, varint
 from sawlog.leveldb.applications.view import Cursor
 from tests.leveldb_database.support import COINS, OBFUSCATION, TXID, make_bitcoin_database, obfuscate
 
-GENESIS = bytes.fromhex(
-    "0100000000000000000000000000000000000000000000000000000000000000000000003ba3edfd7a7b12b27ac72c3e67768f61"
-    "7fc81bc3888a51323a9fb8aa4b1e5e4a29ab5f49ffff001d1dac2b7c"
-)
+from .support import GENESIS
+
 GENESIS_HASH = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f"
 
 

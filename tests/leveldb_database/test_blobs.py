@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 from pathlib import Path
 
@@ -17,27 +16,9 @@ from tests.leveldb_database.support import state_new_size
 from tests.leveldb_log.fragments import masked
 from tests.unit_of_loss import assert_lost_by_unit
 
+from .support import database
+
 CODECS = ("none", "snappy", "lz4", "zstd")
-
-
-def database(path: Path, codec: str) -> dict[bytes, bytes]:
-    """A RocksDB with values in blob files and in tables, old versions, deletions, and a log; what it holds."""
-    options = Options(raw_mode=True)
-    options.set_enable_blob_files(True)
-    options.set_min_blob_size(100)
-    options.set_blob_compression_type(getattr(DBCompressionType, codec)())
-    dice = random.Random(1)
-    opened = Rdict(str(path), options)
-    for number in range(600):
-        key = b"key%03d" % dice.randrange(300)
-        opened[key] = dice.randbytes(20) * dice.randrange(20)
-        if number % 9 == 0:
-            del opened[key]
-        if number % 150 == 149:
-            opened.flush()
-    held = dict(opened.items())
-    opened.close()
-    return held
 
 
 def live(path: Path, **arguments: object) -> dict[bytes, bytes]:

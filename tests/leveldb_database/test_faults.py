@@ -12,7 +12,7 @@ from sawlog.errors import InternalError
 from sawlog.leveldb.database.blobs import RecordFile, ValueFile
 from sawlog.leveldb.table import meta, pebble
 
-from .test_blobs import database
+from .support import database
 
 PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
 

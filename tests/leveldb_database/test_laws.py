@@ -6,65 +6,15 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
 
-import pytest
-import rocksdict
-from rocksdict import BlockBasedOptions, CompactOptions, DBCompressionType, Options, Rdict
+from rocksdict import DBCompressionType, Options, Rdict
 
 from sawlog.testing import Exemption, Laws, Sample, Span, check
-from sawlog.testing.sample import Files
 
 from .mutators import MUTATORS
+from .support import family_files, files, rocksdb_files, sample
 
 PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
-WANTED = ("CURRENT", "MANIFEST", ".ldb", ".log")
-
-
-@cache
-def files(before: bytes = b"", value: bytes = b"") -> dict[str, bytes]:
-    """A small database: two tables that overlap, and a log; keys and values begin as is asked for."""
-    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
-    with TemporaryDirectory() as directory:
-        for keys in (b"abcd", b"cde", b"ef"):
-            with plyvel.DB(directory, create_if_missing=True, compression=None) as database:
-                for key in keys:
-                    database.put(before + bytes([key]), value + keys)
-                database.delete(before + (b"a" if keys != b"abcd" else b"z"))
-        found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
-    return {name: data for name, data in found.items() if any(part in name for part in WANTED)}
-
-
-@cache
-def rocksdb_files(value: bytes = b"v") -> dict[str, bytes]:
-    """A RocksDB whose tables have a block for each key: some of a deeper level, one of level 0 above them.
-
-    They say by which order their keys are sorted, so that filters and ranges of keys go by their indexes.
-    """
-    options = Options(raw_mode=True)
-    options.set_compression_type(DBCompressionType.none())
-    options.set_disable_auto_compactions(True)
-    options.set_target_file_size_base(100)
-    block = BlockBasedOptions()
-    block.set_block_size(1)
-    block.set_format_version(5)
-    block.set_checksum_type(rocksdict.ChecksumType.crc32c())
-    options.set_block_based_table_factory(block)
-    with TemporaryDirectory() as directory:
-        database = Rdict(directory, options)
-        for key in b"abcdefghijkl":
-            database[bytes([key]) * 3] = value
-        database.flush()
-        down = CompactOptions()
-        down.set_bottommost_level_compaction(rocksdict.BottommostLevelCompaction.force())
-        database.compact_range(None, None, down)
-        database[b"ccc"] = b"w"
-        del database[b"eee"]
-        database.delete_range(b"hh", b"j")
-        database.close()
-        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst")
-        found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
-    return {name: data for name, data in found.items() if any(part in name for part in wanted)}
 
 
 @cache
@@ -91,39 +41,11 @@ def blob_files(size: int = 20) -> dict[str, bytes]:
 
 
 @cache
-def family_files(size: int = 20) -> dict[str, bytes]:
-    """A RocksDB with two column families, both of which keep long values in blob files; nothing is in its log."""
-    options = Options(raw_mode=True)
-    options.set_compression_type(DBCompressionType.none())
-    options.set_disable_auto_compactions(True)
-    options.set_enable_blob_files(True)
-    options.set_min_blob_size(10)
-    with TemporaryDirectory() as directory:
-        database = Rdict(directory, options)
-        others = database.create_column_family("others", options)
-        for family, keys in ((database, b"abc"), (others, b"bcd")):
-            for key in keys:
-                family[bytes([key]) * 3] = bytes([key]) * (2 if key == ord("c") else size)
-            family.flush()
-        others.close()
-        database.close()
-        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst", ".blob")
-        content = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
-    return {name: data for name, data in content.items() if any(part in name for part in wanted)}
-
-
-@cache
 def pebble_files(version: str = "24-plain") -> dict[str, bytes]:
     """A database that Pebble has written, with parts of tables, and values in blob files."""
     wanted = ("MANIFEST", "marker", ".log", ".sst", ".blob")
     found = {path.name: path.read_bytes() for path in (PEBBLE / version).iterdir()}
     return {name: data for name, data in found.items() if any(part in name for part in wanted)}
-
-
-def sample(name: str, files: Files, view: str, **more: Any) -> Sample:
-    """A sample; a repaired database has none of the older versions, and nothing of which entry was in which file."""
-    repaired: Literal["rows", "no"] = "no" if view == "all" or more.get("options", {}).get("history") else "rows"
-    return Sample(name, "leveldb_database", files, view=view, ordered=False, repaired=repaired, **more)
 
 
 LAST_LOG = (

@@ -20,7 +20,7 @@ from sawlog.format.damage import DamageWarning, Verdict
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.view import UnknownBytesError
 
-from .test_laws import family_files
+from .support import family_files
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 

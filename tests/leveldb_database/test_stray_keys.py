@@ -19,9 +19,9 @@ from tests.leveldb_log.fragments import masked
 from tests.leveldb_table.mutators import places
 
 from .mutators import with_ranges
-from .test_laws import files as leveldb_files
-from .test_laws import rocksdb_files
-from .test_laws import sample as sample_of
+from .support import files as leveldb_files
+from .support import rocksdb_files
+from .support import sample as sample_of
 
 DATABASE = Path(__file__).parent / "stray_keys"
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from google.appengine.datastore import entity_bytes_pb2 as pb
@@ -21,8 +20,6 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.errors import DamageError, FormatError, SchemaError
 from sawlog.format.damage import DamageWarning, Findings
-from sawlog.leveldb.datastore.plain import PlainEntities
-from sawlog.leveldb.datastore.values import EntityDecoder, json_encoder, key_path
 
 from .datastore import (
     Blob,
@@ -39,6 +36,7 @@ from .datastore import (
     save_export,
 )
 from .fragments import offsets, write
+from .support import agrees, render
 
 WHEN = datetime(2024, 1, 2, 3, 4, 5, 123456, UTC)
 ALICE = Reference("s~demo", [("teams", 7), ("users", "alice")])
@@ -178,29 +176,6 @@ def test_app_engine_reads_the_same(tmp_path: Path) -> None:
         from google.appengine.api import datastore
     assert dict(datastore.Entity.FromPb(pb.EntityProto.FromString(record))) == value
     assert properties(save(tmp_path, record)) == [value]
-
-
-def render(*records: bytes) -> tuple[PlainEntities, dict[str, pa.Array]]:
-    ends = np.cumsum([0, *map(len, records)]).astype(np.int32)
-    plain = PlainEntities(np.frombuffer(b"".join(records), np.uint8), ends)
-    names = ("project", "database", "namespace", "kind", "id", "name", "key", "path", "properties")
-    columns = {name: plain.column(name) for name in names}
-    for column in columns.values():
-        column.validate(full=True)
-    return plain, columns
-
-
-def agrees(*records: bytes) -> PlainEntities:
-    """What the kernel renders is what the library gives."""
-    plain, columns = render(*records)
-    decoder = EntityDecoder()
-    for row, index in enumerate(plain.rows):
-        (message,) = decoder.parse([records[index]])
-        key = decoder.key(message)
-        assert {name: columns[name][row].as_py() for name in key} == key
-        assert columns["path"][row].as_py() == key_path(message)
-        assert columns["properties"][row].as_py().encode() == json_encoder()(decoder.properties(message))
-    return plain
 
 
 NOT_PLAIN = (Raw, Reference, User, Nested)

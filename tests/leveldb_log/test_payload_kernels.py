@@ -14,8 +14,7 @@ from sawlog.leveldb.records.layout import MARKS
 from tests.leveldb_log.support import batch, length_prefixed, put
 
 from .datastore import Blob, Geo, Raw, Reference, Vector, entity
-from .test_entities import agrees
-from .test_writes import DAMAGED, TAGS, as_table, delete, save
+from .support import DAMAGED, TAGS, agrees, as_table, delete, save
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 

@@ -13,7 +13,7 @@ import pytest
 import sawlog
 
 from .fragments import BLOCK, batch, fragment, reference, scan_file, write
-from .test_reference_cases import CASES, CLEAN
+from .reference_cases import CASES, CLEAN
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 

@@ -17,34 +17,17 @@ from rocksdict import Options, Rdict, WriteBatch
 import sawlog
 from sawlog.errors import DamageError, OptionError, SchemaError, UnsupportedError
 from sawlog.format.damage import DamageWarning, Findings
-from tests.leveldb_log.fragments import varint
 from tests.leveldb_log.support import MANIFEST, batch, length_prefixed, put
 
 from .fragments import offsets, write
+from .support import DAMAGED, TAGS, as_table, delete, save
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
-
-
-def delete(key: bytes) -> bytes:
-    return b"\x00" + length_prefixed(key)
-
-
-def save(directory: Path, *records: bytes, name: str = "000003.log") -> Path:
-    path = directory / name
-    path.write_bytes(write(*records))
-    return path
 
 
 def rows(path: Path | str, **arguments: Any) -> list[tuple]:
     table = sawlog.read(path, format="leveldb_log", view="writes", **arguments)
     return [tuple(row.values()) for row in table.to_pylist()]
-
-
-def as_table(operations: list[tuple], names: tuple[str, ...] = ("operation", "key", "value")) -> pa.Table:
-    types = {"operation": pa.string(), "key": pa.binary(), "value": pa.binary()}
-    columns = list(zip(*operations, strict=True)) or [[]] * len(names)
-    arrays = [pa.array(column, types.get(name, pa.int64())) for name, column in zip(names, columns, strict=True)]
-    return pa.table(arrays, names=list(names))
 
 
 def database(directory: Path) -> Path:
@@ -53,36 +36,6 @@ def database(directory: Path) -> Path:
     (directory / "MANIFEST-000001").write_bytes(write(MANIFEST))
     (directory / "CURRENT").write_text("MANIFEST-000001\n")
     return directory
-
-
-BIG = 0xFFFFFFFF
-TAGS = [
-    (b"\x00" + length_prefixed(b"k"), "delete", 0, b"k", None, 1),
-    (b"\x01" + length_prefixed(b"k") + length_prefixed(b"v"), "put", 0, b"k", b"v", 1),
-    (b"\x02" + length_prefixed(b"k") + length_prefixed(b"v"), "merge", 0, b"k", b"v", 1),
-    (b"\x03" + length_prefixed(b"blob"), "log_data", 0, None, b"blob", 0),
-    (b"\x04" + varint(7) + length_prefixed(b"k"), "delete", 7, b"k", None, 1),
-    (b"\x05" + varint(BIG) + length_prefixed(b"k") + length_prefixed(b"v"), "put", BIG, b"k", b"v", 1),
-    (b"\x06" + varint(300) + length_prefixed(b"k") + length_prefixed(b"v"), "merge", 300, b"k", b"v", 1),
-    (b"\x07" + length_prefixed(b"k"), "single_delete", 0, b"k", None, 1),
-    (b"\x08" + varint(1) + length_prefixed(b"k"), "single_delete", 1, b"k", None, 1),
-    (b"\x09", "begin_prepare", 0, None, None, 0),
-    (b"\x0a" + length_prefixed(b"xid"), "end_prepare", 0, b"xid", None, 0),
-    (b"\x0b" + length_prefixed(b"xid"), "commit", 0, b"xid", None, 0),
-    (b"\x0c" + length_prefixed(b"xid"), "rollback", 0, b"xid", None, 0),
-    (b"\x0d", "noop", 0, None, None, 0),
-    (b"\x0e" + varint(2) + length_prefixed(b"a") + length_prefixed(b"z"), "delete_range", 2, b"a", b"z", 1),
-    (b"\x0f" + length_prefixed(b"a") + length_prefixed(b"z"), "delete_range", 0, b"a", b"z", 1),
-    (b"\x10" + varint(2) + length_prefixed(b"k") + length_prefixed(b"i"), "put_blob_index", 2, b"k", b"i", 1),
-    (b"\x11" + length_prefixed(b"k") + length_prefixed(b"i"), "put_blob_index", 0, b"k", b"i", 1),
-    (b"\x12", "begin_persisted_prepare", 0, None, None, 0),
-    (b"\x13", "begin_unprepare", 0, None, None, 0),
-    (b"\x15" + length_prefixed(b"ts") + length_prefixed(b"xid"), "commit_with_timestamp", 0, b"xid", b"ts", 0),
-    (b"\x16" + length_prefixed(b"k") + length_prefixed(b"w"), "put_entity", 0, b"k", b"w", 1),
-    (b"\x17" + varint(2) + length_prefixed(b"k") + length_prefixed(b"w"), "put_entity", 2, b"k", b"w", 1),
-    (b"\x18" + length_prefixed(b"k") + length_prefixed(b"v" + bytes(8)), "timed_put", 0, b"k", b"v", 1),
-    (b"\x19" + varint(2) + length_prefixed(b"k") + length_prefixed(b"v" + bytes(8)), "timed_put", 2, b"k", b"v", 1),
-]
 
 
 @pytest.mark.parametrize(("tag", "name", "family", "key", "value", "counted"), TAGS)
@@ -116,27 +69,6 @@ def test_overlong_varints_are_read_as_leveldb_reads_them(tmp_path: Path) -> None
     save(copy, record)
     with plyvel.DB(str(copy), paranoid_checks=True) as db:
         assert dict(db.iterator()) == {b"k": b"vv"}
-
-
-DAMAGED = [
-    (b"", "batch_too_small", "the record has 0", [], 0),
-    (bytes(11), "batch_too_small", "the record has 11", [], 11),
-    (
-        batch(5, 2, put(b"a", b"1"), b"\x14" + length_prefixed(b"x")),
-        "unsupported",
-        "0x14 at byte 17",
-        [(5, b"a")],
-        None,
-    ),
-    (batch(5, 1, b"\xff"), "unsupported", "0xff at byte 12", [], None),
-    (batch(5, 2, put(b"a", b"1"), put(b"b", b"2")[:-1]), "broken_operation", "put at byte 17", [(5, b"a")], None),
-    (batch(5, 1, b"\x01"), "broken_operation", "put at byte 12", [], None),
-    (batch(5, 1, b"\x00" + b"\xff" * 4 + b"\x7f"), "broken_operation", "delete at byte 12", [], None),
-    (batch(5, 1, b"\x00" + b"\xff" * 5 + b"\x00"), "broken_operation", "delete at byte 12", [], None),
-    (batch(5, 1, b"\x04\x80"), "broken_operation", "delete at byte 12", [], None),
-    (batch(5, 3, put(b"a", b"1")), "wrong_count", "counts 3 operations and holds 1", [(5, b"a")], None),
-    (batch(5, 0, put(b"a", b"1")), "wrong_count", "counts 0 operations and holds 1", [(5, b"a")], None),
-]
 
 
 @pytest.mark.parametrize(("record", "kind", "detail", "kept", "dropped"), DAMAGED)

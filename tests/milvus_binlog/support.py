@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import io
 import json
 import lzma
 import shutil
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 import sawlog
+from sawlog.milvus import layout
+from sawlog.milvus.encode import NewEvent, Place, log_bytes
+from sawlog.milvus.layout import DataType, EventType
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "milvus"
 SYNTHETIC = GOLDEN / "synthetic"
@@ -84,3 +92,117 @@ def read_rows(path: Path | str, **options: Any) -> tuple[Any, list[str]]:
         warnings.simplefilter("always")
         rows = sawlog.read(path, **options)
     return rows, [str(warning.message) for warning in caught]
+
+
+quiet = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
+SECOND = 1000 << layout.LOGICAL_BITS
+
+
+def varint(value: int) -> bytes:
+    found = bytearray()
+    value &= (1 << 64) - 1
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def message(fields: dict[int, Any]) -> bytes:
+    """A protobuf message."""
+    data = b""
+    for number, given in fields.items():
+        for value in given if isinstance(given, list) else [given]:
+            raw = value.encode() if isinstance(value, str) else value
+            if isinstance(raw, bytes):
+                data += varint(number << 3 | 2) + varint(len(raw)) + raw
+            else:
+                data += varint(number << 3) + varint(raw)
+    return data
+
+
+def field(id: int, name: str, kind: int, more: dict[int, Any] | None = None, **params: Any) -> bytes:
+    pairs = [message({1: key, 2: str(value)}) for key, value in params.items()]
+    return message({1: id, 2: name, 5: kind, 6: pairs, **(more or {})})
+
+
+PK = field(100, "pk", 5, {3: 1})
+
+
+class Server:
+    """The etcd of a server, as much of it as the tests need."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, bytes] = {}
+
+    def put(self, key: str, value: bytes, *times: int) -> None:
+        """A value, now and, with times, since the first of them."""
+        self.keys[f"by-dev/meta/{key}"] = value
+        for time in times:
+            self.keys[f"by-dev/meta/snapshots/{key}_ts{time}"] = value
+
+    def collection(self, id: int, name: str, fields: list[bytes], *times: int, **more: Any) -> None:
+        schema = message({1: name, 4: fields, **more.get("schema", {})})
+        value = message({1: id, 2: schema, 3: times[0] if times else 1, 15: 1, **more.get("info", {})})
+        self.put(f"root-coord/database/collection-info/{more.get('database', 1)}/{id}", value, *times)
+
+    def partition(self, collection: int, id: int, name: str, state: int, *times: int) -> None:
+        value = message({1: id, 2: name, 3: 1, 4: collection, 5: state})
+        self.put(f"root-coord/partitions/{collection}/{id}", value, *times)
+
+    def segment(self, collection: int, partition: int, id: int, state: int = 4, dropped_at: int = 0) -> None:
+        info = {1: id, 2: collection, 3: partition, 6: state, 20: 2}
+        if dropped_at:
+            info[16] = (dropped_at >> layout.LOGICAL_BITS) * 1_000_000
+        self.put(f"datacoord-meta/s/{collection}/{partition}/{id}", message(info))
+
+    def save(self, place: Path) -> str:
+        place.write_text(json.dumps({key: base64.b64encode(value).decode() for key, value in self.keys.items()}))
+        return str(place)
+
+
+PAGE = 100
+"""Rows of a page."""
+ROWS = 1000
+
+
+def payload(column: pa.Array | pa.ChunkedArray, name: str = "val", **options: Any) -> bytes:
+    """A payload of small pages."""
+    sink = pa.BufferOutputStream()
+    options = {"store_schema": False, "max_rows_per_page": PAGE, **options}
+    pq.write_table(pa.table({name: column}), sink, **options)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def log(payloads: Sequence[bytes], type: DataType = DataType.VarChar) -> bytes:
+    events = [NewEvent(EventType.INSERT, NOW, NOW, one) for one in payloads]
+    return log_bytes(Place(1, 2, 3), 101, type, events, {"original_size": "1", "nullable": True}, "it")
+
+
+def in_small_pages(path: Path, page: int) -> None:
+    """Write an insert log again, in pages of few rows."""
+    data = path.read_bytes()
+    head, content = data[: data.index(b"PAR1")], data[data.index(b"PAR1") :]
+    stored = pq.read_table(io.BytesIO(content)).column(0)
+    content = payload(stored, compression="zstd", use_dictionary=False, max_rows_per_page=page)
+    event = len(head) - layout.HEADER.size - layout.EVENT_DATA.size
+    time, kind, _, _ = layout.HEADER.unpack_from(head, event)
+    length = len(head) - event + len(content)
+    header = layout.HEADER.pack(time, kind, length, event + length)
+    path.write_bytes(head[:event] + header + head[event + layout.HEADER.size :] + content)
+
+
+def collection(root: Path, count: int = ROWS, page: int = PAGE) -> list[dict[str, Any]]:
+    """A collection of one batch in small pages, and some deletes; its rows."""
+    table = pa.table(
+        {
+            "id": pa.array(range(count), pa.int64()),
+            "name": [f"{row:05}" for row in range(count)],
+            "v": pa.array([[float(row), 2.0] for row in range(count)], pa.list_(pa.float32(), 2)),
+        }
+    )
+    write(root, table, primary_key="id", tree="backup")
+    for path in root.glob("**/insert_log/**/*"):
+        if path.is_file():
+            in_small_pages(path, page)
+    delete(root, [3, count // 2, count - 1], [NOW + 1] * 3, 900, -1, tree="backup")
+    return [row for row in table.to_pylist() if row["id"] not in (3, count // 2, count - 1)]

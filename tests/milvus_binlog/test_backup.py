@@ -15,8 +15,7 @@ import sawlog
 from sawlog.errors import FormatError, OptionError
 from sawlog.milvus import layout
 
-from .support import NOW, delete, with_etcd, write
-from .test_metadata import message
+from .support import NOW, delete, message, with_etcd, write
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,7 @@ import sawlog
 from sawlog.errors import OptionError
 from sawlog.milvus import layout
 
-from .support import GOLDEN, NOW, delete, truth, with_etcd, write
-from .test_metadata import PK, SECOND, Server, message, quiet
+from .support import GOLDEN, NOW, PK, SECOND, Server, delete, message, quiet, truth, with_etcd, write
 
 
 def times(name: str, collection: str) -> list[int]:

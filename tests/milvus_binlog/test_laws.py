@@ -20,9 +20,8 @@ from sawlog.testing import Exemption, Laws, Sample, Span, check, reading
 from .dumps import dump
 from .mutators import MUTATORS
 from .packing import write_segment
-from .support import NOW, SYNTHETIC, delete, write
-from .test_pages import collection as small_collection
-from .test_pages import log, payload
+from .support import NOW, SYNTHETIC, delete, log, payload, write
+from .support import collection as small_collection
 
 EVENT_HEADER = 17
 

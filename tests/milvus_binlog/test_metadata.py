@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 import warnings
@@ -19,72 +18,7 @@ from sawlog.format.damage import DamageWarning
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import SegmentsWarning
 
-from .support import GOLDEN, NOW, delete, open_as_it_lies, with_etcd, write
-
-quiet = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
-SECOND = 1000 << layout.LOGICAL_BITS
-
-
-def varint(value: int) -> bytes:
-    found = bytearray()
-    value &= (1 << 64) - 1
-    while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])
-
-
-def message(fields: dict[int, Any]) -> bytes:
-    """A protobuf message."""
-    data = b""
-    for number, given in fields.items():
-        for value in given if isinstance(given, list) else [given]:
-            raw = value.encode() if isinstance(value, str) else value
-            if isinstance(raw, bytes):
-                data += varint(number << 3 | 2) + varint(len(raw)) + raw
-            else:
-                data += varint(number << 3) + varint(raw)
-    return data
-
-
-def field(id: int, name: str, kind: int, more: dict[int, Any] | None = None, **params: Any) -> bytes:
-    pairs = [message({1: key, 2: str(value)}) for key, value in params.items()]
-    return message({1: id, 2: name, 5: kind, 6: pairs, **(more or {})})
-
-
-PK = field(100, "pk", 5, {3: 1})
-
-
-class Server:
-    """The etcd of a server, as much of it as the tests need."""
-
-    def __init__(self) -> None:
-        self.keys: dict[str, bytes] = {}
-
-    def put(self, key: str, value: bytes, *times: int) -> None:
-        """A value, now and, with times, since the first of them."""
-        self.keys[f"by-dev/meta/{key}"] = value
-        for time in times:
-            self.keys[f"by-dev/meta/snapshots/{key}_ts{time}"] = value
-
-    def collection(self, id: int, name: str, fields: list[bytes], *times: int, **more: Any) -> None:
-        schema = message({1: name, 4: fields, **more.get("schema", {})})
-        value = message({1: id, 2: schema, 3: times[0] if times else 1, 15: 1, **more.get("info", {})})
-        self.put(f"root-coord/database/collection-info/{more.get('database', 1)}/{id}", value, *times)
-
-    def partition(self, collection: int, id: int, name: str, state: int, *times: int) -> None:
-        value = message({1: id, 2: name, 3: 1, 4: collection, 5: state})
-        self.put(f"root-coord/partitions/{collection}/{id}", value, *times)
-
-    def segment(self, collection: int, partition: int, id: int, state: int = 4, dropped_at: int = 0) -> None:
-        info = {1: id, 2: collection, 3: partition, 6: state, 20: 2}
-        if dropped_at:
-            info[16] = (dropped_at >> layout.LOGICAL_BITS) * 1_000_000
-        self.put(f"datacoord-meta/s/{collection}/{partition}/{id}", message(info))
-
-    def save(self, place: Path) -> str:
-        place.write_text(json.dumps({key: base64.b64encode(value).decode() for key, value in self.keys.items()}))
-        return str(place)
+from .support import GOLDEN, NOW, PK, SECOND, Server, delete, field, message, open_as_it_lies, quiet, with_etcd, write
 
 
 def pks(root: Path, **options: Any) -> list[int]:

@@ -19,8 +19,7 @@ from sawlog.format.damage import DamageWarning, Findings
 from sawlog.milvus.payloads.payload import Payload
 
 from .packing import DELTA, SCHEMA, STATS, array, group, mapping, packed_file, record, write_manifest, write_segment
-from .support import NOW, delete, open_as_it_lies, write
-from .test_metadata import PK, SECOND, Server, field, message, quiet
+from .support import NOW, PK, SECOND, Server, delete, field, message, open_as_it_lies, quiet, write
 
 pytestmark = quiet
 ROWS = 100

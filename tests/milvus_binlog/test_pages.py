@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +15,15 @@ import pytest
 
 import sawlog
 from sawlog.format.damage import Findings
-from sawlog.milvus import layout
-from sawlog.milvus.encode import NewEvent, Place, log_bytes
-from sawlog.milvus.layout import DataType, EventType
+from sawlog.milvus.layout import DataType
 from sawlog.milvus.payloads.parquet import Page, read_pages
 from tests.unit_of_loss import assert_lost_by_unit
 
 from .packing import write_segment
-from .support import NOW, delete, write
+from .support import PAGE, ROWS, collection, log, payload, write
 
 FORMAT = "milvus_binlog"
 CODECS = ["none", "snappy", "gzip", "zstd", "lz4", "brotli"]
-PAGE = 100
-"""Rows of a page."""
-ROWS = 1000
-
-
-def payload(column: pa.Array | pa.ChunkedArray, name: str = "val", **options: Any) -> bytes:
-    """A payload of small pages."""
-    sink = pa.BufferOutputStream()
-    options = {"store_schema": False, "max_rows_per_page": PAGE, **options}
-    pq.write_table(pa.table({name: column}), sink, **options)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def log(payloads: Sequence[bytes], type: DataType = DataType.VarChar) -> bytes:
-    events = [NewEvent(EventType.INSERT, NOW, NOW, one) for one in payloads]
-    return log_bytes(Place(1, 2, 3), 101, type, events, {"original_size": "1", "nullable": True}, "it")
 
 
 class _Bytes:
@@ -172,40 +153,10 @@ def _kept(path: Path, content: bytes) -> list[dict[str, Any]]:
         return sawlog.read(path, format=FORMAT, on_damage="skip").to_pylist()
 
 
-def in_small_pages(path: Path, page: int) -> None:
-    """Write an insert log again, in pages of few rows."""
-    data = path.read_bytes()
-    head, content = data[: data.index(b"PAR1")], data[data.index(b"PAR1") :]
-    stored = pq.read_table(io.BytesIO(content)).column(0)
-    content = payload(stored, compression="zstd", use_dictionary=False, max_rows_per_page=page)
-    event = len(head) - layout.HEADER.size - layout.EVENT_DATA.size
-    time, kind, _, _ = layout.HEADER.unpack_from(head, event)
-    length = len(head) - event + len(content)
-    header = layout.HEADER.pack(time, kind, length, event + length)
-    path.write_bytes(head[:event] + header + head[event + layout.HEADER.size :] + content)
-
-
 def break_page(path: Path, page: int) -> None:
     data = path.read_bytes()
     head, content = data[: data.index(b"PAR1")], data[data.index(b"PAR1") :]
     path.write_bytes(head + without(content, pages_of(content)[page]))
-
-
-def collection(root: Path, count: int = ROWS, page: int = PAGE) -> list[dict[str, Any]]:
-    """A collection of one batch in small pages, and some deletes; its rows."""
-    table = pa.table(
-        {
-            "id": pa.array(range(count), pa.int64()),
-            "name": [f"{row:05}" for row in range(count)],
-            "v": pa.array([[float(row), 2.0] for row in range(count)], pa.list_(pa.float32(), 2)),
-        }
-    )
-    write(root, table, primary_key="id", tree="backup")
-    for path in root.glob("**/insert_log/**/*"):
-        if path.is_file():
-            in_small_pages(path, page)
-    delete(root, [3, count // 2, count - 1], [NOW + 1] * 3, 900, -1, tree="backup")
-    return [row for row in table.to_pylist() if row["id"] not in (3, count // 2, count - 1)]
 
 
 FIELDS = {"id": "100", "name": "101", "v": "102"}
