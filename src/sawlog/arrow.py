@@ -155,7 +155,7 @@ def validate_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
         first_row += batch.num_rows
 
 
-def validate_batch(batch: pa.RecordBatch, first_row: int = 0) -> None:
+def validate_batch(batch: pa.RecordBatch, first_row: int) -> None:
     """Check one batch as `validate_batches` does.
 
     Args:

@@ -102,7 +102,7 @@ def code_units(array: pa.Array, error: Callable[[int, str], SchemaError]) -> NDA
     return units
 
 
-def decode_text(array: pa.Array, charset: str, *, ascii: bool = False) -> tuple[pa.Array, list[int]]:
+def decode_text(array: pa.Array, charset: str, *, ascii: bool) -> tuple[pa.Array, list[int]]:
     """Bytes in a charset as strings.
 
     Args:

@@ -26,8 +26,8 @@ Answer = Any
 """What a verb says, to be compared."""
 
 
-def _answer_read(url: str, options: dict[str, Any], policy: OnDamage) -> Answer:
-    dataset = api.open(url, on_damage=policy, **options)
+def _answer_fragments(url: str, options: dict[str, Any]) -> Answer:
+    dataset = api.open(url, on_damage="skip", **options)
     table, findings = read_rows(dataset)
     dataset.scan.storage.confirm()
     return texts(table), [place for all_findings in findings for place in places(all_findings.damages)]
@@ -119,7 +119,7 @@ def _answer_repair_command(url: str, options: dict[str, Any]) -> Answer:
 _VERBS: dict[str, Callable[[str, dict[str, Any]], Answer]] = {
     "fail": lambda url, options: _answer_table(url, options, "fail"),
     "skip": lambda url, options: _answer_table(url, options, "skip"),
-    "fragments": lambda url, options: _answer_read(url, options, "skip"),
+    "fragments": _answer_fragments,
     "head": lambda url, options: texts(api.open(url, on_damage="skip", **options).head(3)),
     "count_rows": lambda url, options: api.open(url, on_damage="skip", **options).count_rows(),
     "a filter": _answer_filtered,

@@ -336,7 +336,7 @@ def java_enum_name(data: bytes) -> str | None:
 
 
 def build_header(
-    columns: Sequence[LogColumn], application_version: int | None = None, further: Sequence[tuple[int, bytes]] = ()
+    columns: Sequence[LogColumn], application_version: int | None, further: Sequence[tuple[int, bytes]]
 ) -> bytes:
     """A header of the current version; `further` records, type and payload each, come last."""
     definitions = [struct.pack(">i", len(columns))]

@@ -291,7 +291,7 @@ def _document(text: str, source: str, directory: str | None) -> dict[str, Any]:
     return _parse_hocon(text, source=source, directory=directory)
 
 
-def _parse_hocon(text: str, *, source: str, directory: str | None = None) -> dict[str, Any]:
+def _parse_hocon(text: str, *, source: str, directory: str | None) -> dict[str, Any]:
     """Parse a configuration file of FiloDB's, with substitutions and includes; `include` finds files only."""
     pyhocon = optional("pyhocon", "filodb", f"{source}: definitions in HOCON")
     if _REMOTE.search(text):

@@ -79,7 +79,7 @@ def stored_files(
     oldest: int,
     options: DatabaseReadOptions,
     storage: Storage,
-    shared: Sequence[File] = (),
+    shared: Sequence[File],
 ) -> Stored:
     """Return the files of a database, wherever they are.
 

@@ -226,7 +226,7 @@ def read_versions(
     files: Sequence[File],
     storage: Storage,
     options: DatabaseReadOptions,
-    shared: Sequence[File] = (),
+    shared: Sequence[File],
 ) -> dict[str, DatabaseVersion]:
     """Return the column families by name; where metadata is not whole, with what the files themselves say."""
     manifest = metadata.chosen

@@ -228,27 +228,17 @@ def _entries(data: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 class BlockBuilder:
-    """A small block, entry by entry: of an index, or of metadata."""
+    """A small block, entry by entry: of an index, or of metadata. Each entry is a restart point, with its whole key."""
 
-    def __init__(self, interval: int) -> None:
+    def __init__(self) -> None:
         self.entries = 0
-        self._interval = interval
         self._data = bytearray()
         self._restarts: list[int] = []
-        self._last = b""
 
     def add(self, key: bytes, value: bytes) -> None:
         """Append an entry."""
-        shared = 0
-        if self.entries % self._interval:
-            while shared < min(len(key), len(self._last)) and key[shared] == self._last[shared]:
-                shared += 1
-        else:
-            self._restarts.append(len(self._data))
-        self._data += (
-            encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value)) + key[shared:] + value
-        )
-        self._last = key
+        self._restarts.append(len(self._data))
+        self._data += encode_varint(0) + encode_varint(len(key)) + encode_varint(len(value)) + key + value
         self.entries += 1
 
     def take(self) -> bytes:

@@ -65,8 +65,8 @@ class TableWriter(FileWriter):
         self._offset = 0
         self._rows = 0
         self._counts = {"entries": 0, "deletes": 0, "keys": 0, "values": 0, "blocks": 0}
-        self._index = BlockBuilder(1)
-        self._ranges = BlockBuilder(1)
+        self._index = BlockBuilder()
+        self._ranges = BlockBuilder()
         self._state = np.zeros(1, e.BUILDER)
         self._data = np.zeros(2 * options.block_bytes + (1 << 16), np.uint8)
         self._last = np.zeros(1 << 10, np.uint8)
@@ -112,7 +112,7 @@ class TableWriter(FileWriter):
             meta.append((layout.RANGE_DELETES_NAMES[0], self._put(self._ranges.take(), compressed=False)))
         if self._options.dialect == "rocksdb":
             meta.append((layout.PROPERTIES_NAMES[0], self._put(self._properties(), compressed=False)))
-        metaindex = BlockBuilder(1)
+        metaindex = BlockBuilder()
         for name, handle in sorted(meta):
             metaindex.add(name, handle)
         metaindex_handle = self._put(metaindex.take(), compressed=False)
@@ -203,7 +203,7 @@ class TableWriter(FileWriter):
             b"rocksdb.fixed.key.length": encode_varint(0),
             b"rocksdb.merge.operands": encode_varint(0),
         }
-        block = BlockBuilder(1)
+        block = BlockBuilder()
         for name, value in sorted(values.items()):
             block.add(name, value)
         return block.take()

@@ -454,7 +454,7 @@ def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
 
 
 def read_checked_pages(
-    source: Source, base: int, chunk: Chunk, max_page: int | None, *, any_size: bool = False
+    source: Source, base: int, chunk: Chunk, max_page: int | None, *, any_size: bool
 ) -> Iterator[Page]:
     """The pages of a column chunk, none of which claims more than it may.
 

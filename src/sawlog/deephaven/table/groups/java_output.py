@@ -52,7 +52,7 @@ def map_stream(key_type: str, entries: Iterable[tuple[Any, int, int]]) -> bytes:
         struct.pack(">fi", _LOAD_FACTOR, int(_LOAD_FACTOR * capacity)),
         struct.pack(">BBii", Code.BLOCK_DATA, 8, capacity, len(listed)),
     ]
-    keys = _Keys(key_type, handles=2)
+    keys = _Keys(key_type)
     array_class = array_prefix("I")[len(JAVA_STREAM_MAGIC) + 1 :]
     for key, first, end in listed:
         parts += [keys.encode(key), bytes([Code.ARRAY]), array_class, struct.pack(">iii", 2, first, end)]
@@ -65,10 +65,10 @@ def map_stream(key_type: str, entries: Iterable[tuple[Any, int, int]]) -> bytes:
 
 
 class _Keys:
-    """Writes the keys of a map, and counts the handles that the stream gives out."""
+    """Writes the keys of a map, and counts the handles that the stream gives out: the map and its class have two."""
 
-    def __init__(self, kind: str, handles: int) -> None:
-        self.handles = handles
+    def __init__(self, kind: str) -> None:
+        self.handles = 2
         self.array_handle = -1
         self._kind = kind
         self._class: bytes | None = None
