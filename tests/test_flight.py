@@ -255,6 +255,20 @@ def test_files_of_the_next_fragments_are_on_their_way(
     assert not held._pieces
 
 
+def test_small_files_that_were_read_make_room_for_those_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flight, "KEPT_BYTES", 2500)
+    held, remotes = Flight(), [Object(1000, delay=0) for _ in range(3)]
+    for number, remote in enumerate(remotes):
+        remote.url = f"memory://{number}"
+    planned, read, new = remotes
+    held.read(planned, 0, 10)  # type: ignore[arg-type]
+    held.read(read, 0, 10)  # type: ignore[arg-type]
+    held.retire(read)  # type: ignore[arg-type]
+    held.read(new, 0, 10)  # type: ignore[arg-type]
+    held.read(planned, 10, 20)  # type: ignore[arg-type]
+    assert [len(remote.asked) for remote in remotes] == [1, 1, 1]
+
+
 def test_a_failed_beginning_is_asked_for_again() -> None:
     remote, held = Object(1000, delay=0), Flight()
     fetch, fails = remote.fetch, [True]

@@ -681,17 +681,21 @@ class _Ahead:
         room: Bytes and fragments that are worth having on their way at a time.
         flight: What is on its way.
         requests: Those that nobody had made before, with their files.
+        remotes: The files.
     """
 
     length: int
     room: tuple[int, int]
     flight: Flight
     requests: list[tuple[Remote, Request]]
+    remotes: list[Remote]
 
     def let_go(self) -> None:
-        """Let go of what nobody has read."""
+        """Let go of what nobody reads any more."""
         for remote, request in self.requests:
             self.flight.drop(remote, request)
+        for remote in self.remotes:
+            self.flight.retire(remote)
 
 
 def _take(waiting: deque[tuple[AnyRange, _Ahead]], decoded: deque[_Ahead], threads: int) -> AnyRange:
@@ -707,17 +711,19 @@ def _ask(fragment: Ranged) -> _Ahead:
     """Have the first bytes of a remote fragment fetched."""
     storage = fragment.scan.storage
     requests: list[tuple[Remote, Request]] = []
+    remotes: list[Remote] = []
     length, room = 0, (AHEAD_BYTES, AHEAD_FILES)
     for file, offset, size in fragment.extents:
         path, is_tagged = (file, False) if isinstance(file, str) else (file.path, file.is_tagged)
         if length >= room[0] or not (path in storage._states or is_tagged):
             continue
         remote = storage._object(path, None if isinstance(file, str) else file)
+        remotes.append(remote)
         room = storage._flight.room(remote)
         end = offset + max(0, min(size, room[0] - length))
         requests += [(remote, request) for request in storage._flight.begin(remote, offset, end)]
         length += end - offset
-    return _Ahead(length, room, storage._flight, requests)
+    return _Ahead(length, room, storage._flight, requests, remotes)
 
 
 def discard_staged(storage: Storage, staged: Iterable[Staged]) -> None:

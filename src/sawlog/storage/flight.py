@@ -275,6 +275,12 @@ class Flight:
             if not pieces:
                 self._pieces.pop(remote.url, None)
 
+    def retire(self, remote: Remote) -> None:
+        """Let go of a small file before those that a read has not come to, if there is not room for all of them."""
+        with self._lock:
+            if remote.url in self._heads:
+                self._heads.move_to_end(remote.url, last=False)
+
     def clear(self) -> None:
         """Let go of everything."""
         with self._lock:
