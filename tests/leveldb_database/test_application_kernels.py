@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,14 +14,15 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.kernels.varints import encode_varint
-from sawlog.leveldb.applications import application, cometbft
+from sawlog.leveldb.applications import application, chromium_services, chromium_workers, cometbft, sync_data
 from sawlog.leveldb.applications.bedrock_layout import NAMES, PREFIXES, TAGS
 from sawlog.leveldb.applications.fragments import column_of, decode_parts
 from sawlog.leveldb.applications.protobuf import Messages
-from sawlog.leveldb.applications.view import Entry, UnknownBytesError
-from tests.leveldb_database.support import BEDROCK_ENTRIES, COINS, OBFUSCATION_KEY, TXID, key_of
+from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
+from sawlog.storage import Storage
+from tests.leveldb_database.support import APPLICATION_PATHS, BEDROCK_ENTRIES, COINS, OBFUSCATION_KEY, TXID, key_of
 
-from . import test_cometbft
+from . import test_chromium_services, test_chromium_sites, test_cometbft
 from .support import GENESIS
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # products do, in plain Python
@@ -415,7 +417,7 @@ def test_most_items_of_local_storage_are_decoded_many_at_a_time() -> None:
     key = b"_https://a.example\0\1key"
     values = [b"\1plain", b"\1gr\xfc\xdfe", b"\0" + "\u0436\u8a9e".encode("utf-16-le"), b"\1", b"\0\0\xd8", b"\0x"]
     entries = [(key, value) for value in values]
-    assert plain("local_storage", [*entries, (b"META:x", b"")]) == [True] * 4 + [False] * 3
+    assert plain("local_storage", [*entries, (b"META:x", b"")]) == [True] * 4 + [False] * 2 + [True]
 
 
 def field_of(number: int, wire: int, value: bytes) -> bytes:
@@ -524,3 +526,139 @@ def test_values_whose_text_is_much_longer_find_room() -> None:
         True,
         True,
     ]
+
+
+REAL: dict[str, list[tuple[bytes, bytes]]] = {}
+REAL_VIEWS = (
+    "gcm_store",
+    "local_storage",
+    "notifications",
+    "service_worker",
+    "session_storage",
+    "shared_proto",
+    "site_characteristics",
+    "sync_data",
+)
+DECLARED = {
+    "gcm_store": (chromium_services.PUSH, [(b"outgoing1-7", "DataMessage", b"\x08")]),
+    "notifications": (chromium_workers.NOTIFICATIONS, [(b"DATA:http_a\0p#1", "Notification", b"")]),
+    "service_worker": (
+        chromium_workers.MESSAGES,
+        [
+            (b"REG:https://a/\x001", "Registration", b""),
+            (b"RES:2\x003", "Resource", b""),
+            (b"REG_USER_DATA:1\0bgfetch_registration_x", "Fetch", b""),
+            (b"REG_USER_DATA:1\0content_index:entry_", "Content", b""),
+        ],
+    ),
+    "shared_proto": (
+        chromium_services.SHARED,
+        [
+            (b"29_x", "StrikeService", b""),
+            (b"37_x", "SegmentInfoDatabase", b""),
+            (b"38_e" + bytes(range(8, 39)), "SignalDatabase", b""),
+            (b"21_\xff", "DownloadDB", b""),
+            (b"5_x", "Metadata", b""),
+        ],
+    ),
+    "site_characteristics": (chromium_services.SITES, [(b"0123456789abcdef" * 2, "Site", b"")]),
+    "sync_data": (
+        sync_data.MESSAGES,
+        [
+            (b"preferences-dt-x", "Entity", b""),
+            (b"sessions-md-x", "Metadata", b""),
+            (b"device_info-dt-x", "Device", b""),
+            (b"device_info-md-x", "Metadata", b""),
+            (b"saved_tab_group-dt-x", "LocalTabGroup", b""),
+            (b"web_apps-dt-DATABASE_METADATA", "Version", b""),
+            (b"other-dt-x", "Fields", b""),
+            (b"-dt-x", "Fields", b""),
+            (b"1-dt-x", "Fields", b""),
+        ],
+    ),
+}
+"""By view: its declarations, and keys with the messages that are their values, after some bytes."""
+DECLARED_ENTRIES = st.sampled_from(sorted(DECLARED)).flatmap(
+    lambda view: st.sampled_from(DECLARED[view][1]).flatmap(
+        lambda entry: messages(DECLARED[view][0], entry[1]).map(lambda value: (view, entry[0], entry[2] + value))
+    )
+)
+
+
+def real_entries(view: str) -> list[tuple[bytes, bytes]]:
+    path = {**APPLICATION_PATHS, **test_chromium_services.PLACES, **test_chromium_sites.PLACES}[view]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sawlog.DamageWarning)
+        return [(row["key"], row["value"]) for row in sawlog.read(path, view="live").to_pylist()]
+
+
+def context_of(view: str, entries: Sequence[tuple[bytes, bytes]]) -> Any:
+    decoder = application(view)
+    assert decoder is not None
+    home = Home("/x/Local Extension Settings/abc", Storage(), 1 << 20)
+    low, high = decoder.names or (b"", b"")
+    return decoder.context(
+        [Entry(*entry, 1) for entry in entries if low <= entry[0] and entry[0] < (high or b"\xff")], home
+    )
+
+
+@pytest.mark.parametrize("view", REAL_VIEWS)
+def test_entries_of_a_profile_are_what_python_says(view: str) -> None:
+    entries = real_entries(view)
+    is_plain = plain(view, entries, context_of(view, entries))
+    assert sum(is_plain) >= len(is_plain) / 4
+
+
+@given(st.data())
+def test_changed_entries_of_a_profile_are_what_python_says(data: st.DataObject) -> None:
+    view = data.draw(st.sampled_from(REAL_VIEWS))
+    real = REAL.setdefault(view, real_entries(view))
+    entries = data.draw(st.lists(changed(st.sampled_from(real)), max_size=4))
+    plain(view, entries, context_of(view, real))
+
+
+@given(DECLARED_ENTRIES)
+def test_messages_as_they_are_declared_are_what_python_says(entry: tuple[str, bytes, bytes]) -> None:
+    plain(entry[0], [entry[1:]], context_of(entry[0], [entry[1:]]))
+
+
+SETTING_TEXT = st.recursive(
+    st.sampled_from(
+        ["1", "-0", "0.5e+3", "01", "1.", "-", "1e", "true", "nul", '"a\\u00e9"', '"\\ud800"', '"\\x"', '"\x01"', "NaN"]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: "[" + " , ".join(items) + "]")
+        | st.lists(inner, max_size=3).map(lambda items: "{" + ",".join(f'"k" : {item}' for item in items) + "}")
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([b"a", b"x.y", b".", b"\xff"]), SETTING_TEXT.map(str.encode) | SHORT), max_size=4
+    )
+)
+@pytest.mark.parametrize("context", [("local", "abc"), ("state", None), (None, None)])
+def test_settings_are_what_python_says(context: Any, entries: list[tuple[bytes, bytes]]) -> None:
+    plain("chrome_storage", entries, context)
+    plain("chrome_storage", [(key, value[:-1] + b"}") for key, value in entries], context)
+
+
+def test_settings_that_are_json_are_left_to_the_kernels() -> None:
+    values = [
+        b'{"a":[1,{}, []],"b":{"c":null}}',
+        b'"\\u003c \\n"',
+        b" 1.5e-7 ",
+        b"[" * 63 + b"]" * 63,
+        b"[" * 64 + b"]" * 64,
+    ]
+    assert plain("chrome_storage", [(b"k", value) for value in values], ("local", "abc")) == [True] * 4 + [False]
+
+
+def test_items_of_sessions_are_left_to_the_kernels() -> None:
+    texts = ["plain and long enough", "gr\xfc\xdfe \u8a9e \U0001f600", ""]
+    entries = [(b"map-1-k%d" % place, text.encode("utf-16-le")) for place, text in enumerate(texts)]
+    entries += [(b"map-1-k", b"\0\xd8"), (b"map-1-k", b"\0\xdc\0\xd8"), (b"map-1-k", b"a"), (b"map--k", b"")]
+    context = {"1": {"tab": "https://a.example", "other": "https://a.example"}}
+    assert plain("session_storage", entries, context) == [True] * 3 + [False] * 4

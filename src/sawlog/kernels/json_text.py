@@ -12,11 +12,16 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import Column
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes
+from sawlog.kernels.memory import copy_bytes, load_u64, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
-from sawlog.kernels.text import utf8_length
+from sawlog.kernels.text import HIGH_BITS, utf8_length
 
+_IS_ESCAPED = np.zeros(256, np.uint8)
+_IS_ESCAPED[list(b'"\\/bfnrt')] = 1
+_HEX_DIGITS = np.zeros(256, np.uint8)
+_HEX_DIGITS[list(b"0123456789abcdefABCDEF")] = 1
+_TRUE_NAME, _FALSE_NAME, _NULL_NAME = (np.frombuffer(name, np.uint8).copy() for name in (b"true", b"false", b"null"))
 _DAY = 86_400_000_000
 _FIRST_DAY = -719_162
 _LAST_DAY = 2_932_896
@@ -30,6 +35,16 @@ _SIGN = np.uint64(1 << 63)
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).copy()
+
+_BASE64_PAIRS = (
+    _BASE64[np.arange(4096) >> 6] | _BASE64[np.arange(4096) & 63].astype(np.uint64) << np.uint64(8)
+).astype(np.uint64)
+"""The two digits of 12 bits, as a number of 16 bits."""
+_TWELVE, _LOW12 = np.uint64(12), np.uint64(0xFFF)
+_BYTES_OF_ONE = np.uint64(0x0101010101010101)
+_BYTES_OF_SPACE = np.uint64(0x2020202020202020)
+_BYTES_OF_QUOTE = np.uint64(0x2222222222222222)
+_BYTES_OF_BACKSLASH = np.uint64(0x5C5C5C5C5C5C5C5C)
 
 _ESCAPES = np.zeros(256, np.uint8)
 """Per byte: 0 as it is, 1 escaped as \\u00xx, another one as a backslash and that."""
@@ -120,12 +135,29 @@ def put_double(bits: Any, rendered: Any, state: Any) -> Any:
 
 
 @inlined
+def are_plain(word: Any) -> Any:
+    """Whether eight bytes are characters of ASCII that JSON has as they are."""
+    quotes = word ^ _BYTES_OF_QUOTE
+    backslashes = word ^ _BYTES_OF_BACKSLASH
+    below = (word - _BYTES_OF_SPACE) & ~word
+    equal = (quotes - _BYTES_OF_ONE) & ~quotes | (backslashes - _BYTES_OF_ONE) & ~backslashes
+    return (word | below | equal) & HIGH_BITS == _ZERO
+
+
+@inlined
 def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
     """A JSON string; the position after it, which is 0 where the bytes are no UTF-8."""
     out[pos] = 34
     pos += _ONE
     cursor = start
     while cursor < end:
+        if end - cursor >= _EIGHT:
+            word = load_u64(data, cursor)
+            if are_plain(word):
+                store_u64(out, pos, word)
+                pos += _EIGHT
+                cursor += _EIGHT
+                continue
         byte = data[cursor]
         escape = _ESCAPES[byte]
         if byte >= 128:
@@ -163,13 +195,17 @@ def put_base64(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
     out[pos] = 34
     pos += _ONE
     cursor = start
+    while end - cursor >= _THREE:
+        word = np.uint64(data[cursor]) << np.uint64(16) | np.uint64(data[cursor + _ONE]) << _EIGHT
+        word |= np.uint64(data[cursor + _TWO])
+        store_u32(out, pos, _BASE64_PAIRS[word >> _TWELVE] | _BASE64_PAIRS[word & _LOW12] << np.uint64(16))
+        pos += _FOUR
+        cursor += _THREE
     while cursor < end:
         group_length = min(end - cursor, _THREE)
         word = np.uint64(data[cursor]) << np.uint64(16)
         if group_length > 1:
             word |= np.uint64(data[cursor + _ONE]) << _EIGHT
-        if group_length > 2:
-            word |= np.uint64(data[cursor + _TWO])
         for i in range(4):
             digit = _BASE64[word >> np.uint64(18 - 6 * i) & np.uint64(63)]
             out[pos] = digit if np.uint64(i) <= group_length else 61
@@ -216,6 +252,157 @@ def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
     out[pos] = 90
     out[pos + _ONE] = 34
     return pos + _TWO
+
+
+_MOST_DEPTH = 63
+"""Lists and objects in each other, at most, of texts that `is_json` takes."""
+_MOST_DIGITS = np.uint64(300)
+
+
+@inlined
+def _skip_space(data: Any, pos: Any, end: Any) -> Any:
+    while pos < end and (data[pos] == 32 or 9 <= data[pos] <= 10 or data[pos] == 13):
+        pos += _ONE
+    return pos
+
+
+@inlined
+def _string_end(data: Any, pos: Any, end: Any) -> Any:
+    """The position after a string of JSON that begins at `pos`, without halves of surrogate pairs; 0 for none."""
+    pos += _ONE
+    while pos < end:
+        if end - pos >= _EIGHT and are_plain(load_u64(data, pos)):
+            pos += _EIGHT
+            continue
+        byte = data[pos]
+        pos += _ONE
+        if byte == 34:
+            return pos
+        if byte < 32 or (byte == 92 and pos == end):
+            return _ZERO
+        if byte == 92:
+            byte = data[pos]
+            pos += _ONE
+            if byte == 117:
+                if end - pos < _FOUR:
+                    return _ZERO
+                for i in range(4):
+                    if _HEX_DIGITS[data[pos + np.uint64(i)]] == 0:
+                        return _ZERO
+                if data[pos] | 32 == 100 and data[pos + _ONE] >= 56:
+                    return _ZERO
+                pos += _FOUR
+            elif _IS_ESCAPED[byte] == 0:
+                return _ZERO
+    return _ZERO
+
+
+@inlined
+def _digits_end(data: Any, pos: Any, end: Any) -> Any:
+    """The position after digits at `pos`; 0 for none."""
+    start = pos
+    while pos < end and 48 <= data[pos] <= 57:
+        pos += _ONE
+    return pos if pos > start else _ZERO
+
+
+@inlined
+def _number_end(data: Any, pos: Any, end: Any) -> Any:
+    """The position after a number of JSON at `pos`; 0 for none, and for very long ones."""
+    start = pos
+    if data[pos] == 45:
+        pos += _ONE
+    first = pos
+    pos = _digits_end(data, pos, end)
+    if pos == _ZERO or (data[first] == 48 and pos - first > _ONE):
+        return _ZERO
+    if pos < end and data[pos] == 46:
+        pos = _digits_end(data, pos + _ONE, end)
+    if pos != _ZERO and pos < end and data[pos] | 32 == 101:
+        pos += _ONE
+        if pos < end and (data[pos] == 43 or data[pos] == 45):
+            pos += _ONE
+        pos = _digits_end(data, pos, end)
+    return pos if pos - start <= _MOST_DIGITS else _ZERO
+
+
+@inlined
+def _scalar_end(data: Any, pos: Any, end: Any) -> Any:
+    """The position after a string, number or name of JSON at `pos`; 0 for none."""
+    byte = data[pos]
+    if byte == 34:
+        return _string_end(data, pos, end)
+    if byte == 45 or 48 <= byte <= 57:
+        return _number_end(data, pos, end)
+    text = _FALSE_NAME if byte == 102 else (_TRUE_NAME if byte == 116 else _NULL_NAME)
+    length = np.uint64(len(text))
+    if end - pos < length:
+        return _ZERO
+    for i in range(length):
+        if data[pos + i] != text[i]:
+            return _ZERO
+    return pos + length
+
+
+@inlined
+def _name_end(data: Any, pos: Any, end: Any) -> Any:
+    """The position after a name in an object and its colon; 0 for none."""
+    pos = _skip_space(data, pos, end)
+    if pos >= end or data[pos] != 34:
+        return _ZERO
+    pos = _string_end(data, pos, end)
+    if pos == _ZERO:
+        return _ZERO
+    pos = _skip_space(data, pos, end)
+    return pos + _ONE if pos < end and data[pos] == 58 else _ZERO
+
+
+@inlined
+def is_json(data: Any, pos: Any, end: Any) -> Any:
+    """Whether a text in UTF-8 is a document of JSON. Deep ones, and halves of surrogate pairs, are left to Python."""
+    depth = 0
+    objects = _ZERO  # a bit for each level: whether it is an object
+    while True:
+        pos = _skip_space(data, pos, end)
+        if pos >= end:
+            return False
+        byte = data[pos]
+        is_empty = False
+        is_open = byte in (123, 91)
+        if is_open:
+            if depth == _MOST_DEPTH:
+                return False
+            depth += 1
+            objects = objects << _ONE | (_ONE if byte == 123 else _ZERO)
+            pos = _skip_space(data, pos + _ONE, end)
+            if pos >= end:
+                return False
+            is_empty = data[pos] == (125 if byte == 123 else 93)
+        else:
+            pos = _scalar_end(data, pos, end)
+            if pos == _ZERO:
+                return False
+        is_next = is_open and not is_empty
+        while depth > 0 and not is_next:
+            pos = _skip_space(data, pos, end)
+            if pos >= end:
+                return False
+            byte = data[pos]
+            pos += _ONE
+            if byte == 44 and not is_empty:
+                is_next = True
+            elif byte == (125 if objects & _ONE != _ZERO else 93):
+                depth -= 1
+                objects >>= _ONE
+                is_empty = False
+            else:
+                return False
+        if not is_next:
+            return _skip_space(data, pos, end) == end
+        if objects & _ONE != _ZERO:
+            pos = _name_end(data, pos, end)
+            if pos == _ZERO:
+                return False
 
 
 @kernel

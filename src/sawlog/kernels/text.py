@@ -1,4 +1,4 @@
-"""Tests for UTF-8 and ASCII, and hexadecimal digits, for use inside kernels."""
+"""UTF-8 and ASCII, what other encodings are in it, and hexadecimal digits, for use inside kernels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined
-from sawlog.kernels.memory import load_u64, store_u16
-from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _THREE, _TWO, _ZERO
+from sawlog.kernels.memory import load_u16, load_u64, store_u16, store_u64
+from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _THREE, _TWO, _ZERO
 
-_HIGH_BITS = np.uint64(0x8080808080808080)
+HIGH_BITS = np.uint64(0x8080808080808080)
+_CONTINUED, _LOW6 = np.uint64(0x80), np.uint64(0x3F)
+_SURROGATE, _LOW_SURROGATE, _LOW10 = np.uint64(0xD800), np.uint64(0xDC00), np.uint64(0x3FF)
 _DIGITS = np.frombuffer(bytes(range(256)).hex().encode(), np.dtype("<u2")).astype(np.uint64)
 """The two digits of each byte, as a number of 16 bits."""
 
@@ -40,6 +42,10 @@ def utf8_end(data: Any, start: Any, end: Any) -> Any:
     """The first position in `data[start:end]` at which it is not UTF-8; `end` where all of it is."""
     length = _ONE
     while start < end and length != _ZERO:
+        while end - start >= _EIGHT and load_u64(data, start) & HIGH_BITS == _ZERO:
+            start += _EIGHT
+        if start == end:
+            break
         length = _ONE if data[start] < 128 else utf8_length(data, start, end)
         start += length
     return start
@@ -55,7 +61,76 @@ def beyond_ascii(data: Any, start: Any, end: Any) -> Any:
     while start < end:
         bits |= np.uint64(data[start])
         start += _ONE
-    return bits & _HIGH_BITS != _ZERO
+    return bits & HIGH_BITS != _ZERO
+
+
+@inlined
+def put_latin_1(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """Write Latin-1 as UTF-8, which has twice as many bytes at most; the position after it."""
+    while start < end:
+        if end - start >= _EIGHT:
+            word = load_u64(data, start)
+            if word & HIGH_BITS == _ZERO:
+                store_u64(out, pos, word)
+                start += _EIGHT
+                pos += _EIGHT
+                continue
+        byte = np.uint64(data[start])
+        start += _ONE
+        if byte < _CONTINUED:
+            out[pos] = byte
+            pos += _ONE
+        else:
+            pos = _put_two(out, pos, byte)
+    return pos
+
+
+@inlined
+def _put_two(out: Any, pos: Any, character: Any) -> Any:
+    out[pos] = np.uint64(0xC0) | character >> _SIX
+    out[pos + _ONE] = _CONTINUED | character & _LOW6
+    return pos + _TWO
+
+
+@inlined
+def put_utf_16(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """Write UTF-16, little endian, as UTF-8, which has 1.5 times as many bytes at most.
+
+    Returns:
+        The position after it, and whether it is UTF-16.
+    """
+    while end - start >= _TWO:
+        character = load_u16(data, start)
+        start += _TWO
+        if character < _CONTINUED:
+            out[pos] = character
+            pos += _ONE
+        elif character < np.uint64(0x800):
+            pos = _put_two(out, pos, character)
+        elif character & np.uint64(0xF800) != _SURROGATE:
+            out[pos] = np.uint64(0xE0) | character >> np.uint64(12)
+            pos = _put_rest(out, pos + _ONE, character, _TWO)
+        else:
+            if character >= _LOW_SURROGATE or end - start < _TWO:
+                return pos, False
+            low = load_u16(data, start)
+            start += _TWO
+            if low & np.uint64(0xFC00) != _LOW_SURROGATE:
+                return pos, False
+            character = np.uint64(0x10000) + ((character & _LOW10) << np.uint64(10) | low & _LOW10)
+            out[pos] = np.uint64(0xF0) | character >> np.uint64(18)
+            pos = _put_rest(out, pos + _ONE, character, _THREE)
+    return pos, start == end
+
+
+@inlined
+def _put_rest(out: Any, pos: Any, character: Any, count: Any) -> Any:
+    """The last bytes of a character, of six bits each."""
+    while count > _ZERO:
+        count -= _ONE
+        out[pos] = _CONTINUED | character >> _SIX * count & _LOW6
+        pos += _ONE
+    return pos
 
 
 @inlined

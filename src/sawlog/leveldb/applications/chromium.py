@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, called, constant_string, values_of
+from sawlog.arrow import array_of, called, constant
 from sawlog.guard import Undecodable, decode_json
-from sawlog.kernels.columns import gathered
+from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, integer
+from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, times
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Entry,
@@ -20,6 +20,7 @@ from sawlog.leveldb.applications.view import (
     PlainRows,
     UnknownBytesError,
     columns_of,
+    microseconds,
     row_of,
     text,
 )
@@ -34,6 +35,13 @@ _AREAS = {
 """Directories that hold a database per extension, named by its ID, and the areas of `chrome.storage` that they are."""
 SHARED = {"Extension State": "state", "Extension Rules": "rules", "Extension Scripts": "scripts"}
 """Databases of all extensions: keys begin with an ID and a dot."""
+
+
+_SETTINGS = MessageRows(Messages(""), {})
+_OWN_KEYS = KeyPatterns([KeyPattern(b"", "", (Part("key"),), k.JSON_TEXT)], _SETTINGS)
+_SHARED_KEYS = KeyPatterns(
+    [KeyPattern(b"", "", (Part("extension", "text", b"."), Part("key")), k.JSON_TEXT)], _SETTINGS
+)
 
 
 class ChromeStorage(ApplicationView):
@@ -51,6 +59,23 @@ class ChromeStorage(ApplicationView):
         """Area and extension, by the directory."""
         del entries
         return _place(home.path)
+
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: tuple[str | None, str | None]) -> PlainRows | None:
+        """Values that are JSON."""
+        area, extension = context
+        is_shared = area in SHARED.values()
+        stored = (_SHARED_KEYS if is_shared else _OWN_KEYS).read(keys)
+        rendered = _SETTINGS.render(values, stored.roots)
+        if rendered is None:
+            return None
+        columns = {
+            "area": constant(area, pa.string(), len(keys)),
+            "extension": stored.texts("extension") if is_shared else constant(extension, pa.string(), len(keys)),
+            "key": stored.texts("key"),
+            "value": rendered.values(),
+        }
+        is_plain = rendered.is_plain & (stored.lengths("extension") > 0) if is_shared else rendered.is_plain
+        return PlainRows(is_plain, columns)
 
     def decode(self, entry: Entry, context: tuple[str | None, str | None]) -> Mapping[str, Any]:
         """The value as it is stored, if it is JSON."""
@@ -84,22 +109,18 @@ UTF_16, LATIN_1 = 0, 1
 ENCODINGS = {UTF_16: "utf-16-le", LATIN_1: "latin-1"}
 """The first byte of keys and values of pages, and what follows."""
 _METADATA = Messages("Metadata: 1 time int, 2 size int")
-EPOCH = 11_644_473_600_000_000
-"""Microseconds from 1601 to 1970."""
-_MOST = (1 << 63) - 1
-"""The largest number of a column of times."""
-
-
-def microseconds(value: int | None, unit: int = 1, epoch: int = EPOCH) -> int | None:
-    """Microseconds since 1970; `None` where the time is not set, or has no place in a column.
-
-    Args:
-        value: The time as it is stored; 0 and less are not set.
-        unit: Its microseconds.
-        epoch: Microseconds from its beginning to 1970; 0 if it counts from there.
-    """
-    time = (value or 0) * unit - epoch
-    return time if value and value > 0 and abs(time) <= _MOST else None
+_ITEMS = MessageRows(_METADATA, {"Metadata": {"time": ("time",), "size": ("size",)}})
+_ITEM_KEYS = KeyPatterns(
+    [
+        KeyPattern(ITEM, PREFIXES[ITEM], (Part("storage_key", "text", b"\0"), Part("key", "bytes")), k.MARKED_TEXT),
+        *(
+            KeyPattern(prefix, kind, (Part("storage_key"),), "Metadata")
+            for prefix, kind in PREFIXES.items()
+            if prefix != ITEM
+        ),
+    ],
+    _ITEMS,
+)
 
 
 class LocalStorage(ApplicationView):
@@ -122,29 +143,24 @@ class LocalStorage(ApplicationView):
         del comparator
         return path.endswith("Local Storage/leveldb") or any(key.startswith((b"META:", b"METAACCESS:")) for key in keys)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
-        """Items whose origin is ASCII, and whose texts have no surrogates."""
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+        """All but the version."""
         del context
-        data, offsets = binary_parts(keys)
-        stored, value_offsets = binary_parts(values)
-        starts, ends = (bounds.astype(np.int64) for bounds in (offsets[:-1], offsets[1:]))
-        value_starts, value_ends = (bounds.astype(np.int64) for bounds in (value_offsets[:-1], value_offsets[1:]))
-        zeros = called("find_substring", keys, options=("MatchSubstringOptions", b"\0"))
-        names = starts + values_of(zeros, np.int32) + 1
-        is_plain = (names > starts + 1) & (names < ends) & (value_starts < value_ends)
-        is_plain[is_plain] = data[starts[is_plain]] == ITEM[0]
-        is_plain &= _are_below(data, starts, names, 128)
-        columns = {}
-        for column, bytes_of, first, last in (
-            ("key", data, names, ends),
-            ("value", stored, value_starts, value_ends),
-        ):
-            columns[column], is_text = _texts(bytes_of, first, last, is_plain)
-            is_plain = is_plain & is_text
-        origins = _slices(data, starts + 1, names - starts - 2, is_plain)
-        columns["storage_key"] = pa.Array.from_buffers(pa.string(), len(keys), [None, *origins])
-        columns["kind"] = constant_string(PREFIXES[ITEM], len(keys))
-        return PlainRows(is_plain, columns)
+        stored = _ITEM_KEYS.read(keys)
+        are_items = stored.are_of(PREFIXES[ITEM])
+        rendered = _ITEMS.render(values, stored.roots)
+        names = _ITEMS.render(stored.spans("key"), np.where(are_items, k.MARKED_TEXT, k.NOTHING))
+        if rendered is None or names is None:
+            return None
+        columns = {
+            "kind": stored.kinds,
+            "storage_key": stored.texts("storage_key"),
+            "key": names.values(are_items),
+            "value": rendered.values(are_items),
+            "time": times(rendered.numbers("time"), rendered.are_there("time")),
+            "size": rendered.integers("size"),
+        }
+        return PlainRows(rendered.is_plain & names.is_plain, columns)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """Items in two encodings, metadata in protobuf, the version as text."""
@@ -179,74 +195,6 @@ def _string(data: bytes) -> tuple[str | None, str | None]:
     return text(data[1:], ENCODINGS[data[0]])
 
 
-def _texts(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], is_wanted: NDArray[np.bool_]
-) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Return strings, each after the byte that says how it is encoded, and which of them have no surrogates.
-
-    Args:
-        data: The bytes.
-        starts: String i is `data[starts[i] : ends[i]]`.
-        ends: See there.
-        is_wanted: Which are read; these are not empty.
-    """
-    encodings = np.full(len(starts), -1)
-    encodings[is_wanted] = data[starts[is_wanted]]
-    lengths = ends - starts - 1
-    is_wide = (encodings == UTF_16) & (lengths % 2 == 0)
-    is_text = (encodings == LATIN_1) | is_wide
-    parts = []
-    for encoding, dtype, is_selected in ((LATIN_1, "u1", encodings == LATIN_1), (UTF_16, "<u2", is_wide)):
-        if not is_selected.any():
-            continue
-        width = np.dtype(dtype).itemsize
-        end_buffer, bytes_of = _slices(data, starts + 1, lengths, is_selected)
-        units = np.frombuffer(bytes_of or b"", dtype)
-        unit_ends = np.frombuffer(end_buffer, np.int32) // width
-        if width > 1:
-            is_text &= ~_have(units & 0xF800 == 0xD800, unit_ends)
-        if len(units) and units.max() >= 128:
-            # Surrogates, which are not shown of these strings, become as many bytes as any other unit would.
-            plain_units = np.where(units & 0xF800 == 0xD800, 0x0800, units).astype("<u2") if width > 1 else units
-            longer = (np.searchsorted(np.flatnonzero(plain_units >= least), unit_ends) for least in (0x80, 0x0800))
-            unit_ends = (unit_ends + sum(longer)).astype(np.int32)
-            bytes_of = pa.py_buffer(plain_units.tobytes().decode(ENCODINGS[encoding]).encode())
-        elif width > 1:
-            bytes_of = pa.py_buffer(units.astype(np.uint8))
-        buffers = [None, pa.py_buffer(np.ascontiguousarray(unit_ends)), bytes_of]
-        parts.append(pa.Array.from_buffers(pa.string(), len(starts), buffers))
-    if not parts:
-        return pa.nulls(len(starts), pa.string()), is_text
-    # Each string is in one of them, and empty in the other.
-    return parts[0] if len(parts) == 1 else called("binary_join_element_wise", *parts, ""), is_text
-
-
-def _slices(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], is_wanted: NDArray[np.bool_]
-) -> tuple[pa.Buffer, pa.Buffer]:
-    """Return ends and bytes of `data[start : start + length]`; nothing of those that are not wanted."""
-    return gathered(data, np.where(is_wanted, starts, 0), np.where(is_wanted, lengths, 0))
-
-
-def _have(is_marked: NDArray[np.bool_], ends: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return which strings have a unit that is marked; string i ends at `ends[i + 1]`."""
-    places = np.searchsorted(np.flatnonzero(is_marked), ends)
-    has_mark: NDArray[np.bool_] = places[1:] > places[:-1]
-    return has_mark
-
-
-def _are_below(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], limit: int
-) -> NDArray[np.bool_]:
-    """Return of which strings `data[start:end]` all bytes are below a limit."""
-    if not len(starts):
-        return np.zeros(0, np.bool_)
-    first = int(starts[0])
-    places = np.flatnonzero(data[first : int(ends.max(initial=first))] >= limit) + first
-    is_below: NDArray[np.bool_] = np.searchsorted(places, starts) == np.searchsorted(places, ends)
-    return is_below
-
-
 def _metadata(value: bytes) -> dict[str, Any]:
     """Time and size, which are fields of a message in protobuf."""
     fields, reason = _METADATA.read(value, "Metadata")
@@ -259,6 +207,11 @@ MAP, NAMESPACE = b"map-", b"namespace-"
 SINGLE = {b"version": "version", b"next-map-id": "next_map_id"}
 _ID_LENGTH = 36
 """Characters that a tab is known by."""
+
+
+_MAP_KEYS = KeyPatterns(
+    [KeyPattern(MAP, "item", (Part("map_id", "digits", b"-"), Part("key")), k.UTF_16_TEXT)], _SETTINGS
+)
 
 
 class SessionStorage(ApplicationView):
@@ -293,6 +246,25 @@ class SessionStorage(ApplicationView):
                 maps.setdefault(entry.value.decode("ascii", "replace"), {}).setdefault(tab, origin)
         return maps
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: dict[str, dict[str, str]]) -> PlainRows | None:
+        """Items."""
+        stored = _MAP_KEYS.read(keys)
+        rendered = _SETTINGS.render(values, stored.roots)
+        if rendered is None:
+            return None
+        numbers = stored.texts("map_id")
+        maps = called("dictionary_encode", numbers)
+        rows = [_tabs(number, context) for number in maps.dictionary.to_pylist()]
+        tabs = {name: array_of([row[name] for row in rows], kind) for name, kind in _TAB_COLUMNS.items()}
+        columns = {
+            "kind": stored.kinds,
+            **{name: column.take(maps.indices) for name, column in tabs.items()},
+            "map_id": numbers,
+            "key": stored.texts("key"),
+            "value": rendered.values(),
+        }
+        return PlainRows(rendered.is_plain & (stored.lengths("map_id") > 0), columns)
+
     def decode(self, entry: Entry, context: dict[str, dict[str, str]]) -> Mapping[str, Any]:
         """Items in UTF-16, numbers of maps as text."""
         key, value = entry.key, entry.value
@@ -306,14 +278,21 @@ class SessionStorage(ApplicationView):
         number, end, name = key.removeprefix(MAP).partition(b"-")
         if not key.startswith(MAP) or not end or not number.isdigit():
             raise UnknownBytesError("neither a key of an item (map-) nor of an origin in a tab (namespace-)")
-        tabs = context.get(number.decode("ascii"), {})
         item, wrong = text(name, "utf-8")
-        row = {"kind": "item", "namespaces": sorted(tabs) or None, "storage_key": min(tabs.values(), default=None)}
-        row |= {"map_id": number.decode("ascii"), "key": item}
+        row = {"kind": "item", **_tabs(number.decode("ascii"), context), "map_id": number.decode("ascii"), "key": item}
         if value is not None:
             row["value"], damage = text(value, "utf-16-le")
             wrong = wrong or (damage and f"value: {damage}")
         return row | {"reason": wrong}
+
+
+_TAB_COLUMNS: Mapping[str, pa.DataType] = {"namespaces": pa.list_(pa.string()), "storage_key": pa.string()}
+
+
+def _tabs(number: str, maps: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The tabs that have a map, and for which origin."""
+    tabs = maps.get(number, {})
+    return {"namespaces": sorted(tabs) or None, "storage_key": min(tabs.values(), default=None)}
 
 
 def _namespace(key: bytes) -> tuple[str, str, str | None]:

@@ -6,18 +6,34 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from sawlog.leveldb.applications.chromium import microseconds
+from sawlog.arrow import array_of, called, cast, fixed_array
+from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
+from sawlog.leveldb.applications.protobuf_rows import (
+    KeyPattern,
+    KeyPatterns,
+    KeyRows,
+    MessageRows,
+    Part,
+    coalesced,
+    looked_up,
+    spans_of,
+    times,
+)
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Cursor,
     Entry,
     Home,
+    PlainRows,
     UnknownBytesError,
     columns_of,
     integer_of,
+    microseconds,
     row_of,
     text,
 )
@@ -27,12 +43,20 @@ _TIME = pa.field("time", pa.timestamp("us", "UTC"))
 SITE_VERSION = b"database_metadata"
 _DIGITS = 32
 """Characters of a key of a site: the MD5 of its host."""
-_SITES = Messages("""
+SITES = Messages("""
 Site: 1 last_loaded uint, 2 updates_favicon_in_background Feature, 3 updates_title_in_background Feature,
  4 uses_audio_in_background Feature, 5 uses_notifications_in_background Feature, 6 load_time_estimates Estimates
 Feature: 1 observation_duration int, 2 use_timestamp int
 Estimates: 1 avg_cpu_usage_us float, 2 avg_footprint_kb float, 3 avg_load_duration_us float
 """)
+_SITE_ROWS = MessageRows(SITES, {"Site": {"last_loaded": ("last_loaded",)}})
+_SITE_KEYS = KeyPatterns(
+    [
+        KeyPattern(SITE_VERSION, "version", (), k.PLAIN_TEXT),
+        KeyPattern(b"", "site", (Part("host_md5", "hex"),), "Site"),
+    ],
+    _SITE_ROWS,
+)
 
 
 class SiteCharacteristics(ApplicationView):
@@ -46,6 +70,21 @@ class SiteCharacteristics(ApplicationView):
         del comparator
         return path.endswith("/Site Characteristics Database") or SITE_VERSION in keys
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+        """Sites, and the version."""
+        del context
+        stored = _SITE_KEYS.read(keys)
+        rendered = _SITE_ROWS.render(values, stored.roots)
+        if rendered is None:
+            return None
+        columns = {
+            "kind": stored.kinds,
+            "host_md5": stored.texts("host_md5"),
+            "time": times(rendered.numbers("last_loaded"), rendered.are_there("last_loaded"), 1_000_000, 0),
+            "value": rendered.values(),
+        }
+        return PlainRows(rendered.is_plain & np.isin(stored.lengths("host_md5"), (-1, _DIGITS)), columns)
+
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """A message in protobuf."""
         del context
@@ -57,7 +96,7 @@ class SiteCharacteristics(ApplicationView):
 
 
 def _site(value: bytes) -> dict[str, Any]:
-    site, reason = _SITES.read(value, "Site")
+    site, reason = SITES.read(value, "Site")
     return columns_of_message(site, reason) | {"time": microseconds(integer(site, "last_loaded"), 1_000_000, 0)}
 
 
@@ -72,7 +111,7 @@ def _time(value: bytes) -> dict[str, Any]:
     return {"time": microseconds(integer_of(value))}
 
 
-_PUSH = Messages("""
+PUSH = Messages("""
 DataMessage: 2 id text, 3 from text, 4 to text, 5 category text, 6 token text, 7 app_data Data*,
  8 from_trusted_server bool, 9 persistent_id text, 10 stream_id int, 11 last_stream_id_received int, 13 reg_id text,
  16 device_user_id int, 17 ttl int, 18 sent int, 19 queued int, 20 status int, 21 raw_data bytes, 24 immediate_ack bool
@@ -112,7 +151,7 @@ def _outgoing(value: bytes) -> dict[str, Any]:
     """A message of the protocol, after its tag."""
     if value[:1] != bytes([_DATA_MESSAGE]):
         raise UnknownBytesError(f"a message with tag {value[:1].hex() or 'missing'}, expected {_DATA_MESSAGE:02x}")
-    message, reason = _PUSH.read(value[1:], "DataMessage")
+    message, reason = PUSH.read(value[1:], "DataMessage")
     row = columns_of_message(message, reason) | {"time": microseconds(integer(message, "sent"), 1_000_000)}
     for column, name in (("app", "category"), ("sender", "to")):
         row |= {column: message[name]} if isinstance(message.get(name), str) else {}
@@ -147,6 +186,25 @@ _SINGLE: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
 }
 _TOKEN = b"iid-"
 """How the rest of a key begins that has application, sender and scope, with commas between them."""
+_PUSH_ROWS = MessageRows(
+    PUSH, {"Encryption": {}, "DataMessage": {"category": ("category",), "to": ("to",), "sent": ("sent",)}}
+)
+_ENCRYPTION_KEYS = KeyPatterns(
+    [KeyPattern(b"", "encryption_keys", (Part("app", "text", b","), Part("sender")), "Encryption")], _PUSH_ROWS
+)
+_PUSH_READERS: Mapping[str, str | int] = {
+    "outgoing_message": "DataMessage",
+    "setting": k.PLAIN_TEXT,
+    "heartbeat": k.PLAIN_TEXT,
+}
+"""By kind, what values are that are not left to Python."""
+_PUSH_KEYS = KeyPatterns(
+    [
+        KeyPattern(prefix, kind, (Part(column),), _PUSH_READERS.get(kind, k.UNREAD))
+        for prefix, (kind, column, _) in _PREFIXES.items()
+    ],
+    _PUSH_ROWS,
+)
 
 
 class GcmStore(ApplicationView):
@@ -167,6 +225,27 @@ class GcmStore(ApplicationView):
         del entries
         return home.path.endswith("/Encryption")
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: bool) -> PlainRows | None:
+        """Messages, settings, and keys of applications."""
+        patterns = _ENCRYPTION_KEYS if context else _PUSH_KEYS
+        stored = patterns.read(keys)
+        spans = spans_of(values)
+        are_sent = stored.are_of("outgoing_message") & (spans.ends > spans.starts)
+        are_sent[are_sent] = spans.data[spans.starts[are_sent]] == _DATA_MESSAGE
+        roots = np.where(stored.are_of("outgoing_message") & ~are_sent, k.UNREAD, stored.roots)
+        rendered = _PUSH_ROWS.render(spans._replace(starts=spans.starts + are_sent), roots)
+        if rendered is None:
+            return None
+        columns = {"kind": stored.kinds, "value": rendered.values()}
+        columns |= {name: stored.texts(name) for name in patterns.names}
+        if not context:
+            columns |= {
+                "app": coalesced(columns["app"], rendered.texts("category")),
+                "sender": rendered.texts("to"),
+                "time": times(rendered.numbers("sent"), rendered.are_there("sent"), 1_000_000),
+            }
+        return PlainRows(rendered.is_plain, columns)
+
     def decode(self, entry: Entry, context: bool) -> Mapping[str, Any]:
         """Text, and protobuf where a message or keys are stored."""
         if context:
@@ -185,7 +264,7 @@ class GcmStore(ApplicationView):
 
 
 def _keys(value: bytes) -> dict[str, Any]:
-    return _PUSH.show(value, "Encryption")
+    return PUSH.show(value, "Encryption")
 
 
 def _row(
@@ -248,7 +327,7 @@ def pickled_text(data: bytes, reasons: list[str]) -> str:
     return path
 
 
-_SHARED = Messages(
+SHARED = Messages(
     """
 Metadata: 1 corruptions uint, 3 migration_status int, 4 failure_count uint
 StrikeService: 1 num_strikes int, 2 last_update_timestamp int
@@ -286,6 +365,18 @@ _TIMES: Mapping[str, tuple[tuple[str, ...], int]] = {
     "DownloadDB": (("download_info", "in_progress_info", "start_time"), 1_000),
 }
 """Where messages have a time, and its microseconds."""
+_SHARED_ROWS = MessageRows(
+    SHARED, {name: {"time": _TIMES[name][0]} if name in _TIMES else {} for name in ("", *_CLIENTS)}
+)
+_NUMBERED_KEYS, _APART_KEYS = (
+    KeyPatterns([KeyPattern(_GLOBAL, ""), KeyPattern(b"", "", (*parts, Part("key", "bytes")), "")], _SHARED_ROWS)
+    for parts in ((Part("number", "int", b"_"),), ())
+)
+_CLIENT_NODES = np.array([_SHARED_ROWS.nodes[name] for name in _CLIENTS])
+_CLIENT_UNITS = np.array([_TIMES.get(name, ((), 1))[1] for name in _CLIENTS])
+_NAME_OF = dict(enumerate(_CLIENTS))
+_SIGNAL_SIZE = 32
+"""Bytes of a key of a signal: the kind and three numbers, eight each."""
 
 
 class SharedProto(ApplicationView):
@@ -307,6 +398,35 @@ class SharedProto(ApplicationView):
         del entries
         return home.path.rpartition("/")[2]
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: str) -> PlainRows | None:
+        """Messages with a number or in a database apart."""
+        name = _APART.get(context)
+        stored = (_NUMBERED_KEYS if name is None else _APART_KEYS).read(keys)
+        numbers = np.full(len(keys), _CLIENTS.index(name)) if name is not None else stored.numbers("number")
+        roots = stored.roots
+        are_clients = (roots != k.UNREAD) & (numbers >= 0) & (numbers < len(_CLIENTS))
+        is_metadata = context == "metadata"
+        if is_metadata:
+            roots[roots != k.UNREAD] = _SHARED_ROWS.nodes["Metadata"]
+        else:
+            roots[are_clients] = _CLIENT_NODES[numbers[are_clients]]
+        rendered = _SHARED_ROWS.render(values, roots)
+        are_signals = are_clients & (numbers == _CLIENTS.index(_SIGNALS)) & (not is_metadata)
+        texts = _SHARED_ROWS.render(stored.spans("key"), np.where(are_signals, k.NOTHING, k.PLAIN_TEXT))
+        if rendered is None or texts is None:
+            return None
+        units = np.ones(len(keys), np.int64)
+        units[are_clients] = _CLIENT_UNITS[numbers[are_clients]]
+        is_plain = rendered.is_plain & texts.is_plain & (~are_signals | (stored.lengths("key") == _SIGNAL_SIZE))
+        columns = {
+            "database": looked_up(numbers, _NAME_OF, pa.string()),
+            "number": fixed_array(pa.int64(), numbers),
+            "key": coalesced(_signals(stored, are_signals & is_plain), texts.values(~are_signals)),
+            "value": rendered.values(),
+            "time": times(rendered.numbers("time"), rendered.are_there("time"), units),
+        }
+        return PlainRows(is_plain, columns)
+
     def decode(self, entry: Entry, context: str) -> Mapping[str, Any]:
         """A key that begins with a number and `_`; a message in protobuf."""
         if entry.key == _GLOBAL:
@@ -327,12 +447,12 @@ class SharedProto(ApplicationView):
 
 
 def _shared_metadata(value: bytes) -> dict[str, Any]:
-    return _SHARED.show(value, "Metadata")
+    return SHARED.show(value, "Metadata")
 
 
 def _shared(name: str, value: bytes) -> dict[str, Any]:
     """A message of a database, and its time."""
-    message, reason = _SHARED.read(value, name)
+    message, reason = SHARED.read(value, name)
     row = columns_of_message(message, reason)
     if name in _TIMES:
         path, unit = _TIMES[name]
@@ -350,3 +470,18 @@ def _signal(key: bytes) -> tuple[str, str | None]:
     except UnknownBytesError as unknown:
         return text(key, "utf-8")[0], f"key: {unknown}"
     return ":".join([kind, *map(str, numbers)]), None
+
+
+def _signals(stored: KeyRows, are_signals: NDArray[np.bool_]) -> pa.Array:
+    """Return `_signal` of many keys, each of which has all of its bytes; null for others."""
+    rows = np.flatnonzero(are_signals)
+    spans = stored.spans("key")
+    data = spans.data[spans.starts[rows, np.newaxis] + np.arange(_SIGNAL_SIZE)]
+    texts = {kind: chr(kind) for kind in np.unique(data[:, 0]).tolist()}
+    kinds = looked_up(data[:, 0].astype(np.int64), texts, pa.string())
+    numbers = data[:, 8:].copy().view(">u8").astype(np.uint64)
+    parts = [cast(array_of(column, pa.uint64()), pa.string()) for column in numbers.T]
+    places = np.zeros(len(are_signals), np.int64)
+    places[rows] = np.arange(len(rows))
+    joined = called("binary_join_element_wise", kinds, *parts, ":")
+    return joined.take(array_of(places, pa.int64(), ~are_signals))

@@ -5,29 +5,44 @@ See `service_worker_database.cc` and `notification_database.cc` in Chromium's so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, called, fill_null, values_of
 from sawlog.guard import Undecodable, decode_json
-from sawlog.leveldb.applications.chromium import EPOCH, microseconds
+from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
+from sawlog.leveldb.applications.protobuf_rows import (
+    KeyPattern,
+    KeyPatterns,
+    KeyRows,
+    MessageRows,
+    Part,
+    coalesced,
+    looked_up,
+    times,
+)
 from sawlog.leveldb.applications.script_values import binary, decode_script_value, to_json
 from sawlog.leveldb.applications.view import (
+    EPOCH,
     ApplicationView,
     Entry,
     Home,
+    PlainRows,
     UnknownBytesError,
     columns_of,
     integer_of,
+    microseconds,
     row_of,
     text,
 )
 
-_MESSAGES = Messages("""
+MESSAGES = Messages("""
 Embedder = NONE_OR_NOT_EXIST|REQUIRE_CORP|CREDENTIALLESS
 Referrer = ALWAYS|DEFAULT|NO_REFERRER_WHEN_DOWNGRADE|NEVER|ORIGIN|ORIGIN_WHEN_CROSS_ORIGIN|
  STRICT_ORIGIN_WHEN_CROSS_ORIGIN|SAME_ORIGIN|STRICT_ORIGIN
@@ -161,7 +176,7 @@ def _site(value: bytes) -> dict[str, Any]:
 
 def _registration(value: bytes) -> dict[str, Any]:
     """Columns of a registration and of the version that it has."""
-    message, reason = _MESSAGES.read(value, "Registration")
+    message, reason = MESSAGES.read(value, "Registration")
     return columns_of_message(message, reason) | {
         "version_id": integer(message, "version_id"),
         "scope": _text_of(message, "scope_url"),
@@ -174,7 +189,7 @@ def _registration(value: bytes) -> dict[str, Any]:
 
 def _resource(value: bytes) -> dict[str, Any]:
     """Columns of a script: its address and size, and its SHA-256 as JSON."""
-    message, reason = _MESSAGES.read(value, "Resource")
+    message, reason = MESSAGES.read(value, "Resource")
     columns = {"url": _text_of(message, "url"), "size": _size(integer(message, "size_bytes"))}
     return columns_of_message(message, reason) | columns
 
@@ -192,7 +207,7 @@ def _user_data(name: str, value: bytes) -> dict[str, Any]:
     """Data that a service keeps for a worker, as JSON."""
     kind = next((kind for prefix, kind in _USER_DATA.items() if name.startswith(prefix)), None)
     if kind:
-        message, reason = _MESSAGES.read(value, kind)
+        message, reason = MESSAGES.read(value, kind)
         path, epoch = _TIMES.get(kind, ("", 0))
         return columns_of_message(message, reason) | {"time": microseconds(integer(message, path), 1, epoch)}
     try:
@@ -220,6 +235,54 @@ _KINDS: Mapping[bytes, Kind] = {
     b"PRES:": Kind("purgeable_resource", ("resource_id",)),
 }
 """By the key up to its first colon; the only key of a kind has none."""
+_WORKERS = MessageRows(
+    MESSAGES,
+    {
+        "Registration": {
+            "version_id": ("version_id",),
+            "scope": ("scope_url",),
+            "url": ("script_url",),
+            "size": ("resources_total_size_bytes",),
+            "time": ("last_update_check_time",),
+            "script_time": ("script_response_time",),
+        },
+        "Resource": {"url": ("url",), "size": ("size_bytes",)},
+        **{kind: {"time": (_TIMES[kind][0],)} if kind in _TIMES else {} for kind in _USER_DATA.values() if kind},
+    },
+)
+_READERS: Mapping[str, str | int] = {
+    "registration": "Registration",
+    "registration_site": k.PLAIN_TEXT,
+    "resource": "Resource",
+}
+"""By kind, what values are that are neither empty nor left to Python."""
+_WORKER_KEYS = KeyPatterns(
+    [
+        KeyPattern(
+            prefix,
+            kind.kind,
+            tuple(
+                Part(name, "int" if name in _IDS else "text", b"\0" if name != kind.key[-1] else b"")
+                for name in kind.key
+            ),
+            _READERS.get(kind.kind, k.UNREAD if kind.read or kind.kind == "user_data" else k.EMPTY),
+        )
+        for prefix, kind in _KINDS.items()
+    ],
+    _WORKERS,
+)
+_USER_KEYS = KeyPatterns(
+    [
+        KeyPattern(prefix.encode(), kind, (Part("suffix", "bytes"),), kind or k.QUOTED_TEXT)
+        for prefix, kind in _USER_DATA.items()
+    ],
+    _WORKERS,
+)
+"""Names of what services keep."""
+_EPOCHS = np.array(
+    [0 if pattern is None else _TIMES.get(pattern, ("", 0))[1] for pattern in (None, *_USER_DATA.values())]
+)
+"""By pattern of such a name plus one, from when times count."""
 _SITES, _AFTER_SITES = b"REG:", b"REG_"
 """From and up to which key there are registrations and their sites."""
 
@@ -263,17 +326,31 @@ class ServiceWorker(ApplicationView):
         """Sites of registrations, and registrations of versions, newest first."""
         del home
         registrations = Registrations()
-        for entry in entries:
-            try:
-                row = _row(entry)
-            except UnknownBytesError:
-                continue  # which its own row says
-            number, version, site = row.get("registration_id"), row.get("version_id"), row.get("storage_key")
+        for number, version, site in _registered(list(entries)):
             if number is not None and site is not None:
                 registrations.sites.setdefault(number, site)
             if number is not None and version is not None:
                 registrations.versions.setdefault(version, number)
         return registrations
+
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> PlainRows | None:
+        """All but numbers, and data of services that are not known."""
+        stored, rows = _worker_rows(keys, values)
+        if rows is None:
+            return None
+        are_resources = stored.are_of("resource")
+        versions = looked_up(stored.numbers("version_id"), context.versions, pa.int64())
+        registrations = array_of(stored.numbers("registration_id"), pa.int64(), ~stored.are_there("registration_id"))
+        registrations = called("if_else", array_of(are_resources, pa.bool_()), versions, registrations)
+        are_explained = are_resources | stored.are_of("user_data") | stored.are_of("has_user_data")
+        numbers = values_of(fill_null(registrations, -1), np.int64)
+        sites = looked_up(numbers, context.sites, pa.string())
+        columns = {
+            **rows.columns,
+            "registration_id": registrations,
+            "storage_key": called("if_else", array_of(are_explained, pa.bool_()), sites, rows.columns["storage_key"]),
+        }
+        return PlainRows(rows.is_plain, columns)
 
     def decode(self, entry: Entry, context: Registrations) -> Mapping[str, Any]:
         """IDs and names of the key, a message in protobuf or text, and the site of the registration."""
@@ -283,6 +360,50 @@ class ServiceWorker(ApplicationView):
         if row["kind"] in ("resource", "user_data", "has_user_data"):
             row["storage_key"] = context.sites.get(row.get("registration_id", -1))
         return row
+
+
+def _worker_rows(keys: pa.Array, values: pa.Array) -> tuple[KeyRows, PlainRows | None]:
+    """Keys of entries, and their rows without the columns that others explain."""
+    stored = _WORKER_KEYS.read(keys)
+    names = _USER_KEYS.read(stored.spans("name"))
+    are_data, are_sites = stored.are_of("user_data"), stored.are_of("registration_site")
+    rendered = _WORKERS.render(values, np.where(are_data, names.roots, stored.roots))
+    if rendered is None:
+        return stored, None
+    epochs = np.where(are_data, _EPOCHS[names.patterns], EPOCH)
+    are_documents = are_data | stored.are_of("registration") | stored.are_of("resource")
+    columns = {
+        "kind": stored.kinds,
+        "storage_key": coalesced(stored.texts("storage_key"), rendered.values(are_sites)),
+        "registration_id": stored.integers("registration_id"),
+        "version_id": coalesced(stored.integers("version_id"), rendered.integers("version_id")),
+        "resource_id": stored.integers("resource_id"),
+        "name": stored.texts("name"),
+        **{name: rendered.texts(name) for name in ("scope", "url")},
+        "size": rendered.integers("size"),
+        "time": times(rendered.numbers("time"), rendered.are_there("time"), 1, epochs),
+        "script_time": times(rendered.numbers("script_time"), rendered.are_there("script_time")),
+        "value": rendered.values(are_documents),
+    }
+    return stored, PlainRows(rendered.is_plain, columns)
+
+
+def _registered(entries: Sequence[Entry]) -> Iterator[tuple[int | None, int | None, str | None]]:
+    """The IDs of registrations and their versions, and their storage keys, as entries have them."""
+    keys = array_of([entry.key for entry in entries], pa.binary())
+    values = array_of([entry.value or b"" for entry in entries], pa.binary())
+    names = ("registration_id", "version_id", "storage_key")
+    rows = _worker_rows(keys, values)[1]
+    columns = [[None] * len(entries)] * 3 if rows is None else [rows.columns[name].to_pylist() for name in names]
+    for place, (entry, row) in enumerate(zip(entries, zip(*columns, strict=True), strict=True)):
+        if rows is not None and rows.is_plain[place] and entry.value is not None:
+            yield row
+            continue
+        try:
+            decoded = _row(entry)
+        except UnknownBytesError:
+            continue  # which its own row says
+        yield decoded.get(names[0]), decoded.get(names[1]), decoded.get(names[2])
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -328,7 +449,7 @@ def _script_value(data: bytes, reasons: list[str]) -> Any:
     return value
 
 
-_NOTIFICATIONS = Messages(
+NOTIFICATIONS = Messages(
     """
 Entry: 1 key text, 2 value text
 Action: 1 action text, 2 title text, 3 icon text, 4 type BUTTON|TEXT, 5 placeholder text
@@ -345,6 +466,27 @@ Resources: 1 image bytes, 2 notification_icon bytes, 3 badge bytes, 4 action_ico
     script=_script_value,
 )
 _DATA, _RESOURCES = b"DATA:", b"RESOURCES:"
+_SHOWN = MessageRows(
+    NOTIFICATIONS,
+    {
+        "Notification": {
+            "registration_id": ("service_worker_registration_id",),
+            **{name: ("notification_data", name) for name in ("title", "body", "tag", "timestamp")},
+            "time": ("creation_time_millis",),
+        },
+        "Resources": {},
+    },
+)
+_NOTIFICATION_KEYS = KeyPatterns(
+    [
+        KeyPattern(prefix, kind, (Part("origin", "text", b"\0"), Part("notification_id")), message)
+        for prefix, kind, message in (
+            (_DATA, "notification", "Notification"),
+            (_RESOURCES, "resources", "Resources"),
+        )
+    ],
+    _SHOWN,
+)
 
 
 class Notifications(ApplicationView):
@@ -367,6 +509,23 @@ class Notifications(ApplicationView):
         named = path.endswith("/Platform Notifications")
         return named or any(key.startswith((_DATA, _RESOURCES)) and b"\0p#" in key for key in keys)
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+        """All but notifications that carry a value of a script."""
+        del context
+        stored = _NOTIFICATION_KEYS.read(keys)
+        rendered = _SHOWN.render(values, stored.roots)
+        if rendered is None:
+            return None
+        columns = {
+            "kind": stored.kinds,
+            **{name: stored.texts(name) for name in ("origin", "notification_id")},
+            "registration_id": rendered.integers("registration_id"),
+            **{name: rendered.texts(name) for name in ("title", "body", "tag")},
+            **{name: times(rendered.numbers(name), rendered.are_there(name)) for name in ("time", "timestamp")},
+            "value": rendered.values(),
+        }
+        return PlainRows(rendered.is_plain, columns)
+
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """Origin and ID of the key, a message in protobuf."""
         del context
@@ -384,7 +543,7 @@ class Notifications(ApplicationView):
 
 def _notification(value: bytes) -> dict[str, Any]:
     """Columns of a notification: `time` when it was made, `timestamp` as the site says."""
-    message, reason = _NOTIFICATIONS.read(value, "Notification")
+    message, reason = NOTIFICATIONS.read(value, "Notification")
     data = message.get("notification_data")
     content = data if isinstance(data, dict) else {}
     return columns_of_message(message, reason) | {
@@ -396,4 +555,4 @@ def _notification(value: bytes) -> dict[str, Any]:
 
 
 def _images(value: bytes) -> dict[str, Any]:
-    return _NOTIFICATIONS.show(value, "Resources")
+    return NOTIFICATIONS.show(value, "Resources")

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.leveldb.applications.chromium import microseconds
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Cursor,
@@ -22,6 +21,7 @@ from sawlog.leveldb.applications.view import (
     UnknownBytesError,
     columns_of,
     integer_of,
+    microseconds,
     row_of,
     text,
 )

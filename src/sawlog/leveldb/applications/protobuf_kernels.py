@@ -14,6 +14,7 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import (
+    is_json,
     put_base64,
     put_double,
     put_integer,
@@ -23,18 +24,19 @@ from sawlog.kernels.json_text import (
     widened_bits,
 )
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, same_bytes
-from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _ZERO
+from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.protobuf import varint
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s
-from sawlog.kernels.text import utf8_end
+from sawlog.kernels.text import put_latin_1, put_utf_16, utf8_end
 from sawlog.leveldb.records.kernels import Strings
 
 KINDS = ("int", "uint", "bool", "text", "bytes", "float", "double", "fixed", "enum", "message", "other")
 """Kinds of fields; `other` ones are left to Python."""
 _INT, _UINT, _BOOL, _TEXT, _BYTES, _FLOAT, _DOUBLE, _FIXED, _ENUM, _MESSAGE, _OTHER = range(len(KINDS))
-NOTHING, PLAIN_TEXT, QUOTED_TEXT, DECIMAL, EMPTY, UNREAD = range(-1, -7, -1)
-"""In place of a message: no value is shown; text as it is, or as JSON; an integer in digits, which is captured as
-number 0; no byte at all; or the value is left to Python."""
+NOTHING, PLAIN_TEXT, QUOTED_TEXT, JSON_TEXT, UTF_16_TEXT, MARKED_TEXT, DECIMAL, EMPTY, UNREAD = range(-1, -10, -1)
+"""In place of a message: no value is shown; text in UTF-8 as it is, or as JSON; a text that is JSON; text in UTF-16, or
+in that or Latin-1 after the byte 0 or 1; an integer in digits, which is captured as number 0; no byte at all; or the
+value is left to Python."""
 
 FIELD = record_type("number", "kind", "is_repeated", "target", "name", "name_end", "capture")
 """A declared field: `target` is the node of a message or the first value of an enum, `name` to `name_end` is its name
@@ -46,10 +48,11 @@ LEVEL = record_type("node", "field", "number", "items", ("end", np.uint64))
 has so far if it is a list and otherwise -1, and where the message ends."""
 MAX_DEPTH = 32
 """Messages in messages; declarations have fewer."""
-STATE = record_type(("position", np.uint64), "slots")
-"""How far the texts and the slots are."""
-ROOM = 16
-"""Bytes of text that there is room for, for each byte of all values: short fields have long names."""
+STATE = record_type(("position", np.uint64), "slots", "is_full")
+"""How far the texts and the slots are, and whether there was no room for a value."""
+ROOMS = (2, 16)
+"""Bytes of text that there is room for, for each byte of all values, at first and if it was not enough: short fields
+have long names."""
 ROW_ROOM = 512
 """Bytes that there is room for besides, for each value."""
 _SLACK = np.uint64(256)
@@ -74,6 +77,14 @@ class Declared(NamedTuple):
     values: Int64s
     last_values: Int64s
     texts: Bytes
+
+
+class Spans(NamedTuple):
+    """Values in bytes: value i is `data[starts[i] : ends[i]]`, uint8 and int64."""
+
+    data: Bytes
+    starts: Int64s
+    ends: Int64s
 
 
 class Captures(NamedTuple):
@@ -163,17 +174,44 @@ def _read_field(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
+def _has_room(out: Any, state: Any, length: Any) -> Any:
+    """Whether there is room for so many bytes."""
+    has_room = np.uint64(len(out)) - state.position >= length + _SLACK
+    if not has_room:
+        state.is_full = 1
+    return has_room
+
+
+@inlined
+def _has_room_for_text(data: Any, start: Any, end: Any, out: Any, state: Any) -> Any:
+    """Whether there is room for a text as a string of JSON."""
+    if np.uint64(len(out)) - state.position >= _SIX * (end - start) + _SLACK:
+        return True
+    length = end - start
+    for i in range(start, end):
+        byte = data[i]
+        if byte < 32:
+            length += _FIVE
+        elif byte in (34, 92):
+            length += _ONE
+    return _has_room(out, state, length)
+
+
+@inlined
 def _put(out: Any, state: Any, byte: Any) -> None:
     out[state.position] = byte
     state.position += _ONE
 
 
 @inlined
-def _put_bytes(data: Any, start: Any, end: Any, out: Any, state: Any) -> None:
-    """Write bytes as JSON shows them."""
+def _put_bytes(data: Any, start: Any, end: Any, out: Any, state: Any) -> Any:
+    """Write bytes as JSON shows them. Returns whether there was room."""
+    if not _has_room(out, state, _TWO * (end - start)):
+        return False
     pos = put_base64(out, put_text(out, state.position, _BYTES_TEXT), data, start, end)
     out[pos] = 125
     state.position = pos + _ONE
+    return True
 
 
 @inlined
@@ -210,11 +248,12 @@ def _put_scalar(data: Any, declared: Any, field: Any, start: Any, end: Any, rend
     """Write a value that is neither a varint nor a message. Returns whether it is a plain one."""
     kind, out = field.kind, rendered.out
     if kind == _TEXT:
+        if not _has_room_for_text(data, start, end, out, state):
+            return False
         state.position = put_string(out, state.position, data, start, end)
         return state.position != _ZERO
     if kind == _BYTES:
-        _put_bytes(data, start, end, out, state)
-        return True
+        return _put_bytes(data, start, end, out, state)
     if kind == _FLOAT:
         return put_double(widened_bits(load_u32(data, start)), rendered, state)
     if kind == _DOUBLE:
@@ -231,7 +270,7 @@ def _put_packed(
     """Write varints one after another as items of a list. Returns whether all are plain."""
     while start < end:
         value, start = _strict_varint(data, start, end)
-        if start == _ZERO or np.uint64(len(rendered.out)) - state.position < _SLACK:
+        if start == _ZERO or not _has_room(rendered.out, state, _ZERO):
             return False
         if level.items > 0:
             _put(rendered.out, state, 44)
@@ -241,16 +280,16 @@ def _put_packed(
 
 
 @inlined
-def _put_undeclared(data: Any, tag: Any, start: Any, end: Any, out: Any, state: Any) -> None:
-    """Write a field by its number."""
+def _put_undeclared(data: Any, tag: Any, start: Any, end: Any, out: Any, state: Any) -> Any:
+    """Write a field by its number. Returns whether there was room."""
     _put(out, state, 34)
     state.position = put_unsigned(out, state.position, tag >> _THREE)
     _put(out, state, 34)
     _put(out, state, 58)
     if tag & _SEVEN == _ZERO:
         state.position = put_unsigned(out, state.position, start)
-    else:
-        _put_bytes(data, start, end, out, state)
+        return True
+    return _put_bytes(data, start, end, out, state)
 
 
 @inlined
@@ -322,8 +361,7 @@ def _put_message(
     _put(out, state, 123)
     while True:
         level = scratch.stack[depth]
-        room = np.uint64(len(out)) - state.position
-        if room < _SLACK:
+        if not _has_room(out, state, _ZERO):
             return False
         if pos >= level.end:
             if level.items >= 0:
@@ -337,7 +375,7 @@ def _put_message(
         if pos == _ZERO:
             return False
         number, wire = np.int64(tag >> _THREE), np.int64(tag & _SEVEN)
-        if number < level.number or (wire != 0 and room < _SIX * (pos - start) + _SLACK):
+        if number < level.number:
             return False
         if number > level.number:
             if level.items >= 0:
@@ -376,10 +414,9 @@ def _put_message(
                 _put_number(declared, field, start, out, state)
             elif not _put_scalar(data, declared, field, start, pos, rendered, state):
                 return False
-        elif number == level.number:
+        elif number == level.number or not _put_undeclared(data, tag, start, pos, out, state):
             return False
         else:
-            _put_undeclared(data, tag, start, pos, out, state)
             level.number = number
             level.items = -1
 
@@ -409,7 +446,7 @@ def _put_value(
 ) -> Any:
     """Write a value. Returns whether it is a plain one."""
     state, out = scratch.state[0], rendered.out
-    if np.uint64(len(out)) - state.position < _SIX * (end - pos) + _SLACK:
+    if root < 0 and not _has_room(out, state, _TWO * (end - pos)):
         return False
     if root >= 0:
         return _put_message(data, pos, end, root, row, declared, rendered, captures, scratch)
@@ -421,10 +458,20 @@ def _put_value(
         captures.lengths[0, row] = 0
         return is_decimal
     if root == QUOTED_TEXT:
+        if not _has_room_for_text(data, pos, end, out, state):
+            return False
         state.position = put_string(out, state.position, data, pos, end)
         return state.position != _ZERO
-    if root == PLAIN_TEXT:
-        if utf8_end(data, pos, end) != end:
+    if root == UTF_16_TEXT or (root == MARKED_TEXT and pos < end and data[pos] == 0):
+        state.position, is_text = put_utf_16(out, state.position, data, pos if root == UTF_16_TEXT else pos + _ONE, end)
+        return is_text
+    if root == MARKED_TEXT:
+        if pos == end or data[pos] != 1:
+            return False
+        state.position = put_latin_1(out, state.position, data, pos + _ONE, end)
+        return True
+    if root in (PLAIN_TEXT, JSON_TEXT):
+        if utf8_end(data, pos, end) != end or (root == JSON_TEXT and not is_json(data, pos, end)):
             return False
         copy_bytes(out, state.position, data, pos, end - pos)
         state.position += end - pos
@@ -434,12 +481,12 @@ def _put_value(
 
 @kernel
 def render_values(
-    values: Strings, roots: Int64s, declared: Declared, rendered: Rendered, captures: Captures, scratch: Scratch
+    values: Spans, roots: Int64s, declared: Declared, rendered: Rendered, captures: Captures, scratch: Scratch
 ) -> Int64:
     """Render values; doubles are left out of texts: their places and bits are written down.
 
     Args:
-        values: `Strings`.
+        values: `Spans`.
         roots: int64, by row: the node of a message, or one of `NOTHING` to `UNREAD`.
         declared: `Declared`.
         rendered: `Rendered`.
@@ -451,10 +498,10 @@ def render_values(
     """
     state = scratch.state[0]
     state.position = 0
-    state.slots = 0
+    state.slots = state.is_full = 0
     for row in range(len(roots)):
         position, slots = state.position, state.slots
-        start, end = np.uint64(values.offsets[row]), np.uint64(values.offsets[row + 1])
+        start, end = np.uint64(values.starts[row]), np.uint64(values.ends[row])
         is_plain = _put_value(values.data, start, end, roots[row], row, declared, rendered, captures, scratch)
         if not is_plain:
             state.position, state.slots = position, slots
@@ -495,12 +542,14 @@ PART = record_type("kind", "separator", "capture")
 """A part of a key: one of the kinds below, the byte after it or -1 for the last part, and its number among captures."""
 PATTERN = record_type("prefix", "prefix_end", "first", "last")
 """Keys that begin alike: with which bytes, and their parts. A key without parts is nothing but these bytes."""
-PART_KINDS = ("text", "int", "ascii", "digits", "hex")
+PART_KINDS = ("text", "int", "bytes", "ascii", "digits", "hex", "name")
 _PART_TEXT, _PART_INT = 0, 1
 _IS_OF = np.zeros((len(PART_KINDS), 256), np.uint8)
-_IS_OF[2, :128] = 1
-_IS_OF[3, list(b"0123456789")] = 1
-_IS_OF[4, list(b"0123456789abcdef")] = 1
+_IS_OF[2] = 1
+_IS_OF[3, :128] = 1
+_IS_OF[4, list(b"0123456789")] = 1
+_IS_OF[5, list(b"0123456789abcdef")] = 1
+_IS_OF[6, list(b"0123456789_abcdefghijklmnopqrstuvwxyz")] = 1
 """By kind and byte, whether it may be in a part."""
 
 
@@ -549,18 +598,18 @@ def _read_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any
 
 
 @kernel
-def read_keys(keys: Strings, patterns: Patterns, kinds: OutBytes, captures: Captures) -> None:
+def read_keys(keys: Spans, patterns: Patterns, kinds: OutBytes, captures: Captures) -> None:
     """Read keys by the first pattern that they begin with.
 
     Args:
-        keys: `Strings`.
+        keys: `Spans`.
         patterns: `Patterns`.
         kinds: uint8, by row: the number of the pattern plus one; 0 for keys that are left to Python.
         captures: `Captures`; lengths are -1.
     """
     data = keys.data
     for row in range(len(kinds)):
-        start, end = np.uint64(keys.offsets[row]), np.uint64(keys.offsets[row + 1])
+        start, end = np.uint64(keys.starts[row]), np.uint64(keys.ends[row])
         kinds[row] = 0
         for i in range(len(patterns.patterns)):
             pattern = patterns.patterns[i]

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, bitmap, called, ends_of
+from sawlog.arrow import Column, array_of, binary_parts, bitmap, called, ends_of, fixed_array
 from sawlog.kernels.columns import gathered
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.script_values import to_json
-from sawlog.leveldb.applications.view import text_array
+from sawlog.leveldb.applications.view import EPOCH, text_array
 from sawlog.leveldb.columns import named
-from sawlog.leveldb.records.kernels import Strings
 
 MAX_BYTES = 16 << 20
 """Values that add up to more are left to Python: the room for their text is several times that."""
@@ -36,13 +35,14 @@ class Captured:
 
     Args:
         names: The names.
-        strings: The keys or values.
+        data: The bytes of keys or values.
+        rows: How many there are.
     """
 
-    def __init__(self, names: Sequence[str], strings: Strings) -> None:
-        shape = len(names), len(strings.offsets) - 1
+    def __init__(self, names: Sequence[str], data: NDArray[np.uint8], rows: int) -> None:
+        shape = len(names), rows
         self._places = {name: place for place, name in enumerate(names)}
-        self._data = strings.data
+        self._data = data
         self.captures = k.Captures(np.zeros(shape, np.int64), np.full(shape, -1, np.int64))
 
     def numbers(self, name: str) -> NDArray[np.int64]:
@@ -63,6 +63,11 @@ class Captured:
         """Return how many bytes texts have; -1 where there is none."""
         lengths: NDArray[np.int64] = self.captures.lengths[self._places[name]]
         return lengths
+
+    def spans(self, name: str) -> k.Spans:
+        """Return where texts are; empty ones for those that are not there."""
+        starts = self.numbers(name)
+        return k.Spans(self._data, starts, starts + np.maximum(self.lengths(name), 0))
 
     def texts(self, name: str) -> pa.Array:
         """Return texts as a column, null where there is none."""
@@ -109,11 +114,11 @@ class KeyRows(Captured):
         patterns: uint8, the number of each key's pattern plus one; 0 for keys that are left to Python.
     """
 
-    def __init__(self, keys: KeyPatterns, strings: Strings) -> None:
-        super().__init__(keys.names, strings)
+    def __init__(self, keys: KeyPatterns, spans: k.Spans) -> None:
+        super().__init__(keys.names, spans.data, len(spans.starts))
         self._keys = keys
-        self.patterns = np.empty(len(strings.offsets) - 1, np.uint8)
-        k.read_keys(strings, keys.tables, self.patterns, self.captures)
+        self.patterns = np.empty(len(spans.starts), np.uint8)
+        k.read_keys(spans, keys.tables, self.patterns, self.captures)
 
     @property
     def roots(self) -> NDArray[np.int64]:
@@ -165,9 +170,9 @@ class KeyPatterns:
         nodes = [self._messages.nodes[root] if isinstance(root, str) else root for root in self._roots]
         return np.array([k.UNREAD, *nodes], np.int64)
 
-    def read(self, keys: pa.Array) -> KeyRows:
+    def read(self, keys: pa.Array | k.Spans) -> KeyRows:
         """Read many keys."""
-        return KeyRows(self, Strings(*binary_parts(keys)))
+        return KeyRows(self, keys if isinstance(keys, k.Spans) else spans_of(keys))
 
 
 class ValueRows(Captured):
@@ -177,22 +182,24 @@ class ValueRows(Captured):
         is_plain: Which are; the others are left to Python.
     """
 
-    def __init__(self, messages: MessageRows, strings: Strings, roots: NDArray[np.int64]) -> None:
-        super().__init__(messages.names, strings)
-        rows, size = len(roots), int(strings.offsets[-1] - strings.offsets[0])
+    def __init__(self, messages: MessageRows, spans: k.Spans, roots: NDArray[np.int64], size: int) -> None:
+        super().__init__(messages.names, spans.data, len(roots))
+        rows = len(roots)
         is_plain, ends = np.zeros(rows, np.uint8), np.zeros(rows + 1, np.int64)
-        out = np.empty(k.ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8)
         slots, doubles = np.empty(size // _SLOT_BYTES + 1, np.int64), np.empty(size // _SLOT_BYTES + 1, np.uint64)
-        rendered = k.Rendered(is_plain, out, ends, slots, doubles)
-        used = k.render_values(strings, roots, messages.declared, rendered, self.captures, k.new_scratch())
+        scratch = k.new_scratch()
+        for room in k.ROOMS:
+            out = Column(np.uint8, room * size + k.ROW_ROOM * (rows + 1))
+            rendered = k.Rendered(is_plain, out.values, ends, slots, doubles)
+            used = k.render_values(spans, roots, messages.declared, rendered, self.captures, scratch)
+            if not scratch.state[0]["is_full"]:
+                break
         self.is_plain = is_plain != 0
         if used:
             numbers = to_json(doubles[:used].view(np.float64).tolist()).encode()
-            data, data_ends = fill_numbers(out, ends, slots[:used], numbers)
-            self._shown = text_array(pa.string(), data, data_ends)
+            self._shown = text_array(pa.string(), *fill_numbers(out.values, ends, slots[:used], numbers))
         else:
-            buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out[: ends[-1]].tobytes())]
-            self._shown = pa.Array.from_buffers(pa.string(), rows, buffers)
+            self._shown = text_array(pa.string(), out, ends.astype(np.int32))
 
     def values(self, are_shown: NDArray[np.bool_] | None = None) -> pa.Array:
         """Return the texts as a column: null where nothing is shown, and empty where a value is left to Python."""
@@ -204,16 +211,22 @@ class MessageRows:
 
     Attributes:
         names: What numbers and texts are noted down as.
-        nodes: By the name of a message: its number for the kernel.
+        nodes: By the name of a message that is a whole value: its number for the kernel.
         declared: What the kernel goes by.
 
     Args:
         messages: Their declarations.
         captures: By the name of a message that is a whole value: names, and the fields that lead to what is noted down
             by them. All messages that are whole values are listed.
+        aliases: Names of messages, by those that whole values have in `captures` and `nodes` instead.
     """
 
-    def __init__(self, messages: Messages, captures: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+    def __init__(
+        self,
+        messages: Messages,
+        captures: Mapping[str, Mapping[str, tuple[str, ...]]],
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
         self._messages = messages
         self.names = list(dict.fromkeys([INTEGER, *(name for paths in captures.values() for name in paths)]))
         self._numbers: dict[tuple[str, tuple[tuple[tuple[str, ...], int], ...]], int] = {}
@@ -223,7 +236,9 @@ class MessageRows:
         self._values: list[str] = []
         self._last_values: dict[int, int] = {}
         self.nodes = {
-            root: self._node(root, tuple((path, self.names.index(name)) for name, path in paths.items()))
+            root: self._node(
+                (aliases or {}).get(root, root), tuple((path, self.names.index(name)) for name, path in paths.items())
+            )
             for root, paths in captures.items()
         }
         ends = ends_of([len(fields) for fields in self._fields])
@@ -269,7 +284,7 @@ class MessageRows:
             rows.append((number, *place))
         return node
 
-    def render(self, values: pa.Array, roots: NDArray[np.int64]) -> ValueRows | None:
+    def render(self, values: pa.Array | k.Spans, roots: NDArray[np.int64]) -> ValueRows | None:
         """Render many values.
 
         Args:
@@ -279,10 +294,39 @@ class MessageRows:
         Returns:
             `None` where there are too many bytes.
         """
-        strings = Strings(*binary_parts(values))
-        if int(strings.offsets[-1] - strings.offsets[0]) > MAX_BYTES:
-            return None
-        return ValueRows(self, strings, np.ascontiguousarray(roots))
+        spans = values if isinstance(values, k.Spans) else spans_of(values)
+        size = int((spans.ends - spans.starts).sum())
+        return ValueRows(self, spans, np.ascontiguousarray(roots), size) if size <= MAX_BYTES else None
+
+
+def spans_of(values: pa.Array) -> k.Spans:
+    """Return where the bytes of values are."""
+    data, offsets = binary_parts(values)
+    bounds = offsets.astype(np.int64)
+    return k.Spans(data, bounds[:-1], bounds[1:])
+
+
+_LATEST = (1 << 63) - 1
+
+
+def times(numbers: NDArray[np.int64], are_there: NDArray[np.bool_], unit: Any = 1, epoch: Any = EPOCH) -> pa.Array:
+    """Return `microseconds` of many numbers.
+
+    Args:
+        numbers: The times as they are stored.
+        are_there: Which of them are.
+        unit: Their microseconds, of all or by row.
+        epoch: Microseconds from their beginning to 1970, likewise.
+    """
+    latest = np.minimum((_LATEST + np.asarray(epoch).astype(np.uint64)) // np.asarray(unit).astype(np.uint64), _LATEST)
+    are_set = are_there & (numbers > 0) & (numbers <= latest.astype(np.int64))
+    return array_of(numbers * unit - epoch, pa.int64(), ~are_set).view(pa.timestamp("us", "UTC"))
+
+
+def looked_up(numbers: NDArray[np.int64], values: Mapping[int, Any], kind: pa.DataType) -> pa.Array:
+    """Return the values that numbers have, as a column; null where they have none."""
+    keys, places = np.unique(numbers, return_inverse=True)
+    return array_of([values.get(key) for key in keys.tolist()], kind).take(fixed_array(pa.int64(), places))
 
 
 def coalesced(*columns: pa.Array) -> pa.Array:

@@ -7,11 +7,27 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from sawlog.leveldb.applications.chromium import EPOCH, microseconds
+from sawlog.arrow import boolean_values, called, fill_null, values_of
+from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
-from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, UnknownBytesError, columns_of, row_of, text
+from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, times
+from sawlog.leveldb.applications.view import (
+    EPOCH,
+    ApplicationView,
+    Cursor,
+    Entry,
+    PlainRows,
+    UnknownBytesError,
+    columns_of,
+    microseconds,
+    row_of,
+    text,
+)
+from sawlog.leveldb.columns import named
 
 _KEY = re.compile(rb"(?:([A-Z]+)-)?([a-z][a-z0-9_]*)-(?:(dt|md)-(.*)|GlobalMetadata)", re.DOTALL)
 """Keys: the kind of storage, the data type, whether the entry is an entity or metadata on it, and the entity's key."""
@@ -22,7 +38,7 @@ _PICKLED = "sessions"
 _VERSION = b"DATABASE_METADATA"
 """The key of an entry of a data type that holds its version."""
 
-_MESSAGES = Messages("""
+MESSAGES = Messages("""
 InitialSync = INITIAL_SYNC_STATE_UNSPECIFIED||INITIAL_SYNC_PARTIALLY_DONE|INITIAL_SYNC_DONE|INITIAL_SYNC_UNNECESSARY
 DeviceType = TYPE_UNSET|TYPE_WIN|TYPE_MAC|TYPE_LINUX|TYPE_CROS|TYPE_OTHER|TYPE_PHONE|TYPE_TABLET
 OsType = OS_TYPE_UNSPECIFIED|OS_TYPE_WINDOWS|OS_TYPE_MAC|OS_TYPE_LINUX|OS_TYPE_CHROME_OS_ASH|OS_TYPE_ANDROID|
@@ -183,6 +199,24 @@ _TIMES: Mapping[str, tuple[tuple[str, ...], int, int]] = {
     "webauthn_credential": (("creation_time",), 1_000, 0),
 }
 """Where entities have a time: the last of a list; its microseconds, and those from its beginning to 1970."""
+_ENTITIES = MessageRows(
+    MESSAGES,
+    {
+        "Metadata": {"time": ("modification_time",)},
+        **{data_type: {"time": _TIMES[data_type][0]} if data_type in _TIMES else {} for data_type in _DATA},
+        "": {},
+    },
+    _DATA,
+)
+_ENTITY_KEYS = KeyPatterns(
+    [KeyPattern(b"", "data", (Part("data_type", "name", b"-"), Part("form", "ascii", b"-"), Part("key")))], _ENTITIES
+)
+_NEITHER, _OTHER = (k.UNREAD, 1, 0), (_ENTITIES.nodes[""], 1, 0)
+_READINGS = {
+    **{name: (_ENTITIES.nodes[name], *_TIMES.get(name, ((), 1, 0))[1:]) for name in _DATA},
+    _PICKLED: _NEITHER,
+}
+"""By data type: the number of the message of its entities, and unit and beginning of the time in it."""
 
 
 class SyncData(ApplicationView):
@@ -202,11 +236,40 @@ class SyncData(ApplicationView):
         del comparator
         return path.endswith("/Sync Data/LevelDB") or SCHEMA in keys
 
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+        """Entities and their metadata, but for those of sessions."""
+        del context
+        stored = _ENTITY_KEYS.read(keys)
+        data_types, names, forms = (stored.texts(name) for name in ("data_type", "key", "form"))
+        encoded = called("dictionary_encode", data_types)
+        types = encoded.dictionary.to_pylist()
+        type_places = fill_null(encoded.indices, len(types))
+        # A name begins with a letter, and what comes after the last one is not read.
+        nodes, units, epochs = np.array(
+            [*(_READINGS.get(name, _OTHER if name[:1].isalpha() else _NEITHER) for name in types), _NEITHER],
+            np.int64,
+        )[values_of(type_places, np.int32)].T
+        are_metadata = _are_equal(forms, "md")
+        are_read = (are_metadata | _are_equal(forms, "dt")) & ~_are_equal(names, _VERSION.decode("ascii"))
+        nodes = np.where(are_metadata & (nodes != k.UNREAD), _ENTITIES.nodes["Metadata"], nodes)
+        rendered = _ENTITIES.render(values, np.where(are_read, nodes, k.UNREAD))
+        if rendered is None:
+            return None
+        units, epochs = np.where(are_metadata, 1_000, units), np.where(are_metadata, 0, epochs)
+        columns = {
+            "kind": named(are_metadata.astype(np.int64), (_KINDS[b"dt"], _KINDS[b"md"])),
+            "data_type": data_types,
+            "key": names,
+            "time": times(rendered.numbers("time"), rendered.are_there("time"), units, epochs),
+            "value": rendered.values(),
+        }
+        return PlainRows(rendered.is_plain, columns)
+
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """A key of several parts; a message in protobuf."""
         del context
         if entry.key == SCHEMA:
-            return {"kind": "schema"} | columns_of(entry.value, partial(_MESSAGES.show, name="Schema"))
+            return {"kind": "schema"} | columns_of(entry.value, partial(MESSAGES.show, name="Schema"))
         match = _KEY.fullmatch(entry.key)
         if match is None:
             raise UnknownBytesError("a key that is neither of an entity (-dt-, -md-) nor of a data type's state")
@@ -215,10 +278,15 @@ class SyncData(ApplicationView):
         key, wrong = (None, None) if stored is None else _key(name, stored)
         row = {"kind": _KINDS[kind], "storage": storage and storage.decode("ascii"), "data_type": name, "key": key}
         if kind is None:
-            return row | columns_of(entry.value, partial(_MESSAGES.show, name="State"))
+            return row | columns_of(entry.value, partial(MESSAGES.show, name="State"))
         if stored == _VERSION:
-            return row | columns_of(entry.value, partial(_MESSAGES.show, name="Version"))
+            return row | columns_of(entry.value, partial(MESSAGES.show, name="Version"))
         return row_of(row, wrong, columns_of(entry.value, partial(_data, name) if kind == b"dt" else _metadata))
+
+
+def _are_equal(texts: pa.Array, text: str) -> NDArray[np.bool_]:
+    """Return which texts are a given one."""
+    return boolean_values(fill_null(called("equal", texts, text), False))
 
 
 def _key(data_type: str, stored: bytes) -> tuple[str, str | None]:
@@ -239,12 +307,12 @@ def _key(data_type: str, stored: bytes) -> tuple[str, str | None]:
 
 
 def _metadata(value: bytes) -> dict[str, Any]:
-    message, reason = _MESSAGES.read(value, "Metadata")
+    message, reason = MESSAGES.read(value, "Metadata")
     return columns_of_message(message, reason) | {"time": microseconds(integer(message, "modification_time"), 1_000, 0)}
 
 
 def _data(data_type: str, value: bytes) -> dict[str, Any]:
     """An entity, and its time."""
-    message, reason = _MESSAGES.read(value, _DATA.get(data_type, ""))
+    message, reason = MESSAGES.read(value, _DATA.get(data_type, ""))
     path, unit, epoch = _TIMES.get(data_type, ((), 1, EPOCH))
     return columns_of_message(message, reason) | {"time": microseconds(integer(message, *path), unit, epoch)}

@@ -234,6 +234,24 @@ def row_of(columns: Mapping[str, Any], wrong: str | None, value: Mapping[str, An
     return {**value, **columns, "reason": wrong or value.get("reason")}
 
 
+EPOCH = 11_644_473_600_000_000
+"""Microseconds from 1601 to 1970."""
+_LATEST = (1 << 63) - 1
+"""The largest number of a column of times."""
+
+
+def microseconds(value: int | None, unit: int = 1, epoch: int = EPOCH) -> int | None:
+    """Microseconds since 1970; `None` where the time is not set, or has no place in a column.
+
+    Args:
+        value: The time as it is stored; 0 and less are not set.
+        unit: Its microseconds.
+        epoch: Microseconds from its beginning to 1970; 0 if it counts from there.
+    """
+    time = (value or 0) * unit - epoch
+    return time if value and value > 0 and abs(time) <= _LATEST else None
+
+
 _INTEGER = re.compile(rb"-?[0-9]{1,20}")
 
 
