@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import lzma
 import os
 import shutil
 import urllib.request
@@ -20,6 +19,7 @@ import sawlog
 from sawlog.deephaven.log import Logger
 from sawlog.filodb import RecordBuilder, Schemas
 from tests.documents import ROOT, blocks, toml
+from tests.milvus_binlog.support import unpack_etcd
 from tests.minio_drives.maker import Stored, format_drives, put
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -174,10 +174,7 @@ def milvus(world: World) -> None:
     format_drives([drive])
     for name, data in logs.items():
         put(drive, f"a-bucket/files/{name}", Stored([data], inline=False))
-    for packed in (GOLDEN / "milvus/etcd-3.5").rglob("*.xz"):
-        path = Path("volumes/etcd") / packed.relative_to(GOLDEN / "milvus/etcd-3.5").with_suffix("")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(lzma.decompress(packed.read_bytes()))
+    unpack_etcd(Path("volumes/etcd"), "etcd-3.5")
     shutil.copy(golden / "etcd.json", "etcd.json")
     shutil.copytree("volumes/minio", "disk/minio")  # of a machine whose etcd is lost
     world.places["products"] = "alltypes"

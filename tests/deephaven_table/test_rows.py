@@ -40,7 +40,7 @@ def values_of(kind: str) -> st.SearchStrategy[Any]:
         return st.integers(0, 0xFFFD)
     if kind == "Boolean":
         return st.booleans()
-    letters = st.text(st.characters(codec="latin-1", exclude_characters="\0"), max_size=5)
+    letters = st.text(st.characters(min_codepoint=1, max_codepoint=0xFF), max_size=5)
     return letters | st.sampled_from(["", "AAPL", "MSFT"])
 
 

@@ -129,15 +129,20 @@ def _columns(
     """The columns of all layouts: data columns first, then partition columns, in the order they are found."""
 
     def name_of(column: Column) -> str:
-        return str(replace(column, params=())) if apart else column.name
+        return f"{column.name}:{column.type}" if apart else column.name
 
     order: dict[str, Column] = {}
     keys: dict[str, Column] = {}
+    indexes: list[dict[str, int]] = []
     for file_layout in layouts:
         start = file_layout.record.partition_field_start
+        index_of: dict[str, int] = {}
+        indexes.append(index_of)
         for index, column in enumerate(file_layout.record.columns):
+            name = name_of(column)
+            index_of.setdefault(name, index)
             target = keys if start is not None and index >= start else order
-            same_name = target.setdefault(name_of(column), column)
+            same_name = target.setdefault(name, column)
             if same_name.type != column.type:
                 raise SchemaError(
                     f"column {column.name!r} is {same_name.type} in one schema and {column.type} in another:"
@@ -145,9 +150,7 @@ def _columns(
                 )
     fields = []
     for name, column in {**order, **keys}.items():
-        sources = tuple(
-            next((i for i, c in enumerate(layout.record.columns) if name_of(c) == name), None) for layout in layouts
-        )
+        sources = tuple(index_of.get(name) for index_of in indexes)
         first = next(i for i, source in enumerate(sources) if source is not None)
         nested = layouts[first].record.br_schemas.get(sources[first] or 0)
         field = _column_field(column, sources, options, raw or None in sources, nested)
