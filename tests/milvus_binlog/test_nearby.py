@@ -206,10 +206,10 @@ def test_the_data_directory_of_an_etcd_is_found_in_a_remote_store(remote: str, m
     memory.mv("/nearby/server/data", "/nearby/bucket/etcd", recursive=True)
     exists = Storage.exists
 
-    def guarded(storage: Storage, path: str) -> bool:
+    def guarded(storage: Storage, path: str, **how: bool) -> bool:
         if "/nearby/etcd" in str(path):
             raise PermissionError(path)
-        return exists(storage, path)
+        return exists(storage, path, **how)
 
     monkeypatch.setattr(Storage, "exists", guarded)
     rows, warned = read_rows(f"{remote}/bucket/files", table="alltypes")
