@@ -77,7 +77,7 @@ class ChainWalk(ABC):
         span: Span,
         source: Source,
         findings: Findings,
-        state_type: np.dtype[np.record],
+        state_type: np.dtype[np.void],
         *,
         max_rows: int,
         event_room: int | None = None,

@@ -93,7 +93,7 @@ class Entry:
         self._last = signature.words
         self._words = ctypes.c_int64 * (self._last + 1)
         self._places = struct.Struct(f"{len(signature.objects)}q").pack
-        self._types = tuple(np.ndarray if isinstance(leaf.kind, Array) else np.record for leaf in signature.objects)
+        self._types = tuple(np.ndarray if isinstance(leaf.kind, Array) else np.void for leaf in signature.objects)
         self._layout = native.layout_of(signature)
         self._returned = signature.returned
 
