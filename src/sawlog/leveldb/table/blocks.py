@@ -57,6 +57,7 @@ class Buckets:
 
 
 @cache
+@cache
 def _codec_rules(*, plain: bool, snappy: bool, lz4: bool) -> NDArray[np.uint8]:
     """Return by compression code the way in which a kernel reads a block; see `kernels.Rule`."""
     codec_rules = np.full(256, k.OTHERWISE, np.uint8)
@@ -66,6 +67,7 @@ def _codec_rules(*, plain: bool, snappy: bool, lz4: bool) -> NDArray[np.uint8]:
         codec_rules[Compression.SNAPPY] = k.SNAPPY
         if lz4:
             codec_rules[list(codecs.LZ4)] = k.LZ4
+    codec_rules.flags.writeable = False
     return codec_rules
 
 

@@ -8,7 +8,9 @@ keys name the other blocks.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import IntEnum
+from functools import lru_cache
 from itertools import accumulate
 from typing import Literal
 
@@ -46,7 +48,8 @@ CHECKED_FOOTERS = (6, 7, 8)
 EXTENDED_MAGIC = 0x007A003E
 
 
-def footer_fields(dialect: Dialect, version: int) -> dict[str, Number]:
+@lru_cache(maxsize=32)  # versions come from files
+def footer_fields(dialect: Dialect, version: int) -> Mapping[str, Number]:
     """The fields of a footer, by their names.
 
     Handles are those of the metaindex and of the index (offset and size of each, as varint64), and padding. A footer
