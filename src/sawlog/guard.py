@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib
 import json
 import os
@@ -17,6 +18,8 @@ from sawlog.errors import InternalError, OptionError, SawlogError, StorageError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 _CYTHON = (".pyx", ".pxi")
 _PACKAGE = os.path.dirname(__file__) + os.sep
@@ -148,6 +151,30 @@ def wrap_errors(doing: str) -> Iterator[None]:
         if not foreign(error):
             raise
         raise internal(error, doing) from error
+
+
+def parse_time(option: str, value: object, expected: str = "a time like 2024-05-01T12:00:00Z") -> dt.datetime:
+    """Return the time that an option names, in ISO 8601 where it is text; UTC if it has no zone.
+
+    Args:
+        option: The name of the option, for the message.
+        value: Its value.
+        expected: What else it might have been, for the message.
+
+    Raises:
+        OptionError: When it is no time.
+    """
+    try:
+        moment = value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(str(value))
+    except ValueError:
+        raise OptionError(f"{option}={value!r}: expected {expected}") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+
+
+def count_microseconds(moment: dt.datetime) -> int:
+    """Return the whole microseconds from 1970 to a moment, which is UTC if it has no zone."""
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return (aware - EPOCH) // dt.timedelta(microseconds=1)
 
 
 def _innermost(trace: TracebackType | None) -> str:

@@ -14,6 +14,7 @@ from sawlog.filodb.schemas import RecordSchema
 from sawlog.filodb.selection import Selection
 from sawlog.format.charts import key_text
 from sawlog.format.fields import Part, slice_parts
+from sawlog.guard import EPOCH
 from sawlog.storage import Source
 
 _MOST = 128 << 10
@@ -116,4 +117,4 @@ def _slot(kind: layout.ColumnType, stored: bytes) -> str:
 def _time(milliseconds: int) -> str:
     if not 0 <= milliseconds < layout.MAX_TIMESTAMP:
         return str(milliseconds)
-    return str(dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds))
+    return str(EPOCH + dt.timedelta(milliseconds=milliseconds))

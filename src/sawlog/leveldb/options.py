@@ -8,6 +8,7 @@ from typing import Literal
 
 from sawlog.errors import OptionError
 from sawlog.format.options import rescues
+from sawlog.guard import parse_time
 
 RecoveryMode = Literal[
     "absolute_consistency",
@@ -185,13 +186,7 @@ class DatabaseReadOptions:
     @property
     def until(self) -> dt.datetime | None:
         """The time of `as_of`, with its zone."""
-        moment = self.as_of
-        if isinstance(moment, str):
-            try:
-                moment = dt.datetime.fromisoformat(moment)
-            except ValueError:
-                raise OptionError(f"as_of={moment!r}: expected a time like 2024-05-01T12:00:00Z") from None
-        return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+        return None if self.as_of is None else parse_time("as_of", self.as_of)
 
     @property
     def of_tables(self) -> TableReadOptions:

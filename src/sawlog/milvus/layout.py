@@ -12,6 +12,7 @@ import struct
 from enum import IntEnum, StrEnum
 from typing import Literal
 
+from sawlog.guard import EPOCH, count_microseconds
 from sawlog.kernels.layout import places
 
 MAGIC = b"\xbc\xfa\xff\x00"
@@ -271,15 +272,13 @@ OTHER_STATE = "it is of another state of the segment: copy files and metadata ag
 
 def tso(moment: dt.datetime) -> int:
     """The first TSO of a moment's millisecond; moments without a time zone are UTC."""
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
-    since = aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    return since // dt.timedelta(milliseconds=1) << LOGICAL_BITS
+    return count_microseconds(moment) // 1000 << LOGICAL_BITS
 
 
 def tso_time(timestamp: int) -> dt.datetime:
     """The moment of a TSO, to the millisecond, in UTC."""
     milliseconds = timestamp >> LOGICAL_BITS
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds)
+    return EPOCH + dt.timedelta(milliseconds=milliseconds)
 
 
 def sniff(head: bytes) -> Shape:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from sawlog.errors import OptionError
 from sawlog.format.options import NAMES_TIME
+from sawlog.guard import parse_time
 from sawlog.milvus import layout
 
 
@@ -80,12 +81,7 @@ def _last_tso(name: str, value: int | dt.datetime | str) -> int:
     """The last TSO of a moment's millisecond."""
     if isinstance(value, int):
         return value
-    moment = value
-    if isinstance(moment, str):
-        try:
-            moment = dt.datetime.fromisoformat(moment)
-        except ValueError:
-            raise OptionError(f"{name}={moment!r}: expected a TSO, or a time like 2024-05-01T12:00:00Z") from None
+    moment = parse_time(name, value, "a TSO, or a time like 2024-05-01T12:00:00Z")
     return layout.tso(moment) | ((1 << layout.LOGICAL_BITS) - 1)
 
 

@@ -22,7 +22,7 @@ from sawlog.storage.directories import Directories, File, files_with_names
 from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight, Request
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
-from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_time
+from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_as_of
 from sawlog.storage.minio.drives import is_below
 from sawlog.storage.names import HIDDEN, PathLike, in_order, is_hidden_directory, is_remote, normalize
 from sawlog.storage.remote import Remote, State, Store, connected, version_of
@@ -121,7 +121,7 @@ class Storage:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_flight", Flight.of(self.options))
         if AS_OF in self.options:
-            self._objects.until = parse_time(self.options[AS_OF])
+            self._objects.until = parse_as_of(self.options[AS_OF])
             object.__setattr__(self, "options", {key: self.options[key] for key in self.options if key != AS_OF})
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from sawlog.guard import Undecodable, call_decoder, decode_json
+from sawlog.guard import Undecodable, call_decoder, count_microseconds, decode_json
 from sawlog.storage.minio import layout
 from sawlog.storage.minio.message_pack import PackError, Unpacker
 from sawlog.storage.sources import Source
@@ -443,8 +443,6 @@ def _text(value: Any) -> str:
 def _nanoseconds(text: Any) -> int:
     """A time of RFC 3339 since the epoch; 0 for what is none."""
     try:
-        moment = dt.datetime.fromisoformat(str(text))
+        return count_microseconds(dt.datetime.fromisoformat(str(text))) * 1000
     except ValueError:
         return 0
-    duration = moment.replace(tzinfo=moment.tzinfo or dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    return duration // dt.timedelta(microseconds=1) * 1000

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import posixpath
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from sawlog.errors import BitrotError, Damage, IncompleteError, OptionError, UnsupportedError
+from sawlog.errors import BitrotError, Damage, IncompleteError, UnsupportedError
+from sawlog.guard import count_microseconds, parse_time
 from sawlog.storage.directories import File
 from sawlog.storage.minio import layout
 from sawlog.storage.minio.drives import Drives, RawFiles, is_below
@@ -31,18 +31,13 @@ AS_OF = "minio_as_of"
 """The option of a storage that says as of which time objects are read."""
 
 
-def parse_time(moment: object) -> int:
+def parse_as_of(moment: object) -> int:
     """Return a time of the option in nanoseconds since the epoch, as versions have it; UTC if it has no zone.
 
     Raises:
         OptionError: When it is no time.
     """
-    try:
-        time = moment if isinstance(moment, dt.datetime) else dt.datetime.fromisoformat(str(moment))
-    except ValueError:
-        raise OptionError(f"{AS_OF}={moment!r}: expected a time like 2024-05-01T12:00:00Z") from None
-    since = (time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)) - dt.datetime.fromtimestamp(0, dt.UTC)
-    return since // dt.timedelta(microseconds=1) * 1000 + 999
+    return count_microseconds(parse_time(AS_OF, moment)) * 1000 + 999
 
 
 class Objects:
