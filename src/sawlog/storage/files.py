@@ -438,6 +438,8 @@ class Storage:
         """The object of a server's at a path; `None` where there is a file, a directory, or nothing."""
         if name in self._found or name in self._states:
             return None
+        if self._objects.is_empty and not is_remote(name) and not os.path.isdir(name):
+            return None  # an object is a directory, unless the first of several drives lacks it
         return self._objects.get(name, _OnDrives(self))
 
     def _list_one(self, path: str) -> list[File]:
@@ -474,25 +476,26 @@ class Storage:
                 if all(os.path.samestat(os.stat(name), status) for name, status in walked.items()):
                     return files, logs
 
-    def _walk(self, directory: str, walked: dict[str, os.stat_result], logs: list[str]) -> Iterator[File]:
-        names: list[str] = []
-        try:
-            walked[directory] = os.stat(directory)
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        names.append(entry.name)
-                    elif not entry.name.startswith(HIDDEN):
-                        file = self._file_in(os.path.join(directory, entry.name))
-                        if file is not None:
-                            yield file
-        except OSError as error:
-            _unless_gone(error)
-        if LOG in names:
-            logs.append(directory)
-        for name in names:
-            if not is_hidden_directory(name):
-                yield from self._walk(os.path.join(directory, name), walked, logs)
+    def _walk(self, root: str, walked: dict[str, os.stat_result], logs: list[str]) -> Iterator[File]:
+        waiting = [root]
+        while waiting:
+            directory = waiting.pop()
+            inner: list[str] = []
+            try:
+                walked[directory] = os.stat(directory)
+                with os.scandir(directory) as entries:
+                    for entry in entries:
+                        if entry.is_dir(follow_symlinks=False):
+                            inner.append(entry.name)
+                        elif not entry.name.startswith(HIDDEN):
+                            file = self._file_in(os.path.join(directory, entry.name))
+                            if file is not None:
+                                yield file
+            except OSError as error:
+                _unless_gone(error)
+            if LOG in inner:
+                logs.append(directory)
+            waiting += [os.path.join(directory, name) for name in reversed(inner) if not is_hidden_directory(name)]
 
     def _file_in(self, path: str) -> File | None:
         """A file that a walk has found; `None` where it is not one, or not there any more."""

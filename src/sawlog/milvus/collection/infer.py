@@ -76,7 +76,7 @@ def _file_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> 
         if part is None:
             raise UnreadableError(quiet.damages[0] if quiet.damages else binlog.without_events())
         if descriptor is not None and log.field in layout.SYSTEM_FIELDS:
-            return [described_field(descriptor, log.field)]  # not the user's: its payload says nothing that is needed
+            return [described_field(descriptor, log.field)]  # not the user's
         return stored_fields(binlog.payload(part), descriptor, log.field)
 
 
