@@ -56,9 +56,12 @@ def cases(settings: Settings) -> Iterator[Case]:
         if name == "leveldb_database":
             del ways["folder"]  # databases are opened one by one
         for way, (how, ours, peer) in ways.items():
-            sides = Side("sawlog", ours, size, rows), Side("pyarrow, Parquet", peer, size, rows, "the same rows")
+            sides = [Side("sawlog", ours, size, rows), Side("pyarrow, Parquet", peer, size, rows, "the same rows")]
+            if name == "milvus_binlog":
+                remark = "the bare Parquet payloads of the same files: each column is a file"
+                sides.append(Side("pyarrow, payloads", partial(read_payloads, folder), size, rows, remark))
             case = Case(
-                f"small_files_{way}_{name}", f"{spoken}: {how}", sides, "rows", processor_time=True, files=files
+                f"small_files_{way}_{name}", f"{spoken}: {how}", tuple(sides), "rows", processor_time=True, files=files
             )
             if settings.wanted(case.name):
                 yield case
@@ -98,3 +101,15 @@ def read_parquet(folder: Path) -> int:
 
 def read_each_parquet(paths: list[Path]) -> int:
     return sum(pq.read_table(path, use_threads=False).num_rows for path in paths)
+
+
+def read_payloads(folder: Path) -> int:
+    """Read the Parquet file in each insert log of Milvus as `pyarrow` reads a file; how many rows there are."""
+    columns = [
+        [pq.read_table(pa.py_buffer(data[data.index(b"PAR1") :]), use_threads=False).num_rows for data in logs]
+        for logs in (
+            [path.read_bytes() for path in segment.rglob("*") if path.is_file()]
+            for segment in sorted(folder.glob("*/insert_log/*/*/*"))
+        )
+    ]
+    return sum(max(rows) for rows in columns)
