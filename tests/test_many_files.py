@@ -114,6 +114,7 @@ VERBS: dict[str, Callable[[str, str], Any]] = {
     "verify": lambda path, name: sawlog.verify(path, format=name),
     "watch": lambda path, name: sawlog.open(path, format=name).watch().look(),
     "list": lambda path, name: CliRunner().invoke(app, ["ls", path]),
+    "info": lambda path, name: sawlog.open(path, format=name).info(),
     "spark": lambda path, name: make_reader({"path": path}, name, read_schema({"path": path}, name)).partitions(),
     "tasks": planned_and_run,
 }
