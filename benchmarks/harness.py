@@ -163,7 +163,8 @@ def run_case(case: Case, settings: Settings, console: Console) -> dict[str, Any]
             for side in present:
                 if side.prepare is not None:
                     side.prepare()
-                gc.collect()
+                if turn:  # to warm up, and to try that it runs, garbage need not be out of the way
+                    gc.collect()
                 begin = clock()
                 side.run()
                 elapsed = clock() - begin
