@@ -261,10 +261,17 @@ def test_a_directory_is_listed_again_once_it_has_changed(tmp_path: Path, monkeyp
         time.sleep(0.02)
 
 
+def run_report(path: str) -> None:
+    """Examine a folder, and check that it was examined."""
+    result = CliRunner().invoke(app, ["report", path, "--json"])
+    assert json.loads(result.stdout)["parts"]
+
+
 FOLDER_VERBS: dict[str, Callable[[str], Any]] = {
     "list": lambda path: VERBS["list"](path, ""),
     "verify": sawlog.verify,
     "info": lambda path: CliRunner().invoke(app, ["info", path]),
+    "report": run_report,
 }
 
 
