@@ -17,7 +17,7 @@ import sawlog
 from sawlog.filodb import layout
 from sawlog.filodb.judge import header_length
 from sawlog.filodb.walk import ContainersWalk
-from sawlog.format.damage import DamageWarning, Findings
+from sawlog.format.damage import DamageWarning, Findings, Verdict
 from sawlog.storage import Storage
 
 from .support import HEADER, containers
@@ -52,10 +52,32 @@ def test_no_bit_of_a_header_hides_containers(tmp_path: Path) -> None:
     for part in parts:
         for bit in range(8 * start, 8 * (start + HEADER)):
             rows, report = look(path, flipped(data, bit))
-            told = report.damaged or report.notes or report.tail.unfinished
+            told = report.verdict is not Verdict.CLEAN or report.notes or report.tail.unfinished
             assert rows == whole or told, (start, bit)
+            assert report.account.unsupported in (0, len(part)), (start, bit)
             assert rows >= whole / 2
         start += len(part)
+
+
+@pytest.mark.parametrize("trimmed", [True, False])
+@pytest.mark.parametrize("number", range(4))
+def test_a_changed_version_costs_its_container_and_is_told(tmp_path: Path, number: int, trimmed: bool) -> None:
+    parts = containers(4)
+    if trimmed:
+        parts = [part[: 4 + int.from_bytes(part[:4], "little")] for part in parts]
+    start, length = sum(map(len, parts[:number])), len(parts[number])
+    path = tmp_path / "a.container"
+    others = [look(path, part)[0] for part in parts[:number] + parts[number + 1 :]]
+    for bit in range(1, 8):
+        rows, report = look(path, flipped(b"".join(parts), 8 * (start + 7) + bit))
+        assert rows == sum(others)
+        assert report.verdict is Verdict.UNSUPPORTED
+        assert [(damage.offset, damage.length) for damage in report.damages] == [(start, length)]
+        assert f"a container of version {1 ^ 1 << bit};" in report.damages[0].detail
+    with pytest.raises(sawlog.UnsupportedError, match=rf"unsupported at byte {start} \({length} bytes\)"):
+        sawlog.read(path, format="filodb_record", table="gauge")
+    with pytest.warns(DamageWarning, match=f"skipped {length} bytes in 1 ranges"):
+        sawlog.read(path, format="filodb_record", table="gauge", on_damage="skip")
 
 
 @pytest.mark.nightly
