@@ -304,7 +304,7 @@ def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatc
     """
     if not payload.schema:
         raise payload.make_error("the payload has no column")
-    values = payload.read_column(0, layout.MAX_FILE_SIZE)
+    values = payload.read_column(layout.MAX_FILE_SIZE)
     if subject.content == "index":
         data = array_of([_concatenated(values, payload)], pa.large_binary())
         return pa.record_batch([data], schema=INDEX_SCHEMA)

@@ -258,6 +258,6 @@ def _read(data: bytes) -> tuple[Sequence[pa.Array], pa.Field]:
         payload = Payload(MemorySource(data), "payload", Extent(0, len(data)), _MAX_PAGE)
         if not payload.schema:
             raise FormatError("the payload has no column")
-        return payload.read_column(0, _MAX_VALUES), payload.schema.field(0)
+        return payload.read_column(_MAX_VALUES), payload.schema.field(0)
     except UnreadableError as error:
         raise FormatError(str(error)) from None

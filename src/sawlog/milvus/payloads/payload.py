@@ -217,11 +217,10 @@ class Payload:
         if isinstance(self.source, MappedSource):
             self.source.check(self._extent.offset + self._extent.length)
 
-    def read_column(self, index: int, max_bytes: int) -> list[pa.Array]:
-        """All values of a column.
+    def read_column(self, max_bytes: int) -> list[pa.Array]:
+        """All values of the first column.
 
         Args:
-            index: Which one.
             max_bytes: Bytes that they may take.
 
         Raises:
@@ -229,7 +228,7 @@ class Payload:
         """
         arrays = []
         size = 0
-        for array in self.column_batches(index, BATCH_ROWS):
+        for array in self.column_batches(0, BATCH_ROWS):
             size += array.nbytes
             if size > max_bytes:
                 raise self.make_error(f"more than {max_bytes} bytes of values", Kind.PAYLOAD_TOO_LARGE)
