@@ -108,6 +108,7 @@ class Rendered(NamedTuple):
         ends: int64, `ends[i + 1]` is the end of text i; `ends[0]` is 0.
         slots: int64, where in `out` doubles belong.
         doubles: uint64, their bits.
+        captures: `Captures`; lengths are -1 before.
     """
 
     is_plain: OutBytes
@@ -115,6 +116,7 @@ class Rendered(NamedTuple):
     ends: OutInt64s
     slots: OutInt64s
     doubles: OutUInt64s
+    captures: Captures
 
 
 class Scratch(NamedTuple):
@@ -351,13 +353,11 @@ def _begin_field(declared: Any, field: Any, number: Any, is_list: Any, level: An
 
 
 @inlined
-def _put_message(
-    data: Any, pos: Any, end: Any, node: Any, row: Any, declared: Any, rendered: Any, captures: Any, scratch: Any
-) -> Any:
+def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
     """Write a message as an object of JSON. Returns whether it is a plain one."""
     state, out = scratch.state[0], rendered.out
     depth = 0
-    _enter(declared, node, end, depth, row, captures, scratch)
+    _enter(declared, node, end, depth, row, rendered.captures, scratch)
     _put(out, state, 123)
     while True:
         level = scratch.stack[depth]
@@ -401,13 +401,13 @@ def _put_message(
                 _put(out, state, 44)
             if is_list:
                 level.items += 1
-            if field.capture >= 0 and not _capture(field, start, pos, row, captures):
+            if field.capture >= 0 and not _capture(field, start, pos, row, rendered.captures):
                 return False
             if kind == _MESSAGE:
                 if depth + 1 >= len(scratch.stack):
                     return False
                 depth += 1
-                _enter(declared, field.target, pos, depth, row, captures, scratch)
+                _enter(declared, field.target, pos, depth, row, rendered.captures, scratch)
                 _put(out, state, 123)
                 pos = start
             elif wire == 0:
@@ -441,21 +441,19 @@ def _decimal(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _put_value(
-    data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any, rendered: Any, captures: Any, scratch: Any
-) -> Any:
+def _put_value(data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
     """Write a value. Returns whether it is a plain one."""
     state, out = scratch.state[0], rendered.out
     if root < 0 and not _has_room(out, state, _TWO * (end - pos)):
         return False
     if root >= 0:
-        return _put_message(data, pos, end, root, row, declared, rendered, captures, scratch)
+        return _put_message(data, pos, end, root, row, declared, rendered, scratch)
     if root == EMPTY:
         return pos == end
     if root == DECIMAL:
         value, is_decimal = _decimal(data, pos, end)
-        captures.words[0, row] = np.int64(value)
-        captures.lengths[0, row] = 0
+        rendered.captures.words[0, row] = np.int64(value)
+        rendered.captures.lengths[0, row] = 0
         return is_decimal
     if root == QUOTED_TEXT:
         if not _has_room_for_text(data, pos, end, out, state):
@@ -480,9 +478,7 @@ def _put_value(
 
 
 @kernel
-def render_values(
-    values: Spans, roots: Int64s, declared: Declared, rendered: Rendered, captures: Captures, scratch: Scratch
-) -> Int64:
+def render_values(values: Spans, roots: Int64s, declared: Declared, rendered: Rendered, scratch: Scratch) -> Int64:
     """Render values; doubles are left out of texts: their places and bits are written down.
 
     Args:
@@ -490,7 +486,6 @@ def render_values(
         roots: int64, by row: the node of a message, or one of `NOTHING` to `UNREAD`.
         declared: `Declared`.
         rendered: `Rendered`.
-        captures: `Captures`; lengths are -1.
         scratch: `Scratch`.
 
     Returns:
@@ -502,7 +497,7 @@ def render_values(
     for row in range(len(roots)):
         position, slots = state.position, state.slots
         start, end = np.uint64(values.starts[row]), np.uint64(values.ends[row])
-        is_plain = _put_value(values.data, start, end, roots[row], row, declared, rendered, captures, scratch)
+        is_plain = _put_value(values.data, start, end, roots[row], row, declared, rendered, scratch)
         if not is_plain:
             state.position, state.slots = position, slots
         rendered.is_plain[row] = 1 if is_plain else 0

@@ -190,8 +190,8 @@ class ValueRows(Captured):
         scratch = k.new_scratch()
         for room in k.ROOMS:
             out = Column(np.uint8, room * size + k.ROW_ROOM * (rows + 1))
-            rendered = k.Rendered(is_plain, out.values, ends, slots, doubles)
-            used = k.render_values(spans, roots, messages.declared, rendered, self.captures, scratch)
+            rendered = k.Rendered(is_plain, out.values, ends, slots, doubles, self.captures)
+            used = k.render_values(spans, roots, messages.declared, rendered, scratch)
             if not scratch.state[0]["is_full"]:
                 break
         self.is_plain = is_plain != 0
