@@ -285,7 +285,7 @@ def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(monkeypatc
         obstore.put(store, f"logs/{number:06}.log", b"x")
     alive: weakref.WeakSet[Description] = weakref.WeakSet()
     most, offsets = [0], []
-    whole, describe = obstore.list, objects._describe_object
+    whole, describe = obstore.list, objects.describe_object
 
     def list_objects(place: MemoryStore, prefix: str, *, offset: str | None, chunk_size: int) -> Iterator[Any]:
         offsets.append(offset)
@@ -301,7 +301,7 @@ def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(monkeypatc
         return description
 
     monkeypatch.setattr(obstore, "list", list_objects)
-    monkeypatch.setattr(objects, "_describe_object", described)
+    monkeypatch.setattr(objects, "describe_object", described)
     monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
     files = Storage({"key": "of-pages", "secret": "b"}).find("s3://bucket/logs")
     assert [file.path for file in files] == [f"s3://bucket/logs/{number:06}.log" for number in range(count)]

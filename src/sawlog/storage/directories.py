@@ -84,6 +84,19 @@ def _names_then(directory: str, names: re.Pattern[str], state: tuple[int, ...]) 
     return tuple(sorted(filter(names.search, os.listdir(directory))))
 
 
+def directories_like(directory: PathLike, part: str) -> list[str]:
+    """Names of the directories in a local directory whose names have a part, whatever its case; hidden ones, too.
+
+    A directory that does not change is listed once: thousands of datasets may lie in it, each of which looks there.
+    """
+    name = normalize(directory)
+    try:
+        names = names_like(name, re.compile(re.escape(part), re.IGNORECASE))
+    except OSError:
+        return []
+    return [entry for entry in names if os.path.isdir(os.path.join(name, entry))]
+
+
 @dataclass(frozen=True)
 class Directories:
     """Operations on directories of a storage, whatever it has found there before.
@@ -109,18 +122,6 @@ class Directories:
             return []
         with os.scandir(name) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())
-
-    def directories_like(self, directory: PathLike, part: str) -> list[str]:
-        """Names of the directories in a local directory whose names have a part, whatever its case; hidden ones, too.
-
-        A directory that does not change is listed once: thousands of datasets may lie in it, each of which looks there.
-        """
-        name = normalize(directory)
-        try:
-            names = names_like(name, re.compile(re.escape(part), re.IGNORECASE))
-        except OSError:
-            return []
-        return [entry for entry in names if os.path.isdir(os.path.join(name, entry))]
 
     def names_in(self, directory: PathLike) -> list[str]:
         """Names of everything directly in a directory, hidden ones included; none where it is missing."""

@@ -90,7 +90,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         store, key = self._place(path)
         if key:
             with contextlib.suppress(FileNotFoundError), _answers(self.unstrip_protocol(path)):
-                return _describe_object(path, obstore.head(store, key))
+                return describe_object(path, obstore.head(store, key))
         with _answers(self.unstrip_protocol(path)):
             if next(iter(obstore.list(store, key or None, chunk_size=1)), None):
                 return _directory(path)
@@ -140,11 +140,11 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         bucket = path.partition("/")[0]
         entries = [_directory(f"{bucket}/{prefix.rstrip('/')}") for prefix in answer["common_prefixes"]]
         entries += [
-            _describe_object(f"{bucket}/{meta['path']}", meta) for meta in answer["objects"] if meta["path"] != key
+            describe_object(f"{bucket}/{meta['path']}", meta) for meta in answer["objects"] if meta["path"] != key
         ]
         if not entries and key:
             with _answers(self.unstrip_protocol(path)):
-                entries = [_describe_object(path, obstore.head(store, key))]
+                entries = [describe_object(path, obstore.head(store, key))]
         return entries if detail else [entry["name"] for entry in entries]
 
     def fetch(self, path: str, start: int, end: int, tag: str = "") -> tuple[memoryview, dict[str, Any]]:
@@ -163,7 +163,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             except NotSupportedError:
                 answer = obstore.get(store, key, options=options)
             data = memoryview(answer.bytes())
-            return data, _describe_object(path, answer.meta)
+            return data, describe_object(path, answer.meta)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         """A range of an object, the whole of it by default."""
@@ -243,7 +243,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         with _answers(self.unstrip_protocol(path)), contextlib.suppress(FileNotFoundError):
             for metas in obstore.list(store, key or None, offset=offset, chunk_size=_LISTED):
                 objects = (meta for meta in metas if meta["size"] or self._is_object(store, meta["path"]))
-                if infos := [_describe_object(f"{bucket}/{meta['path']}", meta) for meta in objects]:
+                if infos := [describe_object(f"{bucket}/{meta['path']}", meta) for meta in objects]:
                     yield infos
 
     def _is_object(self, store: Any, key: str) -> bool:
@@ -324,7 +324,7 @@ class HttpObjects(Objects):
             if _NO_LENGTH not in str(error):
                 raise
             return {"name": path, "size": None, "type": "file"}
-        return _describe_object(path, meta)
+        return describe_object(path, meta)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """Raise `FileNotFoundError`: servers have no directories."""
@@ -447,7 +447,7 @@ def _authorized(url: str) -> tuple[dict[str, str], str]:
     return headers, urllib.parse.urlunsplit(parts._replace(netloc=host))
 
 
-def _describe_object(path: str, meta: Mapping[str, Any]) -> dict[str, Any]:
+def describe_object(path: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     """An object as fsspec describes it."""
     info = {"name": path, "size": meta["size"], "type": "file"}
     if meta["last_modified"].timestamp():  # which is 1970 where the server does not say it

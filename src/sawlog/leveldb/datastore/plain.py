@@ -69,7 +69,7 @@ class PlainEntities:
         return np.flatnonzero(self.plain)
 
     @cached_property
-    def _chosen(self) -> NDArray[np.record]:
+    def _chosen(self) -> NDArray[np.void]:
         return _take(self._keys, self.rows)
 
     def column(self, name: str) -> pa.Array:
@@ -110,16 +110,16 @@ class PlainEntities:
         return self._slices(self._chosen[name], self._chosen[f"{name}_length"], None)
 
     @cached_property
-    def _last(self) -> NDArray[np.record]:
+    def _last(self) -> NDArray[np.void]:
         return _take(self._steps, self._chosen["first_step"] + self._chosen["steps"] - 1)
 
-    def _kinds(self, steps: NDArray[np.record]) -> pa.Array:
+    def _kinds(self, steps: NDArray[np.void]) -> pa.Array:
         return self._slices(steps["kind"], steps["kind_length"], None)
 
-    def _names(self, steps: NDArray[np.record]) -> pa.Array:
+    def _names(self, steps: NDArray[np.void]) -> pa.Array:
         return self._slices(steps["name"], steps["name_length"], steps["name_length"] > 0)
 
-    def _ids(self, steps: NDArray[np.record], valid: NDArray[np.bool_]) -> pa.Array:
+    def _ids(self, steps: NDArray[np.void], valid: NDArray[np.bool_]) -> pa.Array:
         ids = fixed_array(pa.int64(), np.ascontiguousarray(steps["id"]))
         return pa.Array.from_buffers(pa.int64(), len(steps), [bitmap(valid), ids.buffers()[1]])
 
@@ -152,9 +152,9 @@ class PlainEntities:
     }
 
 
-def _take(table: NDArray[np.record], rows: NDArray[np.int64]) -> NDArray[np.record]:
+def _take(table: NDArray[np.void], rows: NDArray[np.int64]) -> NDArray[np.void]:
     """Rows of a table of records, as numbers: NumPy takes records one by one."""
-    records: NDArray[np.record] = (
+    records: NDArray[np.void] = (
         table.view(np.int64).reshape(-1, table.dtype.itemsize // 8)[rows].view(table.dtype)[:, 0]
     )
     return records

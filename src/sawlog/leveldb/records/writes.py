@@ -221,7 +221,7 @@ class Decoder:
         column = pa.Array.from_buffers(pa.binary(), rows, buffers, missing)
         return untimed(column, self._operations[:rows] == layout.TIMED_PUT) if name == "value" else column
 
-    def _report(self, events: NDArray[np.record], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+    def _report(self, events: NDArray[np.void], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
         for kind, record, first, two in events.tolist():
             subject = layout.NAMES[first] if kind == BatchKind.BROKEN_OPERATION else first
             offset = int(starts[record])
