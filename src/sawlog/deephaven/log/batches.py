@@ -63,12 +63,12 @@ class BadValue(NamedTuple):
 
 def stored_columns(header: Header) -> Any:
     """Return what kernels know of the stored columns of a header, as records; none is wanted."""
-    columns = np.zeros(len(header.stored), gather.COLUMN).view(np.recarray)
+    columns = np.zeros(len(header.stored), gather.COLUMN)
     places = np.arange(len(columns))
-    columns.width = [column.width for column in header.stored]
-    columns.byte = places // layout.PRESENCE_BITS
-    columns.mask = 1 << places % layout.PRESENCE_BITS
-    columns.first = places * gather.CHUNK
+    columns["width"] = [column.width for column in header.stored]
+    columns["byte"] = places // layout.PRESENCE_BITS
+    columns["mask"] = 1 << places % layout.PRESENCE_BITS
+    columns["first"] = places * gather.CHUNK
     return columns
 
 
@@ -88,11 +88,11 @@ def _describe(header: Header, names: frozenset[str], *, sentinels: bool, strict:
             # An index that stands for null is no index either way.
             facts.has_null = sentinels or column.type is LogType.ENUM
     constants = {column.name: column for column in header.columns if column.constant is not None}
-    wide = int(columns.wanted @ columns.width)
+    wide = int(columns["wanted"] @ columns["width"])
     wide += sum(len(column.constant or b"") for name, column in constants.items() if name in names)
-    wanted = np.flatnonzero(columns.wanted).tolist()
+    wanted = np.flatnonzero(columns["wanted"]).tolist()
     stored = {column.name: place for place, column in enumerate(header.stored)}
-    return _Description(columns, wanted, judged, columns.width == 0, wide, stored, constants)
+    return _Description(columns, wanted, judged, columns["width"] == 0, wide, stored, constants)
 
 
 def _is_judged(column: LogColumn, *, strict: bool) -> bool:

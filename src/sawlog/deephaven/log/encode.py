@@ -152,7 +152,7 @@ class Encoder:
             size += array.nbytes
             return start
 
-        columns = np.zeros(len(self._stored), k.COLUMN).view(np.recarray)
+        columns = np.zeros(len(self._stored), k.COLUMN)
         for index, column in enumerate(self._stored):
             piece = self._convert(column, batch.column(column.name))
             if len(piece.values) != batch.num_rows + (column.width == 0):

@@ -139,9 +139,9 @@ class EntryRange(LogFragment):
 
             def show(entries: Any) -> pa.RecordBatch:
                 if self.scan.view == "commands":
-                    entries = entries[entries.role & layout.KNOWN_FLAGS >= Flag.RECORD]
-                    return self._deliver(self._commands(entries, again), schema, entries.offset)
-                return self._deliver(self._entries(entries), schema, entries.offset)
+                    entries = entries[entries["role"] & layout.KNOWN_FLAGS >= Flag.RECORD]
+                    return self._deliver(self._commands(entries, again), schema, entries["offset"])
+                return self._deliver(self._entries(entries), schema, entries["offset"])
 
             yield from EntryWalk(self.entries(source), findings, show).batches()
 
@@ -151,13 +151,13 @@ class EntryRange(LogFragment):
 
     def _entries(self, entries: Any) -> pa.RecordBatch:
         checked = b"ok" if self.scan.options.verify_checksums else b"unchecked"
-        kinds = [_KINDS.get(flags, "record").encode() for flags in (entries.role & layout.KNOWN_FLAGS).tolist()]
+        kinds = [_KINDS.get(flags, "record").encode() for flags in (entries["role"] & layout.KNOWN_FLAGS).tolist()]
         arrays = [
-            _integers(entries.offset, pa.int64()),
-            _integers(entries.length, pa.int32()),
-            _integers(entries.role, pa.uint8()),
+            _integers(entries["offset"], pa.int64()),
+            _integers(entries["length"], pa.int32()),
+            _integers(entries["role"], pa.uint8()),
             encoded_array(kinds),
-            encoded_array([b"mismatch" if bad else checked for bad in entries.mismatch.tolist()]),
+            encoded_array([b"mismatch" if bad else checked for bad in entries["mismatch"].tolist()]),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=ENTRIES_SCHEMA)
 
@@ -171,7 +171,7 @@ class EntryRange(LogFragment):
         numbers = [array_of([row[i] for row in rows], pa.int32()) for i in range(3)]
         data = array_of([row.data for row in rows], pa.binary())
         return pa.RecordBatch.from_arrays(
-            [_integers(entries.offset, pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA
+            [_integers(entries["offset"], pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA
         )
 
 

@@ -319,9 +319,9 @@ class EntryWalk(LogWalk):
 
     def __init__(self, entries: Entries, findings: Findings, show: Callable[[Any], pa.RecordBatch]) -> None:
         super().__init__(entries, findings, max_rows=_ENTRY_ROWS)
-        self._entries = np.zeros(_ENTRY_ROWS, scan.ENTRY).view(np.recarray)
+        self._entries = np.zeros(_ENTRY_ROWS, scan.ENTRY)
         self._show = show
-        self.starts = self._entries.offset
+        self.starts = self._entries["offset"]
 
     def read(self, window: Window) -> int:
         return int(scan.walk_entries(window, self.state, scan.Out(self._entries, self.events), self.rules()))
@@ -348,7 +348,7 @@ class CutWalk(LogWalk):
         self._near = False
         self.stopped = False
         self._held: Window | None = None
-        self._out = scan.Out(np.zeros(0, scan.ENTRY).view(np.recarray), self.events)
+        self._out = scan.Out(np.zeros(0, scan.ENTRY), self.events)
 
     def window_length(self, position: int) -> int:
         """A search for an entry that is near needs no more than its kernel asks for."""
