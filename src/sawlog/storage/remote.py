@@ -179,12 +179,10 @@ class Store:
 
     Attributes:
         fs: The file system.
-        has_objects: Whether obstore reaches it: each answer says of what it is, and there are no directories.
     """
 
     def __init__(self, fs: Any, url: str) -> None:
         self.fs = fs
-        self.has_objects = hasattr(fs, "fetch")
         self._url = url
 
     def __getattr__(self, name: str) -> Any:
@@ -192,6 +190,11 @@ class Store:
         if name in _READING:
             return partial(ask, self._url, attribute)
         return partial(self._change, attribute) if name in _WRITING else attribute
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether it is reached through obstore: each answer says of what it is, and there are no directories."""
+        return hasattr(self.fs, "fetch")
 
     @property
     def http(self) -> bool:
