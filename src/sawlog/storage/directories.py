@@ -59,9 +59,9 @@ class File:
         object.__setattr__(self, "name", self.path.rpartition("/")[2])
 
 
-def files_with_names(directory: str, names: re.Pattern[str]) -> Iterator[File]:
+def find_files_by_name(directory: str, names: re.Pattern[str]) -> Iterator[File]:
     """Yield the files of a local directory that have such names; it is listed again only if it has changed."""
-    for name in names_like(directory, names):
+    for name in find_names(directory, names):
         path = name if directory == "." else os.path.join(directory, name)
         with contextlib.suppress(FileNotFoundError):  # a link to nothing, or deleted meanwhile
             status = os.stat(path)
@@ -69,29 +69,29 @@ def files_with_names(directory: str, names: re.Pattern[str]) -> Iterator[File]:
                 yield File(path, status.st_size, False)
 
 
-def names_like(directory: str, names: re.Pattern[str]) -> tuple[str, ...]:
+def find_names(directory: str, names: re.Pattern[str]) -> tuple[str, ...]:
     """Names in a local directory that a pattern finds; it is listed again only if it has changed."""
     status = os.stat(directory)
     is_old = time.time() - max(status.st_mtime, status.st_ctime) > _TIME_STEP
     state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-    return (_names_then if is_old else _names_then.__wrapped__)(directory, names, state)
+    return (_list_names if is_old else _list_names.__wrapped__)(directory, names, state)
 
 
 @lru_cache(maxsize=256)
-def _names_then(directory: str, names: re.Pattern[str], state: tuple[int, ...]) -> tuple[str, ...]:
+def _list_names(directory: str, names: re.Pattern[str], state: tuple[int, ...]) -> tuple[str, ...]:
     """Names in a directory that a pattern finds, as it is in a state."""
     del state
     return tuple(sorted(filter(names.search, os.listdir(directory))))
 
 
-def directories_like(directory: PathLike, part: str) -> list[str]:
+def find_directories(directory: PathLike, part: str) -> list[str]:
     """Names of the directories in a local directory whose names have a part, whatever its case; hidden ones, too.
 
     A directory that does not change is listed once: thousands of datasets may lie in it, each of which looks there.
     """
     name = normalize(directory)
     try:
-        names = names_like(name, re.compile(re.escape(part), re.IGNORECASE))
+        names = find_names(name, re.compile(re.escape(part), re.IGNORECASE))
     except OSError:
         return []
     return [entry for entry in names if os.path.isdir(os.path.join(name, entry))]

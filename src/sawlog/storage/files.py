@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sawlog.errors import ChangedError, StorageError, without_secrets
 from sawlog.storage.commit_log import LOG, list_committed
-from sawlog.storage.directories import Directories, File, files_with_names
+from sawlog.storage.directories import Directories, File, find_files_by_name
 from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight, Request
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
+from sawlog.storage.listings import Listings
 from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_as_of
-from sawlog.storage.minio.drives import is_below
 from sawlog.storage.names import HIDDEN, PathLike, in_order, is_hidden_directory, is_remote, normalize
 from sawlog.storage.remote import Remote, State, Store, connected, version_of
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, read_bytes
@@ -111,10 +111,7 @@ class Storage:
     _found: dict[str, _Inode] = field(default_factory=dict, repr=False, compare=False)
     _states: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
-    _listed: dict[str, list[File]] = field(default_factory=dict, repr=False, compare=False)
-    _roots: set[str] = field(default_factory=set, repr=False, compare=False)
-    _prefixes: set[str] = field(default_factory=set, repr=False, compare=False)
-    _existing: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
+    _listings: Listings = field(default_factory=Listings, repr=False, compare=False)
     _flight: Flight = field(init=False, repr=False, compare=False)
     _connections: dict[tuple[int, str], Store] = field(default_factory=dict, repr=False, compare=False)
 
@@ -172,8 +169,8 @@ class Storage:
 
     def _files_directly_in(self, name: str, fresh: bool, names: re.Pattern[str] | None) -> list[File]:
         """The files that lie directly in a directory; of local ones at least those with such names."""
-        if not fresh and name in self._listed:
-            return self._listed[name]
+        if not fresh and (listed := self._listings.files_in(name)) is not None:
+            return listed
         if is_remote(name):
             fs, inner = self._fresh(name)
             if fs.http:
@@ -183,7 +180,7 @@ class Storage:
             entries = [entry for entry in fs.ls(inner, detail=True) if entry["type"] == "file"]
             files = [self._remember(fs.unstrip_protocol(entry["name"]), entry, explicit=False) for entry in entries]
         elif names is not None and self._objects.is_empty:
-            files = list(files_with_names(name, names))
+            files = list(find_files_by_name(name, names))
         else:
             # Paths are spelled as `find` spells them: files in the current directory have none in front of them.
             with os.scandir(name) as iterator:
@@ -208,8 +205,8 @@ class Storage:
         if self._stored(name) is not None:
             return False
         if is_remote(name):
-            if not fresh and self._is_listed(name):
-                return name.rstrip("/") in self._prefixes
+            if not fresh and self._listings.covers(name):
+                return self._listings.has_directory(name)
             fs, inner = self._fresh(name)
             return bool(fs.isdir(inner))
         return os.path.isdir(name)
@@ -220,12 +217,13 @@ class Storage:
         if self._stored(name) is not None:
             return True
         if is_remote(name):
-            if not fresh and self._is_listed(name):
-                return name in self._states or name.rstrip("/") in self._prefixes
-            if fresh or name not in self._existing:
+            if not fresh and self._listings.covers(name):
+                return name in self._states or self._listings.has_directory(name)
+            answers = self._listings.answers
+            if fresh or name not in answers:
                 fs, inner = self._fresh(name)
-                self._existing[name] = bool(fs.exists(inner))
-            return self._existing[name]
+                answers[name] = bool(fs.exists(inner))
+            return answers[name]
         return os.path.exists(name)
 
     def open(self, path: PathLike | File, end: int | None = None) -> Source:
@@ -406,16 +404,10 @@ class Storage:
 
     def _forget(self) -> None:
         """Forget what was found: what is replaced now is known to be another file."""
-        for cache in (self._found, self._states, self._asked):
+        for cache in (self._found, self._states, self._asked, self._listings):
             cache.clear()
-        self._forget_listings()
         self._objects.forget()
         self._flight.clear()
-
-    def _forget_listings(self) -> None:
-        """Forget what is around files: a later listing may say otherwise."""
-        for cache in (self._listed, self._roots, self._prefixes, self._existing):
-            cache.clear()
 
     def _remote(self, url: str) -> tuple[Store, str]:
         """The file system of a URL, and the path in it; objects are many, so the connection is kept."""
@@ -439,7 +431,7 @@ class Storage:
         if name in self._found or name in self._states:
             return None
         if self._objects.is_empty and not is_remote(name) and not os.path.isdir(name):
-            return None  # an object is a directory, unless the first of several drives lacks it
+            return None  # where no drives are known, an object is a directory
         return self._objects.get(name, _OnDrives(self))
 
     def _list_one(self, path: str) -> list[File]:
@@ -546,7 +538,7 @@ class Storage:
 
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._fresh(url)
-        self._forget_listings()
+        self._listings.clear()
         matches = fs.glob(path) if glob.has_magic(path) and not fs.exists(path) else [path]
         files: list[File] = []
         for match in matches:
@@ -578,25 +570,8 @@ class Storage:
                 files.append(file)
             elif above and above[-1] == LOG:
                 logs.add(posixpath.dirname(posixpath.dirname(url)))
-        root = fs.unstrip_protocol(match)
-        self._listed.update(listed)
-        self._roots.add(root)
-        for directory in listed:
-            above = directory
-            while above not in self._prefixes and is_below(above, root):
-                self._prefixes.add(above)
-                above = posixpath.dirname(above)
+        self._listings.add(fs.unstrip_protocol(match), listed)
         return files, logs
-
-    def _is_listed(self, name: str) -> bool:
-        """Whether a remote path is below one that `find` has listed: all that is there is known."""
-        directory = posixpath.dirname(name.rstrip("/"))
-        while directory not in self._roots:
-            above = posixpath.dirname(directory)
-            if above == directory or not above:
-                return False
-            directory = above
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -617,7 +592,7 @@ class _OnDrives:
         if path in storage._states:
             return storage._states[path].size
         if is_remote(path):
-            if storage._is_listed(path):
+            if storage._listings.covers(path):
                 return None
             fs, inner = storage._remote(path)
             return storage._remember(path, fs.info(inner), explicit=False).size if fs.exists(inner) else None

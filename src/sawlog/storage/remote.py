@@ -192,16 +192,16 @@ class Store:
         return partial(self._change, attribute) if name in _WRITING else attribute
 
     @property
-    def has_objects(self) -> bool:
-        """Whether it is reached through obstore: each answer says of what it is, and there are no directories."""
-        return hasattr(self.fs, "fetch")
-
-    @property
     def http(self) -> bool:
         """Whether it is a plain HTTP server: there are files, and no directories."""
         return not {"http", "https"}.isdisjoint(
             [self.fs.protocol] if isinstance(self.fs.protocol, str) else self.fs.protocol
         )
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether it is reached through obstore: each answer says of what it is, and there are no directories."""
+        return hasattr(self.fs, "fetch")
 
     def at(self, url: str) -> tuple[Store, str]:
         """Return the same file system for another URL, and the path of that."""

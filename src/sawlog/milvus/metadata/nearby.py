@@ -15,7 +15,7 @@ from sawlog.milvus.etcd.member import database_in
 from sawlog.milvus.metadata.load import Metadata, load
 from sawlog.milvus.metadata.model import CollectionMeta
 from sawlog.storage import File, Storage, each_file, is_remote
-from sawlog.storage.directories import directories_like
+from sawlog.storage.directories import find_directories
 
 NONE = "none"
 """Metadata that says that there is none to be used."""
@@ -186,7 +186,7 @@ def _is_there(path: str, storage: Storage) -> bool:
 
 def _databases(directory: str, storage: Storage) -> Iterator[str]:
     """Yield the databases of the data directories in a directory, or one further down."""
-    for name in directories_like(directory, layout.ETCD_NAME)[:_MOST]:
+    for name in find_directories(directory, layout.ETCD_NAME)[:_MOST]:
         place = posixpath.join(directory, name)
         inner = [posixpath.join(place, below) for below in storage.directories.directories_in(place)[:_MOST]]
         databases = (database_in(data, storage) for data in (place, *inner))
