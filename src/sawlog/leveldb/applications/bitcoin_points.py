@@ -23,7 +23,7 @@ _LAST = np.uint64(24)
 
 
 @inlined
-def _multiplied(a: Any, b: Any, addend: Any, carry: Any) -> Any:
+def _multiply_add(a: Any, b: Any, addend: Any, carry: Any) -> Any:
     """Both words of `a * b + addend + carry`, the low one first."""
     low = a * b
     high = high_product(a, b)
@@ -37,12 +37,12 @@ def _multiplied(a: Any, b: Any, addend: Any, carry: Any) -> Any:
 
 
 @inlined
-def _added_row(word: Any, number: Any, total: Any) -> Any:
+def _add_row(word: Any, number: Any, total: Any) -> Any:
     """`word * number + total`: its low word, and the four words above."""
-    lowest, carry = _multiplied(word, number[0], total[0], _ZERO)
-    low, carry = _multiplied(word, number[1], total[1], carry)
-    middle, carry = _multiplied(word, number[2], total[2], carry)
-    high, carry = _multiplied(word, number[3], total[3], carry)
+    lowest, carry = _multiply_add(word, number[0], total[0], _ZERO)
+    low, carry = _multiply_add(word, number[1], total[1], carry)
+    middle, carry = _multiply_add(word, number[2], total[2], carry)
+    high, carry = _multiply_add(word, number[3], total[3], carry)
     return lowest, (low, middle, high, carry)
 
 
@@ -62,18 +62,18 @@ def _sum(number: Any, low: Any, high: Any) -> Any:
 @inlined
 def _product(a: Any, b: Any) -> Any:
     """The product of two numbers."""
-    first, total = _added_row(a[0], b, (_ZERO, _ZERO, _ZERO, _ZERO))
-    second, total = _added_row(a[1], b, total)
-    third, total = _added_row(a[2], b, total)
-    fourth, total = _added_row(a[3], b, total)
-    lowest, upper = _added_row(_EXCESS, total, (first, second, third, fourth))
-    low, high = _multiplied(upper[3], _EXCESS, _ZERO, _ZERO)
+    first, total = _add_row(a[0], b, (_ZERO, _ZERO, _ZERO, _ZERO))
+    second, total = _add_row(a[1], b, total)
+    third, total = _add_row(a[2], b, total)
+    fourth, total = _add_row(a[3], b, total)
+    lowest, upper = _add_row(_EXCESS, total, (first, second, third, fourth))
+    low, high = _multiply_add(upper[3], _EXCESS, _ZERO, _ZERO)
     number, is_larger = _sum((lowest, upper[0], upper[1], upper[2]), low, high)
     return _sum(number, _EXCESS, _ZERO)[0] if is_larger else number
 
 
 @inlined
-def _squared(number: Any, times: Any) -> Any:
+def _square(number: Any, times: Any) -> Any:
     """A number, squared so many times."""
     for _ in range(times):
         number = _product(number, number)
@@ -86,23 +86,23 @@ def _root(number: Any) -> Any:
 
     The bits of that power are 223 ones, a zero, 22 ones, four zeros, two ones and two zeros.
     """
-    two = _product(_squared(number, 1), number)
-    three = _product(_squared(two, 1), number)
-    six = _product(_squared(three, 3), three)
-    nine = _product(_squared(six, 3), three)
-    eleven = _product(_squared(nine, 2), two)
-    twenty_two = _product(_squared(eleven, 11), eleven)
-    forty_four = _product(_squared(twenty_two, 22), twenty_two)
-    eighty_eight = _product(_squared(forty_four, 44), forty_four)
-    power = _product(_squared(eighty_eight, 88), eighty_eight)
-    power = _product(_squared(power, 44), forty_four)
-    power = _product(_squared(power, 3), three)
-    power = _product(_squared(power, 23), twenty_two)
-    return _squared(_product(_squared(power, 6), two), 2)
+    two = _product(_square(number, 1), number)
+    three = _product(_square(two, 1), number)
+    six = _product(_square(three, 3), three)
+    nine = _product(_square(six, 3), three)
+    eleven = _product(_square(nine, 2), two)
+    twenty_two = _product(_square(eleven, 11), eleven)
+    forty_four = _product(_square(twenty_two, 22), twenty_two)
+    eighty_eight = _product(_square(forty_four, 44), forty_four)
+    power = _product(_square(eighty_eight, 88), eighty_eight)
+    power = _product(_square(power, 44), forty_four)
+    power = _product(_square(power, 3), three)
+    power = _product(_square(power, 23), twenty_two)
+    return _square(_product(_square(power, 6), two), 2)
 
 
 @inlined
-def _reduced(number: Any) -> Any:
+def _reduce(number: Any) -> Any:
     """The least number that is the same modulo the prime."""
     less, is_larger = _sum(number, _EXCESS, _ZERO)
     return less if is_larger else number
@@ -115,15 +115,9 @@ def _differ(a: Any, b: Any) -> Any:
 
 @inlined
 def _opposite(number: Any) -> Any:
-    """The prime less a number, which is not larger."""
-    inverse, _ = _sum((~number[0], ~number[1], ~number[2], ~number[3]), _ONE, _ZERO)
-    low = inverse[0] - _EXCESS
-    borrow = _ONE if inverse[0] < _EXCESS else _ZERO
-    second = inverse[1] - borrow
-    borrow = _ONE if inverse[1] < borrow else _ZERO
-    third = inverse[2] - borrow
-    borrow = _ONE if inverse[2] < borrow else _ZERO
-    return low, second, third, inverse[3] - borrow
+    """The prime less a number, which is smaller: all ones less the number and what the prime lacks to them."""
+    total, _ = _sum(number, _EXCESS - _ONE, _ZERO)
+    return ~total[0], ~total[1], ~total[2], ~total[3]
 
 
 @inlined
@@ -138,8 +132,8 @@ def put_other_coordinate(out: Any, pos: Any, data: Any, start: Any, odd: Any) ->
     square, is_larger = _sum(_product(_product(x, x), x), _CURVE, _ZERO)
     if is_larger:
         square, _ = _sum(square, _EXCESS, _ZERO)
-    y = _reduced(_root(square))
-    if _differ(_reduced(x), x) or _differ(_reduced(_product(y, y)), _reduced(square)):
+    y = _reduce(_root(square))
+    if _differ(_reduce(x), x) or _differ(_reduce(_product(y, y)), _reduce(square)):
         return False
     if y[0] & _ONE != odd:
         y = _opposite(y)

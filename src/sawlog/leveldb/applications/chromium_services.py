@@ -19,8 +19,8 @@ from sawlog.leveldb.applications.protobuf_rows import (
     KeyRows,
     MessageRows,
     Part,
-    coalesced,
-    looked_up,
+    coalesce,
+    look_up,
     spans_of,
     times,
 )
@@ -240,7 +240,7 @@ class GcmStore(ApplicationView):
         columns |= {name: stored.texts(name) for name in patterns.names}
         if not context:
             columns |= {
-                "app": coalesced(columns["app"], rendered.texts("category")),
+                "app": coalesce(columns["app"], rendered.texts("category")),
                 "sender": rendered.texts("to"),
                 "time": times(rendered.numbers("sent"), rendered.are_there("sent"), 1_000_000),
             }
@@ -419,9 +419,9 @@ class SharedProto(ApplicationView):
         units[are_clients] = _CLIENT_UNITS[numbers[are_clients]]
         is_plain = rendered.is_plain & texts.is_plain & (~are_signals | (stored.lengths("key") == _SIGNAL_SIZE))
         columns = {
-            "database": looked_up(numbers, _NAME_OF, pa.string()),
+            "database": look_up(numbers, _NAME_OF, pa.string()),
             "number": fixed_array(pa.int64(), numbers),
-            "key": coalesced(_signals(stored, are_signals & is_plain), texts.values(~are_signals)),
+            "key": coalesce(_show_signals(stored, are_signals & is_plain), texts.values(~are_signals)),
             "value": rendered.values(),
             "time": times(rendered.numbers("time"), rendered.are_there("time"), units),
         }
@@ -472,13 +472,13 @@ def _signal(key: bytes) -> tuple[str, str | None]:
     return ":".join([kind, *map(str, numbers)]), None
 
 
-def _signals(stored: KeyRows, are_signals: NDArray[np.bool_]) -> pa.Array:
+def _show_signals(stored: KeyRows, are_signals: NDArray[np.bool_]) -> pa.Array:
     """Return `_signal` of many keys, each of which has all of its bytes; null for others."""
     rows = np.flatnonzero(are_signals)
     spans = stored.spans("key")
     data = spans.data[spans.starts[rows, np.newaxis] + np.arange(_SIGNAL_SIZE)]
     texts = {kind: chr(kind) for kind in np.unique(data[:, 0]).tolist()}
-    kinds = looked_up(data[:, 0].astype(np.int64), texts, pa.string())
+    kinds = look_up(data[:, 0].astype(np.int64), texts, pa.string())
     numbers = data[:, 8:].copy().view(">u8").astype(np.uint64)
     parts = [cast(array_of(column, pa.uint64()), pa.string()) for column in numbers.T]
     places = np.zeros(len(are_signals), np.int64)

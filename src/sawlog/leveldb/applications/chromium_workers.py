@@ -23,8 +23,8 @@ from sawlog.leveldb.applications.protobuf_rows import (
     KeyRows,
     MessageRows,
     Part,
-    coalesced,
-    looked_up,
+    coalesce,
+    look_up,
     times,
 )
 from sawlog.leveldb.applications.script_values import binary, decode_script_value, to_json
@@ -326,7 +326,7 @@ class ServiceWorker(ApplicationView):
         """Sites of registrations, and registrations of versions, newest first."""
         del home
         registrations = Registrations()
-        for number, version, site in _registered(list(entries)):
+        for number, version, site in _list_registrations(list(entries)):
             if number is not None and site is not None:
                 registrations.sites.setdefault(number, site)
             if number is not None and version is not None:
@@ -339,12 +339,12 @@ class ServiceWorker(ApplicationView):
         if rows is None:
             return None
         are_resources = stored.are_of("resource")
-        versions = looked_up(stored.numbers("version_id"), context.versions, pa.int64())
+        versions = look_up(stored.numbers("version_id"), context.versions, pa.int64())
         registrations = array_of(stored.numbers("registration_id"), pa.int64(), ~stored.are_there("registration_id"))
         registrations = called("if_else", array_of(are_resources, pa.bool_()), versions, registrations)
         are_explained = are_resources | stored.are_of("user_data") | stored.are_of("has_user_data")
         numbers = values_of(fill_null(registrations, -1), np.int64)
-        sites = looked_up(numbers, context.sites, pa.string())
+        sites = look_up(numbers, context.sites, pa.string())
         columns = {
             **rows.columns,
             "registration_id": registrations,
@@ -374,9 +374,9 @@ def _worker_rows(keys: pa.Array, values: pa.Array) -> tuple[KeyRows, PlainRows |
     are_documents = are_data | stored.are_of("registration") | stored.are_of("resource")
     columns = {
         "kind": stored.kinds,
-        "storage_key": coalesced(stored.texts("storage_key"), rendered.values(are_sites)),
+        "storage_key": coalesce(stored.texts("storage_key"), rendered.values(are_sites)),
         "registration_id": stored.integers("registration_id"),
-        "version_id": coalesced(stored.integers("version_id"), rendered.integers("version_id")),
+        "version_id": coalesce(stored.integers("version_id"), rendered.integers("version_id")),
         "resource_id": stored.integers("resource_id"),
         "name": stored.texts("name"),
         **{name: rendered.texts(name) for name in ("scope", "url")},
@@ -388,7 +388,7 @@ def _worker_rows(keys: pa.Array, values: pa.Array) -> tuple[KeyRows, PlainRows |
     return stored, PlainRows(rendered.is_plain, columns)
 
 
-def _registered(entries: Sequence[Entry]) -> Iterator[tuple[int | None, int | None, str | None]]:
+def _list_registrations(entries: Sequence[Entry]) -> Iterator[tuple[int | None, int | None, str | None]]:
     """The IDs of registrations and their versions, and their storage keys, as entries have them."""
     keys = array_of([entry.key for entry in entries], pa.binary())
     values = array_of([entry.value or b"" for entry in entries], pa.binary())

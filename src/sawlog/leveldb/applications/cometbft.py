@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.arrow import array_of, binary_parts
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
 from sawlog.leveldb.applications.protobuf_kernels import DECIMAL, PLAIN_TEXT, find_integers
-from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPattern, KeyPatterns, MessageRows, Part, coalesced
+from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPattern, KeyPatterns, MessageRows, Part, coalesce
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Entry,
@@ -129,7 +129,7 @@ class CometBFT(ApplicationView):
         times = np.where(has_time, seconds, 0) * 1_000_000 + nanos // 1_000
         columns = {
             "kind": stored.kinds,
-            "height": coalesced(stored.integers("height"), rendered.integers(INTEGER)),
+            "height": coalesce(stored.integers("height"), rendered.integers(INTEGER)),
             "part": stored.integers("part"),
             "hash": stored.texts("hash"),
             "time": array_of(times, pa.int64(), ~has_time).view(self.columns.field("time").type),

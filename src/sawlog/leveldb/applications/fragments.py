@@ -158,12 +158,12 @@ def _whole_column(
     column = pa.nulls(count, field.type) if column is None else column.slice(start, count)
     if not rows:
         return column
-    others = column_of(rows, field)
+    decoded_rows = column_of(rows, field)
     firsts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
     parts, stop = [], 0
     for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(rows)], strict=True):
         place = int(places[first])
-        parts += [column.slice(stop, place - stop), others.slice(first, end - first)]
+        parts += [column.slice(stop, place - stop), decoded_rows.slice(first, end - first)]
         stop = place + end - first
     return pa.concat_arrays([*parts, column.slice(stop)])
 

@@ -24,8 +24,8 @@ from sawlog.kernels.json_text import (
     widened_bits,
 )
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, same_bytes
-from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _ZERO
-from sawlog.kernels.protobuf import varint
+from sawlog.kernels.numbers import _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _ZERO
+from sawlog.kernels.protobuf import of_group, read_field, varint
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s
 from sawlog.kernels.text import put_latin_1, put_utf_16, utf8_end
 from sawlog.leveldb.records.kernels import Strings
@@ -136,7 +136,6 @@ _WIRES = np.array([0, 0, 0, 2, 2, 5, 1, 5, 0, 2, -1], np.int64)
 _LONGEST_TAG, _LONGEST = np.uint64(5), _TEN
 _SINGLE = np.uint64(1)
 """All of the last byte of a varint of 64 bits that has ten."""
-_TAGS = np.uint64(0xFFFFFFFF)
 _BYTES_TEXT = np.frombuffer(b'{"$bytes":', np.uint8).copy()
 _TRUE_TEXT, _FALSE_TEXT = (np.frombuffer(name, np.uint8).copy() for name in (b"true", b"false"))
 _MOST_DIGITS = np.uint64(18)
@@ -153,26 +152,15 @@ def _strict_varint(data: Any, pos: Any, end: Any) -> Any:
 
 @always_inlined
 def _read_field(data: Any, pos: Any, end: Any) -> Any:
-    """A field: tag, where its bytes begin or the number that it is, and the position after it; 0 for a broken one."""
-    tag, start = _strict_varint(data, pos, end)
-    if start == _ZERO or start - pos > _LONGEST_TAG or tag < _EIGHT or tag > _TAGS:
+    """As `read_field`; groups, tags of more bytes than one has, and numbers of more than 64 bits are none."""
+    tag, start, after = read_field(data, pos, end)
+    if after == _ZERO or of_group(tag):
         return _ZERO, _ZERO, _ZERO
-    wire = tag & _SEVEN
-    if wire == 0:
-        value, start = _strict_varint(data, start, end)
-        return tag, value, start
-    size = _ZERO
-    if wire == 2:
-        size, start = _strict_varint(data, start, end)
-    elif wire == 1:
-        size = _EIGHT
-    elif wire == 5:
-        size = _FOUR
-    else:
+    _, tag_end = varint(data, pos, end)
+    number_end = after if tag & _SEVEN == _ZERO else start
+    if tag_end - pos > _LONGEST_TAG or (number_end - tag_end == _LONGEST and data[number_end - _ONE] > _SINGLE):
         return _ZERO, _ZERO, _ZERO
-    if start == _ZERO or end - start < size:
-        return _ZERO, _ZERO, _ZERO
-    return tag, start, start + size
+    return tag, start, after
 
 
 @inlined

@@ -323,12 +323,12 @@ def times(numbers: NDArray[np.int64], are_there: NDArray[np.bool_], unit: Any = 
     return array_of(numbers * unit - epoch, pa.int64(), ~are_set).view(pa.timestamp("us", "UTC"))
 
 
-def looked_up(numbers: NDArray[np.int64], values: Mapping[int, Any], kind: pa.DataType) -> pa.Array:
+def look_up(numbers: NDArray[np.int64], values: Mapping[int, Any], kind: pa.DataType) -> pa.Array:
     """Return the values that numbers have, as a column; null where they have none."""
     keys, places = np.unique(numbers, return_inverse=True)
     return array_of([values.get(key) for key in keys.tolist()], kind).take(fixed_array(pa.int64(), places))
 
 
-def coalesced(*columns: pa.Array) -> pa.Array:
+def coalesce(*columns: pa.Array) -> pa.Array:
     """Return a column of the first of these that is not null, in each row."""
     return called("coalesce", *columns)
