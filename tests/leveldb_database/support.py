@@ -283,6 +283,23 @@ def files(before: bytes = b"", value: bytes = b"") -> dict[str, bytes]:
     return {name: data for name, data in found.items() if any(part in name for part in WANTED)}
 
 
+def _files_of_engine(directory: str) -> dict[str, bytes]:
+    """The files of a closed database that have all of it, by name."""
+    parts = ("CURRENT", "IDENTITY", "MANIFEST", ".sst", ".blob")
+    paths = [path for path in Path(directory).iterdir() if any(part in path.name for part in parts)]
+    return {path.name: path.read_bytes() for path in paths}
+
+
+def _blob_options() -> Options:
+    """Options of a RocksDB that keeps long values in blob files, and merges nothing by itself."""
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_disable_auto_compactions(True)
+    options.set_enable_blob_files(True)
+    options.set_min_blob_size(10)
+    return options
+
+
 @cache
 def rocksdb_files(value: bytes = b"v") -> dict[str, bytes]:
     """A RocksDB whose tables have a block for each key: some of a deeper level, one of level 0 above them.
@@ -310,19 +327,30 @@ def rocksdb_files(value: bytes = b"v") -> dict[str, bytes]:
         del database[b"eee"]
         database.delete_range(b"hh", b"j")
         database.close()
-        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst")
-        found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
-    return {name: data for name, data in found.items() if any(part in name for part in wanted)}
+        return _files_of_engine(directory)
+
+
+@cache
+def blob_files(size: int = 20) -> dict[str, bytes]:
+    """A RocksDB that keeps most values in two blob files, compressed."""
+    options = _blob_options()
+    options.set_blob_compression_type(DBCompressionType.snappy())
+    with TemporaryDirectory() as directory:
+        database = Rdict(directory, options)
+        for key in b"abcdef":
+            database[bytes([key]) * 3] = bytes([key]) * (2 if key == ord("d") else size)
+        database.flush()
+        database[b"ccc"] = b"w" * 30
+        del database[b"eee"]
+        database.flush()
+        database.close()
+        return _files_of_engine(directory)
 
 
 @cache
 def family_files(size: int = 20) -> dict[str, bytes]:
     """A RocksDB with two column families, both of which keep long values in blob files; nothing is in its log."""
-    options = Options(raw_mode=True)
-    options.set_compression_type(DBCompressionType.none())
-    options.set_disable_auto_compactions(True)
-    options.set_enable_blob_files(True)
-    options.set_min_blob_size(10)
+    options = _blob_options()
     with TemporaryDirectory() as directory:
         database = Rdict(directory, options)
         others = database.create_column_family("others", options)
@@ -332,9 +360,7 @@ def family_files(size: int = 20) -> dict[str, bytes]:
             family.flush()
         others.close()
         database.close()
-        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst", ".blob")
-        content = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
-    return {name: data for name, data in content.items() if any(part in name for part in wanted)}
+        return _files_of_engine(directory)
 
 
 def sample(name: str, files: Files, view: str, **more: Any) -> Sample:

@@ -5,39 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from rocksdict import DBCompressionType, Options, Rdict
 
 from sawlog.testing import Exemption, Laws, Sample, Span, check
 
 from .mutators import MUTATORS
-from .support import family_files, files, rocksdb_files, sample
+from .support import blob_files, family_files, files, rocksdb_files, sample
 
 PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
-
-
-@cache
-def blob_files(size: int = 20) -> dict[str, bytes]:
-    """A RocksDB that keeps most values in two blob files, compressed."""
-    options = Options(raw_mode=True)
-    options.set_compression_type(DBCompressionType.none())
-    options.set_disable_auto_compactions(True)
-    options.set_enable_blob_files(True)
-    options.set_min_blob_size(10)
-    options.set_blob_compression_type(DBCompressionType.snappy())
-    with TemporaryDirectory() as directory:
-        database = Rdict(directory, options)
-        for key in b"abcdef":
-            database[bytes([key]) * 3] = bytes([key]) * (2 if key == ord("d") else size)
-        database.flush()
-        database[b"ccc"] = b"w" * 30
-        del database[b"eee"]
-        database.flush()
-        database.close()
-        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst", ".blob")
-        found = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
-    return {name: data for name, data in found.items() if any(part in name for part in wanted)}
 
 
 @cache
