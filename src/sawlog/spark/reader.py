@@ -517,14 +517,14 @@ def _join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             small_batches.append(batch)
             rows, size = rows + batch.num_rows, size + batch_bytes
         if not is_small or rows >= _JOINED_ROWS or size >= _JOINED_BYTES:
-            yield from _joined(small_batches)
+            yield from _join_batches(small_batches)
             small_batches, rows, size = [], 0, 0
         if not is_small:
             yield batch
-    yield from _joined(small_batches)
+    yield from _join_batches(small_batches)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _join_batches(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     """Batches of the same schema as one."""
     return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 

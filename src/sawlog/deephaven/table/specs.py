@@ -247,7 +247,7 @@ class TableSpecs:
     def _with_schema(self, location: Location, file: File, data: bytes) -> Location:
         if data not in self._parsed:
             try:
-                self._parsed[data] = _parsed(data)
+                self._parsed[data] = _parse_own_schema(data)
             except (FormatError, SchemaError) as error:
                 self._unreadable[location.directory] = str(error).removeprefix(f"{file.name}: ")
                 self._parsed[data] = None
@@ -260,7 +260,7 @@ class TableSpecs:
 
 
 @lru_cache(maxsize=16)
-def _parsed(data: bytes) -> TableSchema:
+def _parse_own_schema(data: bytes) -> TableSchema:
     """The schema file that sawlog's writer leaves in a location: most locations of a table have the same."""
     return parse_schema(layout.TABLE_SCHEMA, data)
 

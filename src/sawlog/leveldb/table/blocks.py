@@ -57,7 +57,6 @@ class Buckets:
 
 
 @cache
-@cache
 def _codec_rules(*, plain: bool, snappy: bool, lz4: bool) -> NDArray[np.uint8]:
     """Return by compression code the way in which a kernel reads a block; see `kernels.Rule`."""
     codec_rules = np.full(256, k.OTHERWISE, np.uint8)

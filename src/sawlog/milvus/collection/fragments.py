@@ -111,13 +111,13 @@ class BatchFragment(Fragment):
         if self.missing:
             return
         batch = self.batch
-        wanted = self._join().fields_to_read.values()
+        fields_to_read = self._join().fields_to_read.values()
         if batch.groups or not (
-            batch.files.keys() >= layout.SYSTEM_FIELDS and any(one.id in batch.files for one in wanted)
+            batch.files.keys() >= layout.SYSTEM_FIELDS and any(field.id in batch.files for field in fields_to_read)
         ):
             for log in [*batch.files.values()][: None if batch.groups else 1]:
                 yield log.file, 0, log.file.size if log.file.size <= SMALL else 0
-        for user_field in wanted:
+        for user_field in fields_to_read:
             id = batch.groups.get(user_field.id, user_field.id)
             if id in batch.files:
                 file = batch.files[id].file
@@ -601,17 +601,17 @@ class Columns:
                     return replace(stored, index=ids.index(field.id))
         return None
 
-    def find_missing_files(self, wanted: Iterable[Field] = ()) -> Sequence[Missing]:
+    def find_missing_files(self, fields_to_read: Iterable[Field] = ()) -> Sequence[Missing]:
         """Files that the batch lacks. Where directories are column groups, their names do not say that.
 
         Args:
-            wanted: The fields that are read in any case: their files are asked first how they are stored.
+            fields_to_read: The fields that are read in any case: their files are asked first how they are stored.
 
         Raises:
             UnreadableError: When no file can be read.
         """
         files = self._fragment.batch.files
-        ids = dict.fromkeys([*(field.id for field in wanted if field.id in files), *files])
+        ids = dict.fromkeys([*(field.id for field in fields_to_read if field.id in files), *files])
         if not any(self._log(files[id].file).shape == "v1" for id in ids) and self.any().is_group:
             return []
         return find_missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
