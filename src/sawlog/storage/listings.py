@@ -42,7 +42,7 @@ class Listings:
         return self._files.get(directory)
 
     def has_directory(self, path: str) -> bool:
-        """Return whether a listed file lies below a path."""
+        """Return whether a listed file is below a path."""
         return path.rstrip("/") in self._directories
 
     def covers(self, path: str) -> bool:
