@@ -278,18 +278,26 @@ class Description(dict[str, Any]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No two pages are held; an answer that ends too soon is asked for again from there on."""
+@pytest.mark.parametrize("knows_offsets", [True, False])
+def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(
+    knows_offsets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No two pages are held; an answer that ends too soon is asked for again from there on.
+
+    Servers that know no offsets send all of it again.
+    """
     count, store = 1000, MemoryStore()
     for number in range(count):
         obstore.put(store, f"logs/{number:06}.log", b"x")
     alive: weakref.WeakSet[Description] = weakref.WeakSet()
-    most, offsets = [0], []
+    most, offsets, descriptions = [0], [], [0]
     whole, describe = obstore.list, objects.describe_object
 
     def list_objects(place: MemoryStore, prefix: str, *, offset: str | None, chunk_size: int) -> Iterator[Any]:
         offsets.append(offset)
-        for number, page in enumerate(whole(place, prefix, offset=offset, chunk_size=chunk_size)):
+        for number, page in enumerate(
+            whole(place, prefix, offset=offset if knows_offsets else None, chunk_size=chunk_size)
+        ):
             if offset is None and number == 2:
                 raise GenericError("response body error")
             yield page
@@ -297,13 +305,15 @@ def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(monkeypatc
     def described(path: str, meta: Any) -> Description:
         description = Description(describe(path, meta))
         alive.add(description)
+        descriptions[0] += 1
         most[0] = max(most[0], len(alive))
         return description
 
     monkeypatch.setattr(obstore, "list", list_objects)
     monkeypatch.setattr(objects, "describe_object", described)
     monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
-    files = Storage({"key": "of-pages", "secret": "b"}).find("s3://bucket/logs")
+    files = Storage({"key": f"of-pages-{knows_offsets}", "secret": "b"}).find("s3://bucket/logs")
     assert [file.path for file in files] == [f"s3://bucket/logs/{number:06}.log" for number in range(count)]
     assert offsets == [None, "logs/000199.log"]
+    assert descriptions[0] == count
     assert most[0] < count / 2

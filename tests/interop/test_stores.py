@@ -28,8 +28,9 @@ import pytest
 from botocore.config import Config
 
 import sawlog
-from sawlog.errors import ChangedError
-from sawlog.storage import Storage
+from sawlog.errors import ChangedError, StorageError
+from sawlog.storage import Storage, store_options
+from sawlog.storage.remote import connected
 
 pytestmark = pytest.mark.interop
 
@@ -310,19 +311,63 @@ def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.parametrize("name", ["endpoint_url", "base_url", "STORAGE_EMULATOR_HOST"])
-def test_google(google: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading: this server takes no uploads of the kind that obstore makes, which is that of Google's XML API."""
-    options: dict[str, Any] = {name: google, "anon": True}
-    if name == "STORAGE_EMULATOR_HOST":
-        monkeypatch.setenv(name, google)
-        options = {}
+def upload(address: str, name: str, data: bytes) -> None:
+    """Make an object of Google's by its JSON API: the server takes none by the XML API, which is obstore's."""
+    urllib.request.urlopen(
+        urllib.request.Request(f"{address}/upload/storage/v1/b/logs/o?uploadType=media&name={name}", data)
+    )
+
+
+class Credentials:
+    """As google-auth has them."""
+
+    valid, token, expiry = False, "", None
+
+    def refresh(self, transport: Any) -> None:
+        self.valid, self.token = True, "token"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"endpoint_url": "", "anon": True},
+        {"endpoint_url": "", "token": "anon", "project": "sawlog"},
+        {"base_url": "", "skip_signature": True},
+        {"endpoint_url": "", "token": {"gcs_base_url": "", **store_options._NO_ACCOUNT}},
+        {"endpoint_url": "", "token": Credentials()},
+        {},
+    ],
+    ids=["anon", "token", "base_url", "mapping", "google-auth", "STORAGE_EMULATOR_HOST"],
+)
+def test_google(google: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not options:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", google)
+    options = {name: google if value == "" else value for name, value in options.items()}
+    if isinstance(options.get("token"), dict):
+        options["token"] = {**options["token"], "gcs_base_url": google}
     table = pa.table({"record": pa.array([b"x" * 1000] * 20_000, pa.binary())})
     sawlog.write(table, tmp_path / "1.log", format="leveldb_log")
-    address = f"{google}/upload/storage/v1/b/logs/o?uploadType=media&name=rows/1.log"
-    urllib.request.urlopen(urllib.request.Request(address, (tmp_path / "1.log").read_bytes()))
-    assert sawlog.read("gs://logs/rows/1.log", storage_options=options).num_rows == 20_000
-    assert sawlog.read("gs://logs/rows", storage_options=options).num_rows == 20_000
+    upload(google, "rows/1.log", (tmp_path / "1.log").read_bytes())
+    for path in ("gs://logs/rows/1.log", "gcs://logs/rows", "gs://logs/rows/*.log"):
+        assert sawlog.read(path, storage_options=options, format="leveldb_log").num_rows == 20_000
+    storage = Storage(options)
+    assert [file.is_tagged for file in storage.find("gs://logs/rows")] == [True]
+    upload(google, "rows/1.log", b"other")
+    with pytest.raises(ChangedError):
+        storage.open("gs://logs/rows/1.log").window(0, 7)
+    Storage(options).directories.remove("gs://logs/rows/1.log")
+    with pytest.raises(FileNotFoundError):
+        Storage(options).find("gs://logs/rows")
+    with pytest.raises(StorageError, match="nobody"):
+        Storage(options).find("gs://nobody/rows")
+
+
+def test_a_listing_of_google_goes_on_after_an_object(google: str) -> None:
+    for number in range(3):
+        upload(google, f"pages/{number}.log", b"x")
+    store = connected("gs://logs/pages", {"endpoint_url": google, "anon": True})[0]
+    pages = store.fs.list_pages("logs/pages", "logs/pages/0.log")
+    assert [info["name"] for page in pages for info in page] == ["logs/pages/1.log", "logs/pages/2.log"]
 
 
 def container(address: str, name: str) -> None:

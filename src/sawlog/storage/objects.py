@@ -242,7 +242,8 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         bucket, _, offset = last.partition("/") if last else (path.partition("/")[0], "", None)
         with _answers(self.unstrip_protocol(path)), contextlib.suppress(FileNotFoundError):
             for metas in obstore.list(store, key or None, offset=offset, chunk_size=_LISTED):
-                objects = (meta for meta in metas if meta["size"] or self._is_object(store, meta["path"]))
+                after = (meta for meta in metas if offset is None or meta["path"] > offset)  # servers may not know it
+                objects = (meta for meta in after if meta["size"] or self._is_object(store, meta["path"]))
                 if infos := [describe_object(f"{bucket}/{meta['path']}", meta) for meta in objects]:
                     yield infos
 
