@@ -31,11 +31,7 @@ __all__ = ["run", "samples"]
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("sawlog.storage.workers", "sawlog.format.planning"):
         monkeypatch.setattr(f"{place}.PIECE_BYTES", 1 << 20)
-    for place in (
-        "deephaven.table.dataset.DeephavenTableContents",
-        "filodb.dataset.ContainerContents",
-    ):
-        monkeypatch.setattr(f"sawlog.{place}.threads_split_files", True)
+    monkeypatch.setattr("sawlog.filodb.dataset.ContainerContents.threads_split_files", True)
 
 
 @pytest.mark.spread(3)
@@ -199,6 +195,25 @@ def test_no_more_results_are_in_flight_than_twice_the_threads(steps: int, thread
     assert work.most <= 2 * threads
     assert work.most_working == threads, "all of them have worked, and no others"
     assert work.closed == 12
+
+
+@pytest.mark.parametrize("size", [1 << 16, 1 << 20, 3 << 20])
+def test_small_results_of_one_item_do_not_wait_for_the_item_before(size: int) -> None:
+    steps, piece = 8, workers.PIECE_BYTES
+    second_item_ended = threading.Event()
+
+    def work(item: int) -> Iterator[int]:
+        if item == 0:
+            second_item_ended.wait(10 if size * steps < 2 * piece else 0.2)
+        for _ in range(steps):
+            yield size
+        if item == 1:
+            second_item_ended.set()
+
+    results = map_ordered(range(2), work, 2, measure=lambda result: result)
+    assert next(results) == (0, size)
+    assert second_item_ended.is_set() == (size * steps < 2 * piece), "at most a piece per thread is held"
+    assert [item for item, _ in results] == [0] * (steps - 1) + [1] * steps
 
 
 def test_nothing_new_is_begun_when_the_consumer_stops() -> None:

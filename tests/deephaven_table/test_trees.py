@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -376,17 +377,17 @@ def test_guesses_are_not_written(tmp_path: Path) -> None:
     assert sawlog.read(tmp_path / "V", format="deephaven_table").to_pydict() == {"d": [1.5]}
 
 
-def test_one_location_is_read_by_one_thread(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    crews = []
+def test_threads_share_the_rows_of_one_location(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = []
 
     class Watched(workers.WorkerPool):
-        def __init__(self, threads: int) -> None:
-            crews.append(threads)
-            super().__init__(threads)
+        def __init__(self, threads: int, measure: Callable[[Any], int] | None = None) -> None:
+            pools.append(threads)
+            super().__init__(threads, measure)
 
+    location = historical / "Systems" / "Ns" / "Partitions" / "0" / DATES[0] / "Trades"
+    rows = sawlog.read(location, types=TYPES, use_threads=False)
     monkeypatch.setattr(workers, "WorkerPool", Watched)
     monkeypatch.setattr("sawlog.format.planning.PIECE_BYTES", 0)
-    sawlog.read(historical / "Systems" / "Ns" / "Partitions" / "0" / DATES[0] / "Trades", types=TYPES, use_threads=4)
-    assert crews == []
-    sawlog.read(historical, types=TYPES, use_threads=2)
-    assert crews == [2]
+    assert sawlog.read(location, types=TYPES, use_threads=4) == rows
+    assert pools == [4]

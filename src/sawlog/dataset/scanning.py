@@ -24,6 +24,8 @@ OnFragmentDone = Callable[[Fragment, Findings], None]
 """Called with a fragment and its findings after its rows were delivered."""
 
 _Result = TypeVar("_Result")
+_MIN_BATCH_BYTES = 1 << 16
+"""Least bytes that a waiting batch counts for, so that thousands of tiny ones are not held."""
 
 
 def read_fragments(fragments: Iterable[Fragment], threads: int, done: OnFragmentDone) -> Iterator[pa.RecordBatch]:
@@ -45,11 +47,16 @@ def read_fragments(fragments: Iterable[Fragment], threads: int, done: OnFragment
         done(*open_fragments.pop(id(fragment)))
 
     try:
-        for _, batch in map_ordered(fragments, read_batches, threads, end):
+        for _, batch in map_ordered(fragments, read_batches, threads, end, _count_bytes):
             yield batch
     finally:
         for fragment, findings in open_fragments.values() if threads <= 1 else ():
             done(fragment, findings)
+
+
+def _count_bytes(batch: pa.RecordBatch) -> int:
+    """Return the bytes that a waiting batch counts for."""
+    return max(int(batch.nbytes), _MIN_BATCH_BYTES)
 
 
 def read_rows(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-PIECE_BYTES = 8 << 20
-"""Input bytes of what one thread works on, and between two steps of a progress bar: two batches.
+PIECE_BYTES = 16 << 20
+"""Input bytes of what one thread works on, and between two steps of a progress bar: four batches.
 
 So all threads find room for their results: no more than twice as many are in flight as there are threads.
 """
@@ -37,16 +37,19 @@ def map_ordered(
     work: Callable[[Item], Iterator[Result]],
     threads: int,
     ended: Callable[[Item], None] = lambda _: None,
+    measure: Callable[[Result], int] | None = None,
 ) -> Iterator[tuple[Item, Result]]:
     """Work on several items at a time; results come in the order of the items, as if done one after the other.
 
-    No more than twice as many results as threads are in flight. When the consumer stops, nothing new is begun.
+    No more than twice as many results as threads are in flight, or more of them while these are small: an item of many
+    small results is worked on to its end while those before it are. When the consumer stops, nothing new is begun.
 
     Args:
         items: What to work on; taken as they are needed.
         work: The results of one item. Its steps may run in different threads, never two at a time.
         threads: How many work, the caller's among them.
         ended: Called with each item, once all of its results are taken.
+        measure: The bytes of a result. While all that wait have less than a piece per thread, more are made.
     """
     if threads <= 1:
         for item in items:
@@ -54,7 +57,7 @@ def map_ordered(
                 yield item, result
             ended(item)
         return
-    crew = WorkerPool(threads)
+    crew = WorkerPool(threads, measure)
     waiting = iter(items)
     try:
         while True:
@@ -87,7 +90,7 @@ def _take_next_item(crew: WorkerPool, waiting: Iterator[Any], work: Callable[[An
     try:
         item = next(waiting, _END)
     except Exception as error:  # noqa: BLE001, it is raised when its turn comes
-        crew.add(_Job(None, iter(()), deque([_Failure(error)]), has_ended=True))
+        crew.add(_Job(None, iter(()), deque([(_Failure(error), 0)]), has_ended=True))
         return False
     if item is not _END:
         crew.add(_Job(item, work(item), deque()))
@@ -103,11 +106,11 @@ class _Failure:
 
 @dataclass
 class _Job:
-    """An item that is worked on: what is still to do, and the results that nobody has taken yet."""
+    """An item that is worked on: what is still to do, and the results that nobody has taken yet, with their bytes."""
 
     item: Any
     steps: Iterator[Any]
-    ready: deque[Any]
+    ready: deque[tuple[Any, int]]
     is_running: bool = False
     has_ended: bool = False
 
@@ -119,8 +122,10 @@ class WorkerPool:
         jobs: In order; the results of the first are taken next.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, measure: Callable[[Any], int] | None = None) -> None:
         self._limit = 2 * threads
+        self._measure = measure
+        self._spare_bytes = threads * PIECE_BYTES if measure else 0  # less what waits to be taken
         self._idle = threads - 1
         self._changed = threading.Condition()
         self._stopped = False
@@ -143,10 +148,11 @@ class WorkerPool:
         while True:
             with self._changed:
                 if first.ready:
-                    result = first.ready.popleft()
+                    result, size = first.ready.popleft()
                     if isinstance(result, _Failure):
                         raise result.error
                     self._in_flight -= 1
+                    self._spare_bytes += size
                     self._wake_threads()
                     return result
                 if first.has_ended:
@@ -179,26 +185,27 @@ class WorkerPool:
         Args:
             own: Whether the consumer asks. The others leave the first job, which the consumer has in hand, for last.
         """
-        if self._stopped or self._in_flight >= self._limit or not self.jobs:
+        if self._stopped or not self.jobs:
             return None
         jobs = iter(self.jobs)
         first = next(jobs)
-        if own and not (first.is_running or first.has_ended):
+        is_first_free = not (first.is_running or first.has_ended)
+        if own and is_first_free:  # there are no results of it: nothing is taken before there are
             return self._start(first)
-        if self._in_flight < self._limit - 1:
+        if self._has_room(self._limit - 1):
             for job in jobs:
                 if not (job.is_running or job.has_ended):
                     return self._start(job)
-        return None if first.is_running or first.has_ended else self._start(first)
+        return self._start(first) if is_first_free and self._has_room(self._limit) else None
 
     def _start(self, job: _Job) -> _Job:
         job.is_running = True
         self._in_flight += 1
         return job
 
-    def _has_room(self, job: _Job) -> bool:
+    def _has_room(self, limit: int) -> bool:
         """Whether one more result may be made; the last place belongs to the first job, which everybody waits for."""
-        return self._in_flight < (self._limit if job is self.jobs[0] else self._limit - 1)
+        return self._in_flight < limit or self._spare_bytes > 0
 
     def _work(self, job: _Job | None) -> None:
         """Work while there is something to do, in a thread of the pool."""
@@ -215,15 +222,18 @@ class WorkerPool:
             result = _END if self._stopped else next(job.steps, _END)
         except Exception as error:  # noqa: BLE001, the consumer raises it
             result = _Failure(error)
+        is_last = result is _END or isinstance(result, _Failure)
+        size = 0 if is_last or self._measure is None else self._measure(result)
         with self._changed:
-            if result is _END or isinstance(result, _Failure):
-                job.has_ended = True
-                self._in_flight -= 1
+            self._in_flight -= is_last
+            self._spare_bytes -= size
+            job.has_ended = job.has_ended or is_last
             if result is not _END:
-                job.ready.append(result)
+                job.ready.append((result, size))
             del result
             stopped = self._stopped
-            job.is_running = going_on and not (job.has_ended or stopped) and self._has_room(job)
+            limit = self._limit - (job is not self.jobs[0])
+            job.is_running = going_on and not (is_last or stopped) and self._has_room(limit)
             self._in_flight += job.is_running
             self._wake_threads()
             self._changed.notify_all()

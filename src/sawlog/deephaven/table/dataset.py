@@ -41,8 +41,6 @@ _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION
 class DeephavenTableContents(Contents):
     """Locations of one table, by column partition and internal partition."""
 
-    threads_split_files: ClassVar[bool] = False  # one thread reads columns at the memory's speed
-
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
         self._storage = scan.storage
