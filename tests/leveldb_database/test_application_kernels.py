@@ -17,6 +17,8 @@ from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.applications import application, chromium_services, chromium_workers, cometbft, sync_data
 from sawlog.leveldb.applications.bedrock_layout import NAMES, PREFIXES, TAGS
 from sawlog.leveldb.applications.fragments import column_of, decode_parts
+from sawlog.leveldb.applications.indexed_db import Names
+from sawlog.leveldb.applications.indexed_db_layout import Place
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
@@ -252,6 +254,8 @@ def test_most_entries_of_a_world_are_left_to_the_kernels() -> None:
     assert plain("bedrock", entries) == [True] * len(entries)
     compressed = b"\x0a\0\0\x06\1\0d" + struct.pack("<d", 1.5e-7) + b"\5\1\0f" + struct.pack("<f", 0.1) + b"\0"
     assert plain("bedrock", [(b"portals", compressed), (b"portals", b"")]) == [True, False]
+    double = b"\x06\0\0" + struct.pack("<d", 1.5)  # and nothing around it, which says in whose text it is
+    assert plain("bedrock", [(b"portals", double), *entries, (b"portals", double)]) == [True] * (len(entries) + 2)
 
 
 @pytest.mark.parametrize("depth", [150, 151, 2000])
@@ -662,3 +666,140 @@ def test_items_of_sessions_are_left_to_the_kernels() -> None:
     entries += [(b"map-1-k", b"\0\xd8"), (b"map-1-k", b"\0\xdc\0\xd8"), (b"map-1-k", b"a"), (b"map--k", b"")]
     context = {"1": {"tab": "https://a.example", "other": "https://a.example"}}
     assert plain("session_storage", entries, context) == [True] * 3 + [False] * 4
+
+
+def idb_key(store: int, index: int, key: bytes) -> bytes:
+    """A key of IndexedDB's, in database 1."""
+    return bytes([1 << 2 | 1, 1]) + store.to_bytes(2, "little") + index.to_bytes(2, "little") + key
+
+
+def utf_16_key(units: bytes) -> bytes:
+    return b"\1" + encode_varint(len(units) // 2) + units
+
+
+def idb_keys(keys: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    return st.lists(keys, max_size=3).map(lambda keys: b"\4" + encode_varint(len(keys)) + b"".join(keys))
+
+
+DOUBLES = st.sampled_from([0.0, -0.0, 1.0, -5.0, 1.5, 1e21, 2.0**53, -1e-7, 1.7e12, -6.3e13, 8.64e15, float("nan")])
+DOUBLE_BYTES = (DOUBLES | st.floats()).map(lambda number: struct.pack("<d", number))
+IDB_KEYS = st.recursive(
+    st.one_of(
+        st.text(max_size=4).map(lambda text: utf_16_key(text.encode("utf-16-be"))),
+        st.tuples(st.sampled_from([b"\2", b"\3"]), DOUBLE_BYTES).map(b"".join),
+        st.sampled_from(
+            [b"\0", b"\5", b"\6\2\xff\0", utf_16_key(b"\xd8\0"), b"\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1"]
+        ),
+    ),
+    idb_keys,
+    max_leaves=4,
+)
+
+
+def v8_text(text: str, tag: bytes) -> bytes:
+    encodings = {b'"': "latin-1", b"c": "utf-16-le", b"S": "utf-8"}
+    data = text.encode(encodings[tag], "replace" if tag == b'"' else "surrogatepass")
+    return tag + encode_varint(len(data)) + data
+
+
+V8_TEXTS = st.builds(
+    v8_text,
+    st.text(max_size=12) | st.sampled_from(["a", "$a", "1", '"\\\n\x01\xfc']),
+    st.sampled_from([b'"', b"c", b"S"]),
+)
+V8_NUMBERS = st.builds(
+    lambda tag, number: tag + encode_varint(number),
+    st.sampled_from([b"I", b"U"]),
+    st.integers(0, 3) | st.integers(0, 1 << 33),
+)
+V8_SCALARS = st.one_of(
+    V8_TEXTS,
+    V8_NUMBERS,
+    st.tuples(st.sampled_from([b"N", b"D"]), DOUBLE_BYTES).map(b"".join),
+    st.sampled_from([b"T", b"F", b"0", b"_", b"\0T", b"-", b"^\0", b"B\1a", b"Z\2\1", b"c\2\0\xd8", b"?"]),
+)
+
+
+@st.composite
+def v8_containers(draw: st.DrawFn, values: st.SearchStrategy[bytes]) -> bytes:
+    """An object, a list, or a list that had room for holes; few of them with what does not fit."""
+    items = draw(st.lists(values, max_size=4))
+    kind, count = (
+        draw(st.sampled_from([b"o", b"A", b"a"])),
+        encode_varint(len(items) + draw(st.sampled_from([0] * 9 + [1]))),
+    )
+    if kind == b"A":
+        return kind + count + b"".join(items) + draw(st.sampled_from([b"$\0"] * 9 + [b"\0$\1"])) + count
+    indexes = [b"I" + encode_varint(2 * place) for place in range(len(items))]
+    names = draw(st.lists(V8_TEXTS | V8_NUMBERS, min_size=len(items), max_size=len(items))) if kind == b"o" else indexes
+    pairs = b"".join(name + item for name, item in zip(names, items, strict=True))
+    return kind + pairs + b"{" + count if kind == b"o" else kind + count + pairs + b"@" + count + count
+
+
+V8_VALUES = st.recursive(V8_SCALARS, v8_containers, max_leaves=8)
+TRAILER = b"\xfe" + bytes(12)
+ENVELOPES = st.sampled_from(
+    [b"\xff\x15" + TRAILER + b"\xff\x10"] * 6 + [b"\xff\x11\xff\x0d", b"\xff\x0b", b"\xff\x0a", b"\xff\x11\1", b"o"]
+)
+IDB_ENTRIES = st.one_of(
+    st.builds(
+        lambda key, version, envelope, value, end: (
+            idb_key(2, 1, key),
+            encode_varint(version) + envelope + value + end,
+        ),
+        IDB_KEYS,
+        NUMBERS,
+        ENVELOPES,
+        V8_VALUES,
+        st.sampled_from([b"", b"\0", b"1"]),
+    ),
+    st.builds(lambda key, version: (idb_key(2, 2, key), version), IDB_KEYS, st.binary(max_size=9)),
+    st.builds(
+        lambda index, key, end, version, value: (idb_key(2, index, key + end), encode_varint(version) + value),
+        st.sampled_from([30, 31, 300, 7]),
+        IDB_KEYS,
+        IDB_KEYS.map(lambda key: b"\0" + key) | st.sampled_from([b"", b"\0"]),
+        NUMBERS,
+        IDB_KEYS,
+    ),
+)
+HOME = Home("/nowhere/x.indexeddb.leveldb", Storage(), 1 << 20)
+
+
+@given(st.lists(IDB_ENTRIES | changed(IDB_ENTRIES), max_size=6))
+def test_entries_of_indexed_db_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
+    names = Names(HOME, {1: ("https_a_0@1", "notes")}, {(1, 2): "n\xf6tes"}, {Place(1, 2, 30): "by title"})
+    plain("indexed_db", entries, names)
+
+
+def test_what_most_entries_of_indexed_db_are_is_left_to_the_kernels() -> None:
+    rows = sawlog.read(APPLICATION_PATHS["indexed_db"], view="rows").to_pylist()
+    decoder = application("indexed_db")
+    assert decoder is not None
+    every = [Entry(row["key"], row["value"], row["sequence"]) for row in rows]
+    are_names = decoder.are_names(pa.array([entry.key for entry in every], pa.binary()))
+    assert are_names is not None
+    some = [entry for entry, is_name in zip(every, are_names, strict=True) if is_name]
+    assert 0 < len(some) < len(every) // 2
+    context = decoder.context(every, HOME)
+    assert decoder.context(some, HOME) == context
+    are_plain = plain("indexed_db", [(entry.key, entry.value or b"") for entry in every], context)
+    assert not any(is_plain and is_name for is_plain, is_name in zip(are_plain, are_names, strict=True))
+    assert sum(are_plain) == 139  # of 190: it has a value of each kind that there is
+
+
+@pytest.mark.parametrize("depth", [64, 65, 151])
+def test_values_in_values_are_plain_down_to_a_depth(depth: int) -> None:
+    value = b"\0\xff\x0f" + b"A\1" * depth + b"T" + b"$\0\1" * depth
+    keys = b"\4\1" * depth + b"\0"
+    entries = [(idb_key(2, 1, b"\0"), value), (idb_key(2, 2, keys), b"\1")]
+    assert plain("indexed_db", entries, Names(HOME)) == [depth <= 64] * 2
+
+
+def test_text_that_needs_more_room_than_there_is_is_left_to_python() -> None:
+    head, key = b"\0\xff\x0f", idb_key(2, 1, b"\0")
+    values = [b"A\x20" + b"_" * 32 + b"$\0\x20", v8_text("\1" * 90, b'"'), b"A\x87\x68" + b"_" * 13319 + b"$\0\x87\x68"]
+    entries = [(key, head + value) for value in (*values, *[b"T"] * 4)]
+    assert plain("indexed_db", entries, Names(HOME)) == [True, True, False, True, True, True, True]
+    many = b"".join(b"U" + encode_varint(number) + b"0" for number in range(1025))
+    assert plain("indexed_db", [(key, head + b"o" + many + b"{\x81\x08")], Names(HOME)) == [False]

@@ -15,7 +15,7 @@ from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u64, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
-from sawlog.kernels.text import HIGH_BITS, utf8_length
+from sawlog.kernels.text import HIGH_BITS, next_utf_16, put_beyond_ascii, utf8_length
 
 _IS_ESCAPED = np.zeros(256, np.uint8)
 _IS_ESCAPED[list(b'"\\/bfnrt')] = 1
@@ -108,9 +108,9 @@ def widened_bits(bits: Any) -> Any:
 
 @inlined
 def put_double(bits: Any, rendered: Any, state: Any) -> Any:
-    """Write a double as an integer where it is one, or down that it belongs here. Returns whether JSON has it.
+    """Write a double as an integer where it is one, or a byte in its place. Returns whether JSON has it.
 
-    It goes to `rendered.out` at `state.position`, or to `rendered.slots` and `rendered.doubles` at `state.slots`.
+    It goes to `rendered.out` at `state.position`, and to `rendered.slots` and `rendered.doubles` at `state.slots`.
     """
     biased = bits >> _FRACTION & _EXPONENT
     if biased == _EXPONENT or state.slots >= len(rendered.slots):
@@ -131,6 +131,8 @@ def put_double(bits: Any, rendered: Any, state: Any) -> Any:
     rendered.doubles[state.slots] = bits
     rendered.slots[state.slots] = state.position
     state.slots += 1
+    rendered.out[state.position] = 48
+    state.position += _ONE
     return True
 
 
@@ -142,6 +144,25 @@ def are_plain(word: Any) -> Any:
     below = (word - _BYTES_OF_SPACE) & ~word
     equal = (quotes - _BYTES_OF_ONE) & ~quotes | (backslashes - _BYTES_OF_ONE) & ~backslashes
     return (word | below | equal) & HIGH_BITS == _ZERO
+
+
+@inlined
+def _put_ascii(out: Any, pos: Any, byte: Any) -> Any:
+    """A character of ASCII in a JSON string; the position after it."""
+    escape = _ESCAPES[byte]
+    if escape == 0:
+        out[pos] = byte
+        return pos + _ONE
+    out[pos] = 92
+    if escape > 1:
+        out[pos + _ONE] = escape
+        return pos + _TWO
+    out[pos + _ONE] = 117
+    out[pos + _TWO] = 48
+    out[pos + _THREE] = 48
+    out[pos + _FOUR] = _HEX[byte >> 4]
+    out[pos + np.uint64(5)] = _HEX[byte & 15]
+    return pos + _SIX
 
 
 @inlined
@@ -158,33 +179,52 @@ def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
                 pos += _EIGHT
                 cursor += _EIGHT
                 continue
-        byte = data[cursor]
-        escape = _ESCAPES[byte]
-        if byte >= 128:
-            length = utf8_length(data, cursor, end)
-            if length == _ZERO:
-                return _ZERO
-            for _ in range(length):
-                out[pos] = data[cursor]
-                pos += _ONE
-                cursor += _ONE
+        if data[cursor] < 128:
+            pos = _put_ascii(out, pos, data[cursor])
+            cursor += _ONE
             continue
-        if escape == 0:
-            out[pos] = byte
+        length = utf8_length(data, cursor, end)
+        if length == _ZERO:
+            return _ZERO
+        for _ in range(length):
+            out[pos] = data[cursor]
             pos += _ONE
-        elif escape == 1:
-            out[pos] = 92
-            out[pos + _ONE] = 117
-            out[pos + _TWO] = 48
-            out[pos + _THREE] = 48
-            out[pos + _FOUR] = _HEX[byte >> 4]
-            out[pos + np.uint64(5)] = _HEX[byte & 15]
-            pos += _SIX
-        else:
-            out[pos] = 92
-            out[pos + _ONE] = escape
-            pos += _TWO
+            cursor += _ONE
+    out[pos] = 34
+    return pos + _ONE
+
+
+@inlined
+def put_latin_1_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """A JSON string of Latin-1; the position after it."""
+    out[pos] = 34
+    pos += _ONE
+    cursor = start
+    while cursor < end:
+        if end - cursor >= _EIGHT:
+            word = load_u64(data, cursor)
+            if are_plain(word):
+                store_u64(out, pos, word)
+                pos += _EIGHT
+                cursor += _EIGHT
+                continue
+        byte = data[cursor]
+        pos = _put_ascii(out, pos, byte) if byte < 128 else put_beyond_ascii(out, pos, np.uint64(byte))
         cursor += _ONE
+    out[pos] = 34
+    return pos + _ONE
+
+
+@inlined
+def put_utf_16_string(out: Any, pos: Any, data: Any, start: Any, end: Any, is_big: Any) -> Any:
+    """A JSON string of UTF-16, little endian or big; the position after it, which is 0 where it is none."""
+    out[pos] = 34
+    pos += _ONE
+    while start < end:
+        character, start = next_utf_16(data, start, end, is_big)
+        if start == _ZERO:
+            return _ZERO
+        pos = _put_ascii(out, pos, character) if character < 128 else put_beyond_ascii(out, pos, character)
     out[pos] = 34
     return pos + _ONE
 
@@ -412,9 +452,9 @@ def fill_slots(
     """Put the texts of doubles where they belong.
 
     Args:
-        text: uint8, texts without doubles.
+        text: uint8, texts with a byte in the place of each double.
         ends: int64, text i is `text[ends[i] : ends[i + 1]]`.
-        slots: int64, ascending: where in `text` doubles belong.
+        slots: int64, ascending: where in `text` these bytes are.
         numbers: uint8, the texts of the doubles, each followed by one byte more.
         number_ends: int64, number i is `numbers[number_ends[i] + 1 : number_ends[i + 1]]`.
         out: uint8, with room for all.
@@ -429,7 +469,7 @@ def fill_slots(
             length = np.uint64(slots[slot]) - text_pos
             copy_bytes(out, pos, text, text_pos, length)
             pos += length
-            text_pos += length
+            text_pos += length + _ONE
             start = np.uint64(number_ends[slot]) + _ONE
             length = np.uint64(number_ends[slot + 1]) - start
             copy_bytes(out, pos, numbers, start, length)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined
-from sawlog.kernels.memory import load_u16, load_u64, store_u16, store_u64
+from sawlog.kernels.memory import load_big_u16, load_u16, load_u64, store_u16, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _THREE, _TWO, _ZERO
 
 HIGH_BITS = np.uint64(0x8080808080808080)
@@ -93,34 +93,51 @@ def _put_two(out: Any, pos: Any, character: Any) -> Any:
 
 
 @inlined
+def next_utf_16(data: Any, start: Any, end: Any, is_big: Any) -> Any:
+    """The character of UTF-16 at `start`, and the position after it, which is 0 where there is none."""
+    if end - start < _TWO:
+        return _ZERO, _ZERO
+    character = load_big_u16(data, start) if is_big else load_u16(data, start)
+    start += _TWO
+    if character & np.uint64(0xF800) != _SURROGATE:
+        return character, start
+    if character >= _LOW_SURROGATE or end - start < _TWO:
+        return _ZERO, _ZERO
+    low = load_big_u16(data, start) if is_big else load_u16(data, start)
+    if low & np.uint64(0xFC00) != _LOW_SURROGATE:
+        return _ZERO, _ZERO
+    return np.uint64(0x10000) + ((character & _LOW10) << np.uint64(10) | low & _LOW10), start + _TWO
+
+
+@inlined
+def put_beyond_ascii(out: Any, pos: Any, character: Any) -> Any:
+    """Write a character that is not ASCII as UTF-8; the position after it."""
+    if character < np.uint64(0x800):
+        return _put_two(out, pos, character)
+    if character < np.uint64(0x10000):
+        out[pos] = np.uint64(0xE0) | character >> np.uint64(12)
+        return _put_rest(out, pos + _ONE, character, _TWO)
+    out[pos] = np.uint64(0xF0) | character >> np.uint64(18)
+    return _put_rest(out, pos + _ONE, character, _THREE)
+
+
+@inlined
 def put_utf_16(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
     """Write UTF-16, little endian, as UTF-8, which has 1.5 times as many bytes at most.
 
     Returns:
         The position after it, and whether it is UTF-16.
     """
-    while end - start >= _TWO:
-        character = load_u16(data, start)
-        start += _TWO
+    while start < end:
+        character, start = next_utf_16(data, start, end, False)
+        if start == _ZERO:
+            return pos, False
         if character < _CONTINUED:
             out[pos] = character
             pos += _ONE
-        elif character < np.uint64(0x800):
-            pos = _put_two(out, pos, character)
-        elif character & np.uint64(0xF800) != _SURROGATE:
-            out[pos] = np.uint64(0xE0) | character >> np.uint64(12)
-            pos = _put_rest(out, pos + _ONE, character, _TWO)
         else:
-            if character >= _LOW_SURROGATE or end - start < _TWO:
-                return pos, False
-            low = load_u16(data, start)
-            start += _TWO
-            if low & np.uint64(0xFC00) != _LOW_SURROGATE:
-                return pos, False
-            character = np.uint64(0x10000) + ((character & _LOW10) << np.uint64(10) | low & _LOW10)
-            out[pos] = np.uint64(0xF0) | character >> np.uint64(18)
-            pos = _put_rest(out, pos + _ONE, character, _THREE)
-    return pos, start == end
+            pos = put_beyond_ascii(out, pos, character)
+    return pos, True
 
 
 @inlined

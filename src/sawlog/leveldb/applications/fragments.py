@@ -94,7 +94,8 @@ class Decoded(Fragment):
         bytewise = self.whole.version.bytewise
         names = replace(self.whole, low=low, high=high) if bytewise else self.whole
         for batch in names.decode(STATE_SCHEMA, Findings("skip", drained=True)):
-            for entry in _entries(batch):
+            are_names = view.are_names(batch.column("key"))
+            for entry in _entries(batch if are_names is None else batch.filter(array_of(are_names, pa.bool_()))):
                 if low <= entry.key and (high is None or entry.key < high):
                     yield entry
 

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from sawlog.leveldb.applications.indexed_db import EXISTS, EXTERNAL_OBJECTS, FIRST_INDEX, RECORD, read_place
+from sawlog.leveldb.applications.indexed_db_layout import (
+    ARRAY,
+    BINARY,
+    DATE,
+    EXISTS,
+    EXTERNAL_OBJECTS,
+    FIRST_INDEX,
+    NO_KEY,
+    NUMBER,
+    RECORD,
+    SMALLEST,
+    STRING,
+    read_place,
+)
 from sawlog.leveldb.applications.script_values import MAX_DEPTH
 from sawlog.leveldb.applications.view import Cursor, UnknownBytesError
 
-_ARRAY, _BINARY, _STRING, _DATE, _NUMBER = 4, 6, 1, 2, 3
-_RANKS = {rank: place for place, rank in enumerate((5, _NUMBER, _DATE, _STRING, _BINARY, _ARRAY, 0))}
+_RANKS = {rank: place for place, rank in enumerate((SMALLEST, NUMBER, DATE, STRING, BINARY, ARRAY, NO_KEY))}
 """Types of keys in order: the smallest key, numbers, dates, strings, binaries, arrays, and no key at all."""
 _SIMPLE_GLOBAL, _SIMPLE_STORE = 7, 6
 """Types below have one key each, in what belongs to no database, and in the metadata of one."""
@@ -88,15 +100,15 @@ def _key(cursor: Cursor, depth: int = 0) -> tuple[Any, ...]:
     if kind not in _RANKS:
         raise UnknownBytesError(f"type {kind} of a key")
     rank = _RANKS[kind]
-    if kind == _ARRAY:
+    if kind == ARRAY:
         count = cursor.varint()
         if count > cursor.left:
             raise UnknownBytesError(f"{count} keys in {cursor.left} bytes")
         return rank, tuple(_key(cursor, depth + 1) for _ in range(count))
-    if kind == _BINARY:
+    if kind == BINARY:
         return rank, cursor.take(cursor.varint(), "binary")
-    if kind == _STRING:
+    if kind == STRING:
         return rank, cursor.take(2 * cursor.varint(), "text")
-    if kind in (_DATE, _NUMBER):
+    if kind in (DATE, NUMBER):
         return rank, cursor.double()
     return (rank,)

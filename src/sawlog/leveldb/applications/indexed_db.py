@@ -6,58 +6,72 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from sawlog.arrow import array_of, binary_parts, fixed_array
 from sawlog.guard import Undecodable
+from sawlog.kernels.json_text import fill_numbers
+from sawlog.leveldb.applications import indexed_db_kernels as k
+from sawlog.leveldb.applications.indexed_db_layout import (
+    ARRAY,
+    BINARY,
+    BLOB_SUFFIX,
+    COMPARATOR,
+    DATABASE_SUFFIX,
+    DATE,
+    EXISTS,
+    EXTERNAL_OBJECTS,
+    FIRST_INDEX,
+    IN_BLOB,
+    IN_SNAPPY,
+    NO_KEY,
+    NUMBER,
+    RECORD,
+    STRING,
+    VERSION_TAG,
+    WRAPPED,
+    Place,
+    read_place,
+)
 from sawlog.leveldb.applications.script_values import (
     MAX_DEPTH,
-    VERSION_TAG,
     binary,
     date,
     decode_script_value,
     number,
     to_json,
 )
-from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, Home, UnknownBytesError, columns_of, text
+from sawlog.leveldb.applications.view import (
+    ApplicationView,
+    Cursor,
+    Entry,
+    Home,
+    PlainRows,
+    UnknownBytesError,
+    columns_of,
+    text,
+    text_array,
+)
 from sawlog.leveldb.codecs import expand
+from sawlog.leveldb.columns import named
 from sawlog.leveldb.log.layout import Compression
+from sawlog.leveldb.records.kernels import Strings
 
-COMPARATOR = "idb_cmp1"
-_DATABASE_SUFFIX, _BLOB_SUFFIX = ".leveldb", ".blob"
-"""How the directory ends, and the one next to it that has the blobs."""
-DIRECTORY_SUFFIX = f".indexeddb{_DATABASE_SUFFIX}"
-"""How it ends after the origin whose databases are in it."""
-
-RECORD, EXISTS, EXTERNAL_OBJECTS, FIRST_INDEX = 1, 2, 3, 30
-"""What the index ID of a key stands for; from `FIRST_INDEX` on, it is that of an index."""
-
-_WRAPPED = 17
-"""In place of Blink's version: the value is not here as it is."""
-_IN_BLOB, _IN_SNAPPY = 1, 2
-"""What follows: size and number of the blob that has the value, or the compressed value."""
 _SNAPPY_RATIO = 22
 """Snappy cannot expand a byte to more: three say where 64 are copied from."""
+_MAX_BYTES = 16 << 20
+"""Keys and values that add up to more are left to Python: the room for their text is several times that."""
+_SLOT_BYTES = 8
+"""What a double takes."""
 _WRAPPINGS = 3
 """A value can be compressed, and that in a blob: what is wrapped more often is not decoded."""
 
 BLOB, FILE, HANDLE = 0, 1, 2
 """Types of external objects."""
-
-
-class Place(NamedTuple):
-    """Prefix of a key: IDs of database, object store and index.
-
-    Attributes:
-        database: ID of the database; 0 for what belongs to none.
-        store: ID of the object store; 0 for metadata.
-        index_id: ID of the index, or what is below `FIRST_INDEX`.
-    """
-
-    database: int
-    store: int
-    index_id: int
 
 
 @dataclass
@@ -213,6 +227,37 @@ class IndexedDB(ApplicationView):
                     continue  # which its own row says
         return names
 
+    def are_names(self, keys: pa.Array) -> NDArray[np.bool_]:
+        """Metadata, and lists of external objects."""
+        marks = np.empty(len(keys), np.uint8)
+        k.mark_names(Strings(*binary_parts(keys)), marks)
+        return marks.view(np.bool_)
+
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Names) -> PlainRows | None:
+        """Records, entries of indexes and what exists, if their values are such as JSON has."""
+        rows = len(keys)
+        entries, contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        sizes = [int(strings.offsets[-1] - strings.offsets[0]) for strings in (entries, contents)]
+        if sum(sizes) > _MAX_BYTES:
+            return None
+        # The second key of an entry of an index is written to where values are, too.
+        key_texts, value_texts = _texts(rows, sizes[0]), _texts(rows, sum(sizes))
+        kinds, numbers = np.empty(rows, np.uint8), np.zeros((4, rows), np.int64)
+        scratch = k.new_scratch()
+        k.render_entries(entries, contents, k.Rendered(kinds, numbers, key_texts, value_texts), scratch)
+        used = scratch.state["slots"].tolist()
+        is_index = kinds == k.KINDS.index("index_entry")
+        columns = _names_of(numbers[: k.VERSION], context) | {
+            "kind": named(kinds, k.KINDS),
+            "key": _shown(key_texts, used[0], None),
+            "value": _shown(value_texts, used[1], kinds != k.KINDS.index("exists")),
+            "version": fixed_array(pa.int64(), numbers[k.VERSION]),
+            "database_id": fixed_array(pa.int64(), numbers[k.DATABASE]),
+            "object_store_id": fixed_array(pa.int64(), numbers[k.STORE]),
+            "index_id": array_of(numbers[k.INDEX], pa.int64(), ~is_index),
+        }
+        return PlainRows(kinds > 0, columns)
+
     def decode(self, entry: Entry, context: Names) -> Mapping[str, Any]:
         """The key by its prefix, which says what the value is."""
         cursor = Cursor(entry.key)
@@ -249,19 +294,36 @@ class IndexedDB(ApplicationView):
         return row | columns_of(entry.value, read)
 
 
+def _texts(rows: int, size: int) -> k.Texts:
+    """Return room for the texts of so many rows of so many bytes."""
+    slots = size // _SLOT_BYTES + 1
+    room = np.empty(k.ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8)
+    return k.Texts(room, np.zeros(rows + 1, np.int64), np.empty(slots, np.int64), np.empty(slots, np.uint64))
+
+
+def _shown(texts: k.Texts, used: int, are_there: NDArray[np.bool_] | None) -> pa.Array:
+    """Return texts as a column, with the doubles that belong into so many slots."""
+    doubles = to_json(texts.doubles[:used].view(np.float64).tolist()).encode()
+    return text_array(pa.string(), *fill_numbers(texts.out, texts.ends, texts.slots[:used], doubles), are_there)
+
+
+def _names_of(places: NDArray[np.int64], context: Names) -> dict[str, pa.Array]:
+    """Return columns of names by the IDs of database, object store and index; entries next to each other share them."""
+    is_other = np.any(np.diff(places, axis=1, prepend=-1) != 0, axis=0)
+    runs = fixed_array(pa.int64(), np.cumsum(is_other) - 1)
+    different = [Place(*ids) for ids in places[:, is_other].T.tolist()]
+    databases = [context.databases.get(place.database, (None, None)) for place in different]
+    names = {
+        "origin": [origin for origin, _ in databases],
+        "database": [database for _, database in databases],
+        "object_store": [context.stores.get((place.database, place.store)) for place in different],
+        "index": [context.indexes.get(place) for place in different],
+    }
+    return {name: array_of(values, pa.string()).take(runs) for name, values in names.items()}
+
+
 def _of_store(database: int, store: int, context: Names) -> dict[str, Any]:
     return {"object_store": context.stores.get((database, store)), "object_store_id": store}
-
-
-def read_place(cursor: Cursor) -> Place:
-    """The prefix: a byte with the lengths of three numbers, and these."""
-    lengths = cursor.byte()
-    place = Place(
-        cursor.little((lengths >> 5) + 1), cursor.little((lengths >> 2 & 7) + 1), cursor.little((lengths & 3) + 1)
-    )
-    if place.database >> 63 or place.store >> 63:
-        raise UnknownBytesError(f"an ID of 64 bits in the prefix {cursor.data[: cursor.position].hex()}")
-    return place
 
 
 def _counted(cursor: Cursor) -> int:
@@ -277,17 +339,17 @@ def _key(cursor: Cursor, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
     kind = cursor.byte()
-    if kind == 0:
+    if kind == NO_KEY:
         return None
-    if kind == 1:
+    if kind == STRING:
         return _sized_string(cursor)
-    if kind == 2:
+    if kind == DATE:
         return date(cursor.double())
-    if kind == 3:
+    if kind == NUMBER:
         return number(cursor.double())
-    if kind == 4:
+    if kind == ARRAY:
         return [_key(cursor, depth + 1) for _ in range(_counted(cursor))]
-    if kind == 6:
+    if kind == BINARY:
         return {"$bytes": binary(cursor.take(cursor.varint(), "key"))}
     raise UnknownBytesError(f"type {kind} of a key, at byte {cursor.position - 1}")
 
@@ -414,7 +476,7 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
     data = cursor.rest()
     try:
         for _ in range(_WRAPPINGS):
-            if data[:2] != bytes([VERSION_TAG, _WRAPPED]) or data[2:3] == bytes([VERSION_TAG]):
+            if data[:2] != bytes([VERSION_TAG, WRAPPED]) or data[2:3] == bytes([VERSION_TAG]):
                 break
             data = _unwrapped(Cursor(data, 2), place, key, sequence, context)
         text, reason = decode_script_value(data)
@@ -426,7 +488,7 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
 def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Names) -> bytes:
     """Return the bytes that a compressed value expands to, or the content of its blob."""
     kind = cursor.byte()
-    if kind == _IN_BLOB:
+    if kind == IN_BLOB:
         size, position = cursor.varint(), cursor.varint()
         newer = [
             version for version in context.external.get((place.database, place.store, key), ()) if version[0] > sequence
@@ -436,8 +498,8 @@ def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context:
         if blob.get("size") != size:
             raise UnknownBytesError(f"the value is in a blob of {size} bytes, and no entry says in which")
         return context.home.read(_blob_path(context.home.path, place.database, blob["number"]))
-    if kind != _IN_SNAPPY:
-        raise UnknownBytesError(f"wrapping {kind}, expected {_IN_BLOB} (blob) or {_IN_SNAPPY} (Snappy)")
+    if kind != IN_SNAPPY:
+        raise UnknownBytesError(f"wrapping {kind}, expected {IN_BLOB} (blob) or {IN_SNAPPY} (Snappy)")
     data = cursor.rest()
     size = Cursor(data).varint(32)
     if size > _SNAPPY_RATIO * len(data) or size > context.home.longest:
@@ -450,5 +512,5 @@ def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context:
 
 def _blob_path(directory: str, database: int, blob: int) -> str:
     """Return the path of a blob, relative to the parent of the database's directory."""
-    name = posixpath.basename(directory).removesuffix(_DATABASE_SUFFIX) + _BLOB_SUFFIX
+    name = posixpath.basename(directory).removesuffix(DATABASE_SUFFIX) + BLOB_SUFFIX
     return f"{name}/{database:x}/{blob >> 8 & 255:02x}/{blob:x}"

@@ -14,19 +14,19 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sawlog.leveldb.applications.indexed_db_layout import (
+    SEPARATE_ENVELOPE,
+    TAGGED_HOLES,
+    TAGGED_HOSTS,
+    TAGGED_STRINGS,
+    TRAILER_SIZE,
+    TRAILER_TAG,
+    UNKNOWN_SINCE,
+    VERSION_TAG,
+    VIEW_FLAGS,
+)
 from sawlog.leveldb.applications.view import Cursor, UnknownBytesError
 
-VERSION_TAG = 0xFF
-_TRAILER_TAG = 0xFE
-TRAILER_SIZE = 12
-"""Offset and size of what follows the value, as 8 and 4 bytes."""
-_SEPARATE_ENVELOPE = 16
-"""From this version on, Blink's version is followed by V8's."""
-_UNKNOWN_SINCE = 17
-"""V8's first version that is not known here."""
-_TAGGED_HOLES, _TAGGED_STRINGS, _TAGGED_HOSTS, _VIEW_FLAGS = 11, 12, 13, 14
-"""V8's first versions that distinguish holes from undefined, have tags before all strings, and before host objects, and
-flags of views."""
 MAX_DEPTH = 150
 """Deeper values are not decoded."""
 _MAX_SAFE = 1 << 53
@@ -175,8 +175,8 @@ class ScriptValue:
         if self._in.peek() == VERSION_TAG:
             self._in.byte()
             self._version = self._blink = self._in.varint(32)
-        if self._blink >= _SEPARATE_ENVELOPE:
-            if self._in.peek() == _TRAILER_TAG:
+        if self._blink >= SEPARATE_ENVELOPE:
+            if self._in.peek() == TRAILER_TAG:
                 self._in.byte()
                 if offset := int.from_bytes(self._in.take(TRAILER_SIZE, "place of a trailer")[:8], "big"):
                     self._in = Cursor(self._in.data[:offset], self._in.position)
@@ -184,8 +184,8 @@ class ScriptValue:
                 raise UnknownBytesError(f"Blink's version {self._blink} without a version of V8 after it")
             self._in.byte()
             self._version = self._in.varint(32)
-        if not 0 < self._version < _UNKNOWN_SINCE:
-            raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {_UNKNOWN_SINCE - 1}")
+        if not 0 < self._version < UNKNOWN_SINCE:
+            raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {UNKNOWN_SINCE - 1}")
 
     def _shown(self, thing: Thing) -> Any:
         """Return an object as JSON shows it; with its number where another place refers to it."""
@@ -224,7 +224,7 @@ class ScriptValue:
         tag = self._tag()
         if tag in _READERS:
             value = _READERS[tag](self)
-        elif self._version < _TAGGED_HOSTS:
+        elif self._version < TAGGED_HOSTS:
             self._in.position -= 1
             value = self._host()
         else:
@@ -286,7 +286,7 @@ class ScriptValue:
 
     def _string(self) -> str:
         """A string where nothing else may be."""
-        string = self._utf8() if self._version < _TAGGED_STRINGS else self._value()
+        string = self._utf8() if self._version < TAGGED_STRINGS else self._value()
         if not isinstance(string, str):
             raise UnknownBytesError(f"another value than a string, before byte {self._in.position}")
         return string
@@ -358,7 +358,7 @@ class ScriptValue:
                 items.append(_HOLE)
             else:
                 item = self._part()
-                items.append(_HOLE if item is _UNDEFINED and self._version < _TAGGED_HOLES else item)
+                items.append(_HOLE if item is _UNDEFINED and self._version < TAGGED_HOLES else item)
         properties = self._properties("$")
         self._same(length)
         thing.plain = items
@@ -434,7 +434,7 @@ class ScriptValue:
         """A view of a buffer, with the bytes where the buffer is written, otherwise with a reference to it."""
         self._tag()
         tag, offset, length = self._in.take(1, "tag"), self._in.varint(32), self._in.varint(32)
-        flags = self._in.varint(32) if self._version >= _VIEW_FLAGS else 0
+        flags = self._in.varint(32) if self._version >= VIEW_FLAGS else 0
         data = buffer.data or b""
         name, letter = _TYPED_ARRAYS.get(tag, ("", "B"))
         size = struct.calcsize(f"<{letter}")

@@ -138,6 +138,11 @@ class ApplicationView(ABC):
         """
         del entries, home
 
+    def are_names(self, keys: pa.Array) -> NDArray[np.bool_] | None:
+        """Return which of many keys are of entries that `context` makes anything of; `None`: all may be."""
+        del keys
+        return None
+
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
         """Return the rows of many entries at a time, as far as they are what `decode` says; the others are left to it.
 

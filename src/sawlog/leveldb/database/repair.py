@@ -23,7 +23,7 @@ from sawlog.format.scan import Projection, Scan
 from sawlog.kernels.columns import gathered
 from sawlog.kernels.varints import decode_varints, encode_varint
 from sawlog.leveldb.applications.idb_order import order_of
-from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
+from sawlog.leveldb.applications.indexed_db_layout import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.view import UnknownBytesError
 from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, STAMP, TRANSACTION, VALUE, WRITES_SCHEMA
 from sawlog.leveldb.database import layout

@@ -20,8 +20,8 @@ from sawlog.format.damage import MISMATCHED_FILE, MISSING_FILE, UNSUPPORTED, Dam
 from sawlog.format.scan import Projection, Scan
 from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.applications.idb_order import is_key
-from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
-from sawlog.leveldb.applications.indexed_db import DIRECTORY_SUFFIX
+from sawlog.leveldb.applications.indexed_db_layout import COMPARATOR as INDEXED_DB
+from sawlog.leveldb.applications.indexed_db_layout import DIRECTORY_SUFFIX
 from sawlog.leveldb.columns import KEY, MARKED_SCHEMA, OPERATION, SCHEMAS, SEQUENCE, VALUE, WRITES_SCHEMA
 from sawlog.leveldb.database.expected import missing_logs
 from sawlog.leveldb.database.identity import Identity

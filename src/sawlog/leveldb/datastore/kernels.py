@@ -15,7 +15,7 @@ from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_text, put_timestamp
 from sawlog.kernels.memory import load_u64
-from sawlog.kernels.numbers import _NINE, _ONE, _SIX, _TEN, _ZERO
+from sawlog.kernels.numbers import _NINE, _ONE, _SIX, _TEN, _TWO, _ZERO
 from sawlog.kernels.protobuf import of_group, read_field
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt64s, OutUInt64s
 from sawlog.leveldb.datastore import layout
@@ -284,8 +284,9 @@ def _begin_property(data: Any, name: Any, end: Any, out: Any, scratch: Any, stat
 
 @always_inlined
 def _put_double(data: Any, source: Any, pos: Any, rendered: Any, state: Any) -> Any:
-    """Write down that a double belongs at `pos`. Returns whether JSON has it."""
+    """Write down that a double belongs in place of the byte at `pos`. Returns whether JSON has it."""
     bits = load_u64(data, source)
+    rendered.out[pos] = 48
     rendered.doubles[state.slots] = bits
     rendered.slots[state.slots] = pos
     state.slots += 1
@@ -307,17 +308,17 @@ def _put_value(data: Any, tag: Any, start: Any, end: Any, meaning: Any, rendered
     if state.slots + 2 > len(rendered.slots):
         return _ZERO
     if tag == _DOUBLE:
-        return pos if _put_double(data, start, pos, rendered, state) else _ZERO
+        return pos + _ONE if _put_double(data, start, pos, rendered, state) else _ZERO
     if tag != _POINT or end - start != _POINT_SIZE - _ONE:
         return _ZERO
     # Both doubles with their tags, and the end of the group.
     good = data[start] == _X and data[start + _NINE] == _Y and data[start + np.uint64(18)] == _POINT_END
     pos = put_text(out, pos, _LATITUDE)
     good = _put_double(data, start + _ONE, pos, rendered, state) and good
-    pos = put_text(out, pos, _LONGITUDE)
+    pos = put_text(out, pos + _ONE, _LONGITUDE)
     good = _put_double(data, start + _TEN, pos, rendered, state) and good
-    out[pos] = 125
-    return pos + _ONE if good else _ZERO
+    out[pos + _ONE] = 125
+    return pos + _TWO if good else _ZERO
 
 
 @always_inlined
