@@ -92,7 +92,7 @@ class Decoded(Fragment):
             return
         low, high = view.names
         bytewise = self.whole.version.bytewise
-        names = replace(self.whole, low=low, high=high) if bytewise else self.whole
+        names = replace(self.whole, low=low, high=high) if bytewise else replace(self.whole, select=view.are_names)
         for batch in names.decode(STATE_SCHEMA, Findings("skip", drained=True)):
             are_names = view.are_names(batch.column("key"))
             for entry in _entries(batch if are_names is None else batch.filter(array_of(are_names, pa.bool_()))):

@@ -361,6 +361,18 @@ class MetadataFile(Fragment):
         yield from ()
 
 
+def _selected(
+    batches: Iterator[pa.RecordBatch], select: Callable[[pa.Array], NDArray[np.bool_] | None]
+) -> Iterator[pa.RecordBatch]:
+    """Yield entries of a table without those that are left out by their keys."""
+    for batch in batches:
+        are_selected = select(batch.column(KEY))
+        if are_selected is None:
+            yield batch
+        elif are_selected.any():
+            yield batch.filter(array_of(are_selected, pa.bool_()))
+
+
 @dataclass(frozen=True)
 class KeyRange(Fragment):
     """The keys of a database in `[low, high)`.
@@ -371,6 +383,7 @@ class KeyRange(Fragment):
         low: The first user key.
         high: The user key after the last one; `None`: there is no end.
         shared: The files that other ranges of this process read, too; other processes read them again.
+        select: Says of keys of tables which are merged, the others being left out; `None`: all.
     """
 
     version: DatabaseVersion
@@ -378,6 +391,7 @@ class KeyRange(Fragment):
     low: bytes
     high: bytes | None
     shared: SharedFiles | None = field(default=None, repr=False, compare=False)
+    select: Callable[[pa.Array], NDArray[np.bool_] | None] | None = field(default=None, repr=False, compare=False)
 
     several: ClassVar = True
 
@@ -510,6 +524,8 @@ class KeyRange(Fragment):
         batches = table_range.decode(schema, ledger)
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
+        if self.select is not None:
+            batches = _selected(batches, self.select)
         return Stream(table.file.path, table.level, batches)
 
     def _log_streams(self, findings: Findings) -> Iterator[Stream]:
