@@ -39,8 +39,10 @@ class Column:
         """The first `length` values as an Arrow buffer, which owns the memory from then on."""
         used = length * self._dtype.itemsize
         if used < self._buffer.size // 2:
-            # Little was used of much: do not keep the rest alive with the batch.
-            return pa.py_buffer(self._buffer.slice(0, used).to_pybytes())
+            # Little was used of much: do not keep the rest alive with the batch. Bytes would be copied under the GIL.
+            column = Column(self._dtype, length)
+            np.copyto(column.values, self.values[:length])
+            return column._buffer
         return self._buffer.slice(0, used)
 
 
