@@ -84,11 +84,6 @@ def computed(table: pa.Table, expressions: Mapping[str, Any], context: str) -> p
     Acero works in the calling thread. How many threads decode is for the reader to say, and those of Arrow's own may
     hold Python's memory still when the call has come back.
 
-    Args:
-        table: The rows.
-        expressions: Names of columns, and what makes them.
-        context: What was asked for, for messages.
-
     Raises:
         SchemaError: When they do not fit the columns, or a value cannot be computed.
     """
@@ -107,11 +102,6 @@ def called(function: str, *values: Any, options: tuple[Any, ...] | None = None) 
 
     `pyarrow.compute` writes a Python function for each of them when it is imported, which takes a tenth of what `cat`
     does with a small file.
-
-    Args:
-        function: Its name.
-        values: Arrays, and scalars of Python.
-        options: The name of pyarrow's class of its options, if it has any, and their values.
     """
     from pyarrow import _compute
 
@@ -159,10 +149,6 @@ def validate_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 def validate_batch(batch: pa.RecordBatch, first_row: int) -> None:
     """Check one batch as `validate_batches` does.
-
-    Args:
-        batch: The batch.
-        first_row: Number of its first row, for messages.
 
     Raises:
         SchemaError: For an array that is not valid.

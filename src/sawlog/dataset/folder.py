@@ -118,9 +118,6 @@ class FolderPart:
     def open_tables(self, dataset: Dataset | None = None) -> dict[str, Dataset]:
         """Return a dataset for each of its tables, by name; itself, without a name, where it is one table.
 
-        Args:
-            dataset: Itself, if it is open.
-
         Raises:
             SawlogError: When it, or one of its tables, cannot be opened.
         """
@@ -288,12 +285,6 @@ def report(
     threads: int | None = None,
 ) -> Report:
     """Make a report of each part, and of all of them one; a part that cannot be read is missed.
-
-    Args:
-        folder: Its datasets.
-        examine: Makes the report of one of them.
-        failure: What is said of one that ends with an error.
-        threads: As for `Folder.work`.
 
     Raises:
         SawlogError: When the path is one dataset, and cannot be read.

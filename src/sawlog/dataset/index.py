@@ -275,10 +275,6 @@ def _parts(groups: list[list[File]], *, statistics: bool, many: bool) -> Sequenc
 def index_path(index_option: PathLike | bool, paths: Sequence[str]) -> str:
     """Return where the index of some paths is.
 
-    Args:
-        index_option: The path of the index; `True`, or the text `true`: in the directory.
-        paths: What it is of.
-
     Raises:
         OptionError: When there is not one directory.
     """

@@ -145,10 +145,6 @@ class Selection:
 def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selection:
     """Resolve which schemas are read, and whether records are samples or part keys.
 
-    Args:
-        options: What the user says.
-        heads: Of each file the records that show its schemas: see `schema_records`.
-
     Raises:
         SchemaError: For a schema that is not known.
         OptionError: For a schema without partition columns together with others, or where none of several is named.
@@ -230,10 +226,6 @@ def split(data: bytes) -> list[bytes]:
 
 def _records(head: bytes, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
     """The records at the start of some data, in one container after the other, as far as they can be made out.
-
-    Args:
-        head: The data.
-        complete: Schema IDs of which no more records are wanted; it may grow meanwhile.
 
     Yields:
         The schema ID of each record, and the record.

@@ -108,15 +108,7 @@ FieldParser = Callable[[int], Iterator[Part]]
 
 
 def numbers(data: bytes, base: int, offset: int, places: Mapping[str, Number], use: Use = "record") -> Iterator[Part]:
-    """The numbers of a thing, as far as its bytes are there; checksums as hexadecimal digits.
-
-    Args:
-        data: Bytes of the file.
-        base: Where they begin in the file.
-        offset: Where the thing begins in the file.
-        places: Names, and where the numbers are in the thing.
-        use: What the bytes are.
-    """
+    """The numbers of a thing, as far as its bytes are there; checksums as hexadecimal digits."""
     for name, number in places.items():
         start = offset - base + number.offset
         if 0 <= start <= start + number.size <= len(data):

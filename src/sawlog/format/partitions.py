@@ -19,11 +19,6 @@ _UNFIT = r"^$|^[._]|[/\\\x00-\x1f\x7f]"
 def check_partition_column(schema: pa.Schema, name: str, kind: pa.DataType) -> None:
     """Check that a schema has the column that rows are partitioned by.
 
-    Args:
-        schema: Columns of the rows.
-        name: Column that partitions are named by.
-        kind: Type of the names of partitions.
-
     Raises:
         SchemaError: When it is missing, or of another type.
     """

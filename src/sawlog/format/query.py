@@ -290,11 +290,6 @@ def bind_query(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewe
 def parse(triple: tuple[str, str, Any], schema: pa.Schema, context: str = "") -> Condition:
     """A condition, bound to a schema.
 
-    Args:
-        triple: The column, or the key of one of maps, the operator and the value.
-        schema: The columns.
-        context: The condition as the user wrote it, for messages.
-
     Raises:
         SchemaError: For a column that does not exist or a value that its type cannot hold.
         OptionError: For anything that is not a `(column, op, value)` with a known operator.
@@ -320,11 +315,6 @@ def parse(triple: tuple[str, str, Any], schema: pa.Schema, context: str = "") ->
 
 def element_of(column: str, schema: pa.Schema, context: str) -> tuple[str, str | None, pa.DataType]:
     """Return what a condition names: a column, or a key of a column of maps, as in `tags['job']`.
-
-    Args:
-        column: Its name, or the element.
-        schema: The columns.
-        context: The condition as the user wrote it, for messages.
 
     Returns:
         The column, the key if there is one, and the type of its values.

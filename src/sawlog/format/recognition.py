@@ -195,12 +195,6 @@ def left_out(
     Names say most. Up to 256 other parts are looked into, but where the user has named the format.
 
     Files of another dataset are missed: a user who opens a path that holds both may take one for all there is.
-
-    Args:
-        format: The format that is read.
-        read: The files that are read.
-        unselected: The other files of the path.
-        scan: The view that is read, what the user has named, and where it is.
     """
     homes = (
         {format.directory_layout.dataset_directory(file) for file in read}

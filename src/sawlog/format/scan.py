@@ -141,11 +141,6 @@ def parse_filter(expression: Any) -> Any:
 def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Schema) -> tuple[pa.Schema, set[str]]:
     """The schema of computed columns, and the columns that they are computed of.
 
-    Args:
-        expressions: What makes each column.
-        schema: The columns that have names.
-        viewed: Those of the view, which have positions, too.
-
     Raises:
         SchemaError: When an expression does not fit the columns.
     """
@@ -159,11 +154,6 @@ def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Sch
 
 def compute_columns(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
     """Return the columns that expressions make of a batch.
-
-    Args:
-        batch: Rows that have the columns of the expressions.
-        expressions: Expressions by the name of the column that each makes.
-        schema: The columns that they make.
 
     Raises:
         SchemaError: When a value cannot be computed.
@@ -193,11 +183,6 @@ class Projection:
     @classmethod
     def of(cls, view_schema: pa.Schema, scan: Scan, extra: Iterable[pa.Field] = PROVENANCE) -> Projection:
         """Resolve the columns and filters of a scan.
-
-        Args:
-            view_schema: The columns of the view.
-            scan: What is wanted.
-            extra: Columns besides those of the view that can be asked for by name.
 
         Raises:
             SchemaError: For a column that the view does not have.
@@ -248,11 +233,6 @@ CHANGED = "files of another type need a path, and a stream, of their own"
 
 def fixed_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
     """The columns of a stream that has begun, for files that came later: what they lack is null, what is new left out.
-
-    Args:
-        fixed: The columns of the stream.
-        found: The columns of the files.
-        where: The files, for messages.
 
     Raises:
         SchemaError: When a column has become another.

@@ -68,13 +68,7 @@ class _FileSurvey:
         return _find_lost_ranges(offsets, lengths, np.array(batch.column("kind").to_pylist(), object))
 
     def take_piece(self, findings: Findings, damages: list[Ranges], first: int | None) -> None:
-        """Enter a piece whose rows have been read.
-
-        Args:
-            findings: What was found in it.
-            damages: Where damaged and unsupported ranges are.
-            first: Where its first row begins, if it has any.
-        """
+        """Enter a piece whose rows have been read."""
         found, account = self.found, findings.account
         # Accounts add up to the file: where the bytes of the pieces before end, those of this one begin. That need not
         # be where the piece begins, for a row may reach into the next one.
@@ -105,14 +99,7 @@ class _FileSurvey:
     def finish(
         self, dataset: sawlog.Dataset, order: Order | None, room: int, places: Sequence[tuple[int, int]] = ()
     ) -> FileMap:
-        """Everything that is known of the file.
-
-        Args:
-            dataset: What it is a part of.
-            order: How rows are expected to ascend.
-            room: How many excerpts there may be.
-            places: Offset and bytes of rows that are shown in any case.
-        """
+        """Everything that is known of the file."""
         found, levels = self.found, self.levels
         bins = levels.bins
         if levels.order.resets * _REFUTED > (found.rows or 0):

@@ -92,11 +92,6 @@ class Subject:
 def subject_of(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> Subject:
     """Look into a file.
 
-    Args:
-        log: The file, open.
-        place: What its path says.
-        named: Fields that are known by their ids.
-
     Raises:
         FormatError: When it is no Milvus file, or so damaged that it does not say what it holds.
     """
@@ -282,10 +277,6 @@ def decoded(
     payload: Payload, fields: Sequence[tuple[int, Field]]
 ) -> Iterator[tuple[dict[str, pa.Array], NDArray[np.uint8]]]:
     """The rows of a payload, some at a time: the values of some columns by name, and which of the rows these are.
-
-    Args:
-        payload: The payload.
-        fields: Places of columns, and their fields.
 
     Raises:
         UnreadableError: After the last rows that are delivered.

@@ -173,14 +173,6 @@ class FileColumns:
     ) -> FileColumns:
         """The columns of some files.
 
-        Args:
-            files: Those that are read.
-            paths: The paths that were named.
-            options: Of the read.
-            data_columns: Names of the data's own columns.
-            user_schema: The columns as the user wants them: of these types, and there even where no file has them.
-            rescued: The column that says what is damaged, if there is one.
-
         Raises:
             OptionError: When the data has a column of that name.
             SchemaError: When the user wants another type of `_metadata`.
@@ -249,11 +241,6 @@ class FileColumns:
     def facts(self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]) -> dict[str, Facts]:
         """Return the values of file columns by path, for workers; empty if no such column is requested.
 
-        Args:
-            paths: What a task reads.
-            names: The wanted columns, of whatever kind.
-            files: Those that there are, by path.
-
         Raises:
             SchemaError: When the name of a directory is not of the type that the user wants.
         """
@@ -300,15 +287,7 @@ def append_file_columns(batch: pa.RecordBatch, facts: Facts, fragment: Fragment,
 
 
 def rescue(damage: pa.RecordBatch, name: str, facts: Facts, storage: Storage, target: pa.Schema) -> pa.RecordBatch:
-    """Rows of damaged ranges: what is damaged, with its first bytes, and null in the columns of the data.
-
-    Args:
-        damage: Damaged ranges, in `DAMAGE_SCHEMA`.
-        name: The column that says what is damaged.
-        facts: Values of the columns that the file has, which `append_file_columns` adds.
-        storage: Where the files are.
-        target: The wanted columns.
-    """
+    """Rows of damaged ranges: what is damaged, with its first bytes, and null in the columns of the data."""
     columns = {field.name: pa.nulls(damage.num_rows, field.type) for field in target if field.name not in facts}
     if name in target.names:
         rows = damage.select(_RESCUED_FIELDS).to_pylist()

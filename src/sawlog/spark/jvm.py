@@ -44,11 +44,7 @@ _PATIENCE = 600
 
 
 def launched(jar: str | None) -> tuple[dict[str, str], str]:
-    """Variables for a local session's JVM, and what is first on its class path, if Spark's settings say nothing.
-
-    Args:
-        jar: Path of the jar, where there is one.
-    """
+    """Variables for a local session's JVM, and what is first on its class path, if Spark's settings say nothing."""
     if os.name != "posix" or _configured() or os.pathsep in str(jar):
         return {}, ""
     first = ""

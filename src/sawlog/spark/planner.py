@@ -101,10 +101,6 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
 
     A question is a verb and a JSON object, each preceded by its length; an answer is a number of blocks of bytes, and
     the blocks, each preceded by its length. The process ends with the first error, which is the answer.
-
-    Args:
-        infile: Questions.
-        outfile: Answers.
     """
     conversation, text = Conversation(), UTF8Deserializer()
     try:

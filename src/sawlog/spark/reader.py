@@ -105,14 +105,7 @@ def full_schema(request: Request, dataset: Dataset) -> StructType:
 
 @as_sentence()
 def make_reader(options: Mapping[str, str], format: str | None, schema: StructType, loaded: str = "") -> SawlogReader:
-    """The reader for these options: one that takes filters only where that is wanted, and Spark will push them.
-
-    Args:
-        options: Of the read.
-        format: The format whose short name was given, if one was.
-        schema: The columns.
-        loaded: Identifies the DataFrame, whose readers are planned once.
-    """
+    """The reader for these options: one that takes filters only where that is wanted, and Spark will push them."""
     request = read_request(options, format)
     if format is None:
         _recommend_jar()

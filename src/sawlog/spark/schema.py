@@ -79,10 +79,6 @@ def has_integers(kind: pa.DataType) -> bool:
 def spark_type(kind: pa.DataType, description: str) -> DataType:
     """The Spark type that holds an Arrow type.
 
-    Args:
-        kind: The Arrow type.
-        description: What has the type, for messages.
-
     Raises:
         SchemaError: When Spark has no such type.
     """

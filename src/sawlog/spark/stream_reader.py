@@ -212,11 +212,6 @@ def continued_schema(offset: Offset, view: pa.Schema, requested: StructType) -> 
     """The columns of a stream: those that it began with, and what Spark asks for now, if files have it.
 
     A column that is asked for with another type takes it from the files, or becomes a wider number.
-
-    Args:
-        offset: What the stream knows.
-        view: The columns of the files.
-        requested: Given by the user, or found by Spark before it knew the offset.
     """
     if offset.schema is None:
         return view
@@ -253,12 +248,6 @@ def open_followed(
     """The dataset that a stream goes on with, and paths of files that do not belong to it; `None` if none does yet.
 
     Files of another table, or of another format, may have appeared since the stream began.
-
-    Args:
-        request: Options of the stream.
-        listed_files: What there is.
-        offset: What the stream knows.
-        requested: The columns that Spark asks for.
 
     Raises:
         SawlogError: As `sawlog.open` does.

@@ -281,10 +281,6 @@ class Job:
 def recover(log: CommitLog, ours: str = "") -> Record:
     """Finish, or take back, what a job has begun in a directory; of one that is at work, the end is awaited.
 
-    Args:
-        log: The log of the directory.
-        ours: A job that is not at work any more.
-
     Returns:
         The last record, which says that all is done.
 

@@ -23,12 +23,7 @@ class Listings:
         self._roots: set[str] = set()
 
     def add(self, root: str, files: Mapping[str, list[File]]) -> None:
-        """Take in a listing.
-
-        Args:
-            root: The path below which everything was listed.
-            files: The files that were found there, by directory.
-        """
+        """Take in a listing."""
         self._files.update(files)
         self._roots.add(root)
         for directory in files:

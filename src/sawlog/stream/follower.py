@@ -50,14 +50,6 @@ class Follower(Files):
     ) -> Self:
         """Return a follower of files that were opened, and of those that appear.
 
-        Args:
-            contents: What the stream begins with; without `schema`, its columns are those of the stream.
-            paths: Where its files are, and others will be.
-            scan: What is wanted of the files.
-            options: See `Files`.
-            foreign: See `Files`.
-            schema: See `Files`.
-
         Raises:
             OptionError: When the view cannot be followed.
         """

@@ -260,15 +260,7 @@ class Split:
 def merged(
     runs: Sequence[Run], location: int, keys: Sequence[str], low: Boundary | None, high: Boundary | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a location in order, the part of each in the last column; at most two pieces are in memory.
-
-    Args:
-        runs: Sorted runs; rows with the same keys stay in their order.
-        location: Which splits of theirs.
-        keys: Columns that they are sorted by.
-        low: Only rows that are not before it.
-        high: Only rows before it.
-    """
+    """The rows of a location in order, the part of each in the last column; at most two pieces are in memory."""
     splits = [Split(run, location, keys) for run in runs]
     begins = [0 if low is None else split.cut(i, low) for i, split in enumerate(splits)]
     ends = [split.rows if high is None else split.cut(i, high) for i, split in enumerate(splits)]

@@ -86,12 +86,6 @@ class Log:
 def open_log(file: File, options: ReadOptions, storage: Storage, headers: dict[bytes, Header] | None = None) -> Header:
     """Header of a file.
 
-    Args:
-        file: The file.
-        options: How it is read.
-        storage: Where it is.
-        headers: Headers that were parsed before, by their bytes: files that begin alike share one.
-
     Raises:
         IncompleteHeaderError: When the file ends inside the header.
         FormatError: When it is no log of a known version, or its header is damaged.

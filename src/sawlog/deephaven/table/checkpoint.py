@@ -153,12 +153,7 @@ def committed_rows(
 
 
 def _why_unknown(location: Location, room: Mapping[str, int]) -> str:
-    """Why no record of the rows can be used that must be there; empty where the files may speak for themselves.
-
-    Args:
-        location: A location without a count.
-        room: Rows that its columns have room for, by name.
-    """
+    """Why no record of the rows can be used that must be there; empty where the files may speak for themselves."""
     file = location.other(layout.TABLE_SIZE)
     if file is not None and file.size < layout.ROW_COUNT_SIZE:
         return f"expected {layout.ROW_COUNT_SIZE} bytes or more, found {file.size}: the rows are those of the files"

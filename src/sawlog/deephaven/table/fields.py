@@ -21,14 +21,7 @@ _MOST = 64
 
 
 def parts(source: Source, path: str, offset: int, spec: ColumnSpec | None = None) -> Iterator[Part]:
-    """The header, if the file has one, and the data: values of a fixed width one by one, others as they are.
-
-    Args:
-        source: A file of a column.
-        path: Its path.
-        offset: Where to begin.
-        spec: What is known of the column.
-    """
+    """The header, if the file has one, and the data: values of a fixed width one by one, others as they are."""
     head = source.window(0, HEAD_SIZE).tobytes()
     header = parse_header(head, source.size) if path.endswith((layout.DATA, layout.SYMBOL_OFFSETS)) else None
     position = offset

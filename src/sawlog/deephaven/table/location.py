@@ -342,13 +342,7 @@ class Headers:
         self._parsed: dict[tuple[str, bool], FileHeader | None] = {}
 
     def of(self, column: ColumnFiles, suffix: str, source: Source | None = None) -> FileHeader | None:
-        """Return the header of a `.dat` or a `.sym`; None when it is damaged, and nothing of it can be read.
-
-        Args:
-            column: The column.
-            suffix: Which of its files.
-            source: That file, where it is open.
-        """
+        """Return the header of a `.dat` or a `.sym`; None when it is damaged, and nothing of it can be read."""
         if self._given.version == 2:
             return HEADERLESS
         header = self._parse(column, suffix, source=source)

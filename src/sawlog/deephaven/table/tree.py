@@ -66,10 +66,6 @@ def _directory(file: File) -> str:
 def place(directory: str, layout_kind: Layout) -> Location:
     """Return a location with what its path says of it.
 
-    Args:
-        directory: Path or URL of the location.
-        layout_kind: The tree it is in; `auto` decides by the path.
-
     Raises:
         FormatError: When a name would lead out of the tree, or the path is not of the tree.
     """

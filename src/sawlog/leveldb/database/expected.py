@@ -21,15 +21,7 @@ def missing_logs(
     directory: str,
     storage: Storage,
 ) -> Iterator[Damage]:
-    """Yield the logs that are not there, or not whole, although an engine that was closed has left them.
-
-    Args:
-        manifest: What is known of the database.
-        stored: The files that are there.
-        dialect: Whose database it is, as far as the files in the directory say.
-        directory: Where it is.
-        storage: Likewise.
-    """
+    """Yield the logs that are not there, or not whole, although an engine that was closed has left them."""
     last = manifest.last_sequence
     after = "" if last is None else f": writes after sequence number {last} may be missing"
     for number, size in sorted(manifest.wals.items()):

@@ -471,12 +471,7 @@ class KeyRange(Fragment):
         findings.rows -= blobs.lost
 
     def _streams(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
-        """Newest first: the logs, each table of level 0, and the tables of each other level.
-
-        Args:
-            findings: Where all goes that is found.
-            ledgers: Those of tables that are read whole are entered here.
-        """
+        """Newest first: the logs, each table of level 0, and the tables of each other level."""
         groups = _sorted_groups(self.tables)
         tables = [[self._table_stream(table, findings, ledgers) for table in group] for group in groups]
         return [*([stream] for stream in self._log_streams(findings)), *tables]

@@ -83,12 +83,7 @@ class Judge:
         self.flaws: dict[int, str] = {}
 
     def entries(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """The wanted ones of a batch of data blocks: entries in their places, and those that are not, with `STRAY`.
-
-        Args:
-            batch: With `key` and `operation`.
-            offsets: Of the block of each entry.
-        """
+        """The wanted ones of a batch of data blocks: entries in their places, and those that are not, with `STRAY`."""
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
         has_ranges = bool((values_of(batch.column(OPERATION), np.uint8) == RANGE).any())

@@ -98,11 +98,6 @@ class _Family:
 def repair_database(contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
     """Write a database with what `skip` delivers of another one; see `RepairsTogether.repair_files`.
 
-    Args:
-        contents: The damaged one.
-        places: Its files, and where they would go.
-        storage: Where the new one goes.
-
     Raises:
         OptionError: When no directory is named, or there is something at its place.
         SawlogError: When the order of keys is not known, or there are range keys.

@@ -159,10 +159,6 @@ def _convert_fields(value: Mapping[str, Any], converters: Mapping[str, Callable[
 def read_typed(texts: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array] | None:
     """Typed columns out of JSON objects, by Arrow's reader.
 
-    Args:
-        texts: Strings, without nulls: one object each, as `plain` renders them.
-        fields: The members that are wanted, as `shape_field` makes them.
-
     Returns:
         The columns, or `None` where values do not fit the fields, or have to stay JSON text.
     """

@@ -339,11 +339,6 @@ def _truth(value: bytes | None) -> bool:
 def read_footer(tail: bytes, size: int, path: str) -> Footer:
     """Read the footer of a table.
 
-    Args:
-        tail: The last `LARGEST_FOOTER` bytes of the file, or all of it.
-        size: Bytes in the file.
-        path: The file, for messages.
-
     Raises:
         DamageError: When it is damaged, or none of a known kind.
         UnsupportedError: When it is of an unknown version.

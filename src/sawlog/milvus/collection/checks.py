@@ -47,13 +47,7 @@ def note_rows(datasets: Iterable[CountedLog], reports: Mapping[str, FileReport])
 
 
 def describe_metadata_gap(metadata: Metadata | None, roots: Collection_[str], storage: Storage) -> Missing | None:
-    """Return the gap of metadata that is cut, or gone from a backup; `None` for metadata that is whole, or none.
-
-    Args:
-        metadata: The metadata that is read.
-        roots: Where the files are.
-        storage: Where all of it is.
-    """
+    """Return the gap of metadata that is cut, or gone from a backup; `None` for metadata that is whole, or none."""
     advice = "all segments are read as they lie, under their ids; restore it, or name other metadata with metadata="
     if metadata is None:
         for root in sorted(root for root in roots if root.rsplit("/", 1)[-1] == layout.BACKUP_LOGS):
@@ -98,12 +92,7 @@ def find_left_out(
 
 
 def remarks(selection: Selection, view: str) -> Iterator[str]:
-    """Yield remarks on what the rows of a collection are, or are not.
-
-    Args:
-        selection: Which of its segments are read.
-        view: What is read of them.
-    """
+    """Yield remarks on what the rows of a collection are, or are not."""
     collection, options = selection.collection, selection.options
     states_known, until = collection.has_states, options.until
     if not states_known and not options.segments:

@@ -207,22 +207,11 @@ class BatchFragment(Fragment):
         join.report_deletes()
 
     def _is_reporting(self, id: int, join: _Join) -> bool:
-        """Whether this batch reports what is wrong with a file: of those that read it, the first that loses rows does.
-
-        Args:
-            id: The file, by field or column group.
-            join: What was found in it.
-        """
+        """Whether this batch reports what is wrong with a file: the first of its readers that loses rows does."""
         return join.loses_first(id) if join.opened and id in self.batch.slices else id not in self.batch.again
 
     def _blame_file(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
-        """All that is wrong with the file in which damage was found, as its own check says, and with others.
-
-        Args:
-            damage: The damage, if any was found.
-            read: The fields whose files are checked, too.
-            columns: The files, open.
-        """
+        """All that is wrong with the file in which damage was found, as its own check says, and with others."""
         files = self.batch.files
         other_ids = {id for name in read for id in self._places(name)}
         place = damage.path if damage is not None else None
@@ -603,9 +592,6 @@ class Columns:
 
     def find_missing_files(self, fields_to_read: Iterable[Field] = ()) -> Sequence[Missing]:
         """Files that the batch lacks. Where directories are column groups, their names do not say that.
-
-        Args:
-            fields_to_read: The fields that are read in any case: their files are asked first how they are stored.
 
         Raises:
             UnreadableError: When no file can be read.

@@ -229,12 +229,7 @@ class Segment:
 
 
 def describe_lost_delta(path: str, source: str) -> Missing:
-    """Return the message on a delta log that is not there.
-
-    Args:
-        path: Where it ought to be.
-        source: What names it.
-    """
+    """Return the message on a delta log that is not there."""
     detail = f"the {source} names this delta log, which is not there: rows that it deletes are read; restore it"
     return Missing(path, f"{detail}, or read on without deletes (deletes='ignore')")
 
@@ -451,13 +446,7 @@ class Collection:
 
 
 def find_missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> list[Missing]:
-    """Files that a V1 batch lacks of fields that Milvus does not read without.
-
-    Args:
-        directory: Where the insert logs of the segment lie.
-        batch: One of the segment's batches.
-        fields: The fields of the collection, those of the system included.
-    """
+    """Files that a V1 batch lacks of fields that Milvus does not read without."""
     missing = []
     for stored in fields:
         if stored.id not in batch.files and not stored.is_optional:

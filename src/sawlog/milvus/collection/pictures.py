@@ -50,12 +50,7 @@ def segment_pictures(
 
 
 def delete_pictures(batches: Iterable[pa.RecordBatch], until: int | None) -> Iterator[Picture]:
-    """Deletes over time.
-
-    Args:
-        batches: The column `timestamp` of the view `deletes`.
-        until: The TSO of `as_of`, if there is one: later ones are not applied.
-    """
+    """Deletes over time."""
     rates = RateChart()
     for batch in batches:
         rates.add(values_of(batch.column("timestamp"), "i8") >> layout.LOGICAL_BITS)

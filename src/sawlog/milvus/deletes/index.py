@@ -64,12 +64,7 @@ class DeleteIndex:
         return sum(table.nbytes for table in self._tables.values())
 
     def surviving(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        """Return which rows are not deleted, 1 or 0 each; `None` when all of them survive.
-
-        Args:
-            keys: Their primary keys.
-            times: When they were inserted.
-        """
+        """Return which rows are not deleted, 1 or 0 each; `None` when all of them survive."""
         table = self._tables.get(keys.type)
         if table is None:
             return None
@@ -214,12 +209,7 @@ class DeleteHistory:
         return codes * (len(self._times) + 1) + ranks
 
     def ends(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When rows were deleted: the first delete of their key that is younger than they; `NEVER` where there is none.
-
-        Args:
-            keys: Their primary keys.
-            times: When they were inserted.
-        """
+        """When rows were deleted: the first delete of their key that is younger than they, or `NEVER`."""
         deleted_at = np.full(len(keys), NEVER, np.int64)
         if keys.type != self._known.type or not len(self._known):
             return deleted_at

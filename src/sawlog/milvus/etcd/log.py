@@ -65,13 +65,7 @@ def log_files(files: Sequence[File], after: int) -> list[File]:
 
 
 def read_log(files: Sequence[File], after: int, storage: Storage) -> Log:
-    """The entries of a write-ahead log after an index, as far as it can be read.
-
-    Args:
-        files: Its files, in order.
-        after: The index.
-        storage: Where they are.
-    """
+    """The entries of a write-ahead log after an index, as far as it can be read."""
     log = Log(after)
     crc: int | None = None
     try:

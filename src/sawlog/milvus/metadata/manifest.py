@@ -76,11 +76,6 @@ def manifest_version(place: str) -> int:
 def read_manifest(data: bytes, path: str, root: str) -> Manifest:
     """Read a manifest.
 
-    Args:
-        data: Its bytes, an Avro container with one record.
-        path: Where it is, `<segment>/_metadata/manifest-<version>.avro`.
-        root: What all of its paths have to be below.
-
     Raises:
         FormatError: Says what is wrong with it.
     """

@@ -27,10 +27,6 @@ _STRUCTS = ("struct_array_fields", "struct_fields", "structArrayFields")
 def user_schema(schema: Mapping[str, Any] | str, storage: Storage) -> tuple[str, tuple[Field, ...]]:
     """Name and fields of a schema given by the user: what pymilvus' `CollectionSchema.to_dict` gives, or its JSON.
 
-    Args:
-        schema: The schema, its JSON, or the path of a file of it.
-        storage: Where such a file is.
-
     Raises:
         OptionError: When it is none of these.
     """

@@ -132,10 +132,6 @@ _CHILDREN, _COMMIT, _DELETES = 4, 3, 5
 def read_segment(data: bytes, version: int) -> Mapping[str, Any]:
     """The segment of a manifest, in the form of a backup's metadata.
 
-    Args:
-        data: The bytes: an Avro record without a container.
-        version: The version of the snapshot, which says what fields it has.
-
     Raises:
         FormatError: When they are none.
     """

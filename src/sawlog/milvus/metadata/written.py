@@ -75,11 +75,6 @@ def backup_documents(
 ) -> dict[str, bytes]:
     """The metadata of a tree with some more segments: its files, by path.
 
-    Args:
-        root: The tree; what its metadata says already stays.
-        collections: What was written, by collection.
-        storage: Where it is.
-
     Raises:
         FormatError: When the metadata that is there is none.
     """

@@ -220,9 +220,6 @@ class Payload:
     def read_column(self, max_bytes: int) -> list[pa.Array]:
         """All values of the first column.
 
-        Args:
-            max_bytes: Bytes that they may take.
-
         Raises:
             UnreadableError: When a page cannot be decoded, or there are more bytes.
         """

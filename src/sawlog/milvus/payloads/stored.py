@@ -109,13 +109,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def resolve(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> Field:
-    """Complete a field by how it is stored.
-
-    Args:
-        field: With a type; dimensions and element type are filled in where they are missing.
-        stored: The column of the payload.
-        values: Some of its values, from which the element type of arrays is inferred.
-    """
+    """Complete a field by how it is stored."""
     metadata = stored.metadata or {}
     dim, element = field.dim, field.element
     if not dim and _DIM_KEY in metadata and metadata[_DIM_KEY].isdigit():

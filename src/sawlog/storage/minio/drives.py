@@ -71,13 +71,7 @@ class Drives:
         return None
 
     def first(self, drive: Drive, named: Sequence[str], raw: RawFiles) -> str:
-        """The drive by which the objects of a drive are named: the first of its deployment that the user named.
-
-        Args:
-            drive: The drive.
-            named: Paths that the user named, or one that is listed.
-            raw: Where drives are.
-        """
+        """The drive by which the objects of a drive are named: the first of its deployment that the user named."""
         for first, members in self.places.items():
             if drive.root in members:
                 return first

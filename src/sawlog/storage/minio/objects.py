@@ -73,11 +73,6 @@ class Objects:
     def unwrap(self, root: str, files: Sequence[File], raw: RawFiles) -> list[File]:
         """Put objects in the place of the files that make them up.
 
-        Args:
-            root: What was listed.
-            files: What is below it.
-            raw: Where they are.
-
         Returns:
             The objects that were not deleted, and the files that belong to none.
         """

@@ -101,10 +101,6 @@ class Grouping:
 def read_grouping(data: bytes, context: str) -> Grouping | None:
     """The grouping in the metadata of a column; None when it says that there is none.
 
-    Args:
-        data: All of the metadata, header and overflow.
-        context: What the bytes are, to begin error messages with.
-
     Raises:
         FormatError: When the bytes cannot be read, or hold no map of ranges where one is expected.
     """
@@ -128,11 +124,6 @@ def read_grouping(data: bytes, context: str) -> Grouping | None:
 
 def grouping_bytes(kind: ColumnType, groups: Iterable[Group], column: str) -> bytes:
     """The metadata of a grouped column.
-
-    Args:
-        kind: Type of the column.
-        groups: Every value once, with its rows.
-        column: Its name, for messages.
 
     Raises:
         SchemaError: For types whose grouping cannot be written.
