@@ -317,3 +317,61 @@ def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(
     assert offsets == [None, "logs/000199.log"]
     assert descriptions[0] == count
     assert most[0] < count / 2
+
+
+@pytest.mark.parametrize("knows_offsets", [True, False])
+@pytest.mark.parametrize("owner", ["leveldb", "pebble", "rocksdb"])
+def test_a_log_opened_by_itself_asks_only_for_files_that_say_whose_it_is(
+    knows_offsets: bool, owner: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Few names are listed for its dialect, however many logs lie beside it and whatever is below."""
+    count, store = 3500, MemoryStore()
+    sawlog.write(pa.table({"record": [b"x"]}), tmp_path / "log", format="leveldb_log")
+    for number in range(count):
+        obstore.put(store, f"logs/{number:06}.log", (tmp_path / "log").read_bytes())
+        obstore.put(store, f"logs/below/{number:06}.log", b"x")
+    names = {
+        "leveldb": [],
+        "pebble": ["marker.format-version.000001.013"],
+        "rocksdb": ["OPTIONS-000007", "OPTIONS-old", "OPTIONS-000009"],
+    }[owner]
+    for name in names:
+        obstore.put(store, f"logs/{name}", b"[Version]\n  rocksdb_version=8.0.0\n" if owner == "rocksdb" else b"")
+    listed, requests = [0], [0]
+    whole, in_directory = obstore.list, obstore.list_with_delimiter
+
+    def list_objects(place: MemoryStore, prefix: str, offset: str | None = None, **settings: Any) -> Iterator[Any]:
+        requests[0] += 1
+        for page in whole(place, prefix, offset=offset if knows_offsets else None, **settings):
+            listed[0] += len(page)
+            yield page
+
+    def list_directory(place: MemoryStore, prefix: str) -> Any:
+        requests[0] += 1
+        answer = in_directory(place, prefix)
+        listed[0] += len(answer["objects"])
+        return answer
+
+    monkeypatch.setattr(obstore, "list", list_objects)
+    monkeypatch.setattr(obstore, "list_with_delimiter", list_directory)
+    monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
+    options = {"key": f"of-owners-{owner}-{knows_offsets}", "secret": "b"}
+    for number in (5, 3000):
+        requests[0] = listed[0] = 0
+        dataset = sawlog.open(f"s3://bucket/logs/{number:06}.log", storage_options=options)
+        assert dataset.count_rows() == 1
+        assert dataset.info()["dialect"] == owner
+        if knows_offsets:
+            assert requests[0] <= 6
+            assert listed[0] <= 1000 + 10  # a page of what is below
+
+
+def test_names_that_fill_pages_are_all_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    for number in range(2500):
+        obstore.put(store, f"logs/OPTIONS-{number:06}", b"x")
+    obstore.put(store, "logs/marker.a", b"x")
+    obstore.put(store, "logs/zz", b"x")
+    monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
+    infos = objects.S3Objects().find_names("bucket/logs", ["OPTIONS-", "marker."])
+    assert len({info["name"] for info in infos}) == len(infos) == 2501

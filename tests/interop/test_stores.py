@@ -29,7 +29,7 @@ from botocore.config import Config
 
 import sawlog
 from sawlog.errors import ChangedError, StorageError
-from sawlog.storage import Storage, store_options
+from sawlog.storage import Storage
 from sawlog.storage.remote import connected
 
 pytestmark = pytest.mark.interop
@@ -327,13 +327,16 @@ class Credentials:
         self.valid, self.token = True, "token"
 
 
+NO_ACCOUNT = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"endpoint_url": "", "anon": True},
         {"endpoint_url": "", "token": "anon", "project": "sawlog"},
         {"base_url": "", "skip_signature": True},
-        {"endpoint_url": "", "token": {"gcs_base_url": "", **store_options._NO_ACCOUNT}},
+        {"endpoint_url": "", "token": NO_ACCOUNT},
         {"endpoint_url": "", "token": Credentials()},
         {},
     ],

@@ -152,7 +152,14 @@ class Storage:
                 files.setdefault(file.path, file)
         return list(files.values())
 
-    def files_in(self, directory: PathLike, *, fresh: bool = True, names: re.Pattern[str] | None = None) -> list[File]:
+    def files_in(
+        self,
+        directory: PathLike,
+        *,
+        fresh: bool = True,
+        names: re.Pattern[str] | None = None,
+        beginnings: Sequence[str] = (),
+    ) -> list[File]:
         """The files that lie directly in a directory, those with hidden names included, by name.
 
         Args:
@@ -160,24 +167,29 @@ class Storage:
             fresh: Whether a remote one that `find` has walked is listed again: not where it was found just now.
             names: A pattern of the names that are wanted; of local files the others cost nothing, and a directory that
                 has not changed is not listed again.
+            beginnings: What all of these begin with: an object store is asked for no others.
         """
         name = normalize(directory)
-        files = self._files_directly_in(name, fresh, names)
+        files = self._files_directly_in(name, fresh, names, beginnings)
         if names is not None:
             files = [file for file in files if names.search(file.name)]
         return sorted({file.path: file for file in files}.values(), key=lambda file: file.path)
 
-    def _files_directly_in(self, name: str, fresh: bool, names: re.Pattern[str] | None) -> list[File]:
-        """The files that lie directly in a directory; of local ones at least those with such names."""
-        if not fresh and (listed := self._listings.files_in(name)) is not None:
-            return listed
+    def _files_directly_in(
+        self, name: str, fresh: bool, names: re.Pattern[str] | None, beginnings: Sequence[str]
+    ) -> list[File]:
+        """The files that lie directly in a directory; of local ones, and objects, at least those with such names."""
+        if not fresh and (found := self._listings.files_in(name)) is not None:
+            return found
         if is_remote(name):
             fs, inner = self._fresh(name)
             if fs.http:
                 raise FileNotFoundError(
                     f"{without_secrets(name)}: HTTP servers do not list directories; name the files"
                 )
-            entries = [entry for entry in fs.ls(inner, detail=True) if entry["type"] == "file"]
+            is_named = bool(beginnings) and fs.has_objects
+            listed = fs.find_names(inner, beginnings) if is_named else fs.ls(inner, detail=True)
+            entries = [entry for entry in listed if entry["type"] == "file"]
             files = [self._remember(fs.unstrip_protocol(entry["name"]), entry, explicit=False) for entry in entries]
         elif names is not None and self._objects.is_empty:
             files = list(find_files_by_name(name, names))

@@ -12,7 +12,7 @@ import re
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,6 +40,8 @@ _PART_BYTES = 8 << 20
 """Bytes of one part of an upload; several of them are under way at a time."""
 _LISTED = 100
 """Objects of a listing that are handed out at a time; a store sends as many of these as it likes."""
+_PAGE = 1000
+"""Objects that S3 and Google list in one answer."""
 _DELETED = 1000
 """Objects that are deleted by one call."""
 
@@ -65,6 +67,8 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
 
     cachable = False
     protocol: ClassVar[tuple[str, ...]] = ()
+    has_order: ClassVar[bool] = False
+    """Whether the service lists in the order of names, from any of them on."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -146,6 +150,32 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             with _answers(self.unstrip_protocol(path)):
                 entries = [describe_object(path, obstore.head(store, key))]
         return entries if detail else [entry["name"] for entry in entries]
+
+    def find_names(self, path: str, beginnings: Sequence[str]) -> list[dict[str, Any]]:
+        """Describe the objects directly below a path whose names begin so, by one request for each beginning at most.
+
+        More are made where there are more than a page of such objects, and all is listed where the service, or the
+        server in its place, cannot begin at a name.
+        """
+        store, key = self._place(path)
+        bucket, above = path.partition("/")[0], f"{key}/" if key else ""
+        wanted = sorted(above + beginning for beginning in beginnings)
+        metas: list[Any] = []
+        last, has_more = "", self.has_order
+        for beginning in wanted:
+            while has_more and (last < beginning or last.startswith(beginning)):
+                offset = max(last, beginning[:-1])
+                with _answers(self.unstrip_protocol(path)):
+                    page = next(iter(obstore.list(store, key or None, offset=offset, chunk_size=_PAGE)), [])
+                if page and page[0]["path"] <= offset:
+                    return self.ls(path)
+                metas += [meta for meta in page if meta["path"].startswith(tuple(wanted))]
+                last, has_more = page[-1]["path"] if page else last, len(page) >= _PAGE
+        if not self.has_order:
+            return self.ls(path)
+        direct = (meta for meta in metas if "/" not in meta["path"][len(above) :])
+        objects = (meta for meta in direct if meta["size"] or self._is_object(store, meta["path"]))
+        return [describe_object(f"{bucket}/{meta['path']}", meta) for meta in objects]
 
     def fetch(self, path: str, start: int, end: int, tag: str = "") -> tuple[memoryview, dict[str, Any]]:
         """A range of an object in the memory that its answer came in, and the description of what it is of.
@@ -277,6 +307,7 @@ class S3Objects(Objects):
     """Objects of S3, and of what speaks its protocol."""
 
     protocol = ("s3",)
+    has_order = True
 
     def connect(self, name: str) -> S3Store:
         return S3Store(name, **s3_settings(self._options, name))
@@ -286,6 +317,7 @@ class GoogleObjects(Objects):
     """Objects of Google's Cloud Storage."""
 
     protocol = ("gs", "gcs")
+    has_order = True
 
     def connect(self, name: str) -> GCSStore:
         return GCSStore(name, **google_settings(self._options))

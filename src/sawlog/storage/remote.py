@@ -49,7 +49,7 @@ _CONNECTING = threading.Lock()
 _CONNECTED: dict[Any, Objects] = {}
 """File systems of objects, by process, class and options."""
 
-_READING = {"cat_file", "find", "glob", "info"}
+_READING = {"cat_file", "find", "find_names", "glob", "info"}
 """Requests that are made again when a store does not answer."""
 _WRITING = {"makedirs", "mv", "open", "put_file", "rm"}
 

@@ -101,9 +101,10 @@ def google_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     if endpoint:
         config["base_url"] = endpoint.rstrip("/")
     token = config.pop("token", _ANONYMOUS if emulator else None)
-    if token == _ANONYMOUS or config.pop("anon", False):
+    is_anonymous = config.pop("anon", False)
+    if token == _ANONYMOUS or is_anonymous or config.get("skip_signature"):
         config["skip_signature"] = True
-        if endpoint:  # which uploads in parts do not heed
+        if endpoint:  # which uploads in parts and deletions do not heed
             config["service_account_key"] = json.dumps({"gcs_base_url": endpoint.rstrip("/"), **_NO_ACCOUNT})
     elif isinstance(token, Mapping):
         config["service_account_key"] = json.dumps(token)

@@ -81,7 +81,8 @@ def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Sto
     if posixpath.basename(directory) == layout.ARCHIVE_NAME:
         directory = posixpath.dirname(directory)
     try:
-        owned = storage.files_in(directory or ".", fresh=False, names=layout.OWNER_NAME)
+        beginnings = layout.OWNER_BEGINNINGS
+        owned = storage.files_in(directory or ".", fresh=False, names=layout.OWNER_NAME, beginnings=beginnings)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return dialect
     siblings = {sibling.name: sibling for sibling in owned}

@@ -214,6 +214,8 @@ OPTIONS_NAME = re.compile(r"^OPTIONS-\d+$")
 """The options that RocksDB or Pebble ran with; which of them, its first lines say."""
 OWNER_NAME = re.compile(rf"^(?:{re.escape(PEBBLE_MARKER)}|{IDENTITY_NAME}$|{OPTIONS_NAME.pattern[1:]})")
 """Files that say whose a directory is."""
+OWNER_BEGINNINGS = (PEBBLE_MARKER, IDENTITY_NAME, "OPTIONS-")
+"""What their names begin with."""
 POINTER_NAME = re.compile(rf"^{CURRENT_NAME}$|{MANIFEST_NAME.pattern}|{MARKER_NAME.pattern}")
 """Files that say which MANIFEST is the live one, and what they may name."""
 OPTIONS_HEAD = 4096
