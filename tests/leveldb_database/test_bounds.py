@@ -20,7 +20,7 @@ from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.pebble import BlockLayer
 from tests.leveldb_database.support import state_new_size
-from tests.leveldb_log.fragments import masked
+from tests.leveldb_log.fragments import masked, varint
 
 VALUE = 4 << 20
 ENTRIES = 60
@@ -69,13 +69,6 @@ def test_a_blob_that_many_entries_lead_to_is_not_held_for_all_of_them(tmp_path: 
             count, size = count + batch.num_rows, size + sum(len(one.as_py()) for one in batch["value"])
     assert (count, size) == (ENTRIES, ENTRIES * VALUE)
     assert peak.bytes < MOST
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value >= 128:
-        out, value = out + bytes([value & 127 | 128]), value >> 7
-    return out + bytes([value])
 
 
 def entry(shared: int, rest: bytes, value: bytes) -> bytes:

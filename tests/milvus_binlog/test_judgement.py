@@ -26,7 +26,7 @@ from sawlog.milvus.payloads.payload import Extent, Payload, UnreadableError
 from sawlog.milvus.types import TIMESTAMP
 from sawlog.storage import File, Storage
 
-from .support import NOW, delete, open_as_it_lies, write
+from .support import NOW, delete, open_as_it_lies, varint, write
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning"),
@@ -251,14 +251,6 @@ def test_a_page_may_have_what_its_bytes_justify(tmp_path: Path) -> None:
     assert pa.default_memory_pool().bytes_allocated() - before < parquet.FREE_PAGE
     allowed = payload_of(data, tmp_path / "file", 2 * size)
     assert sum(map(len, allowed.column_batches(0, 1))) == 2
-
-
-def varint(value: int) -> bytes:
-    found = bytearray()
-    while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])
 
 
 def test_a_footer_that_claims_much_never_reaches_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

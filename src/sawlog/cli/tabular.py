@@ -166,7 +166,6 @@ class JsonlEncoder:
 
 
 def _read_parquet(file: pa.NativeFile, _: NoOptions) -> Rows:
-    """Schema and batches of a Parquet file."""
     from pyarrow import parquet
 
     opened = _run_decoder(parquet.ParquetFile, file)

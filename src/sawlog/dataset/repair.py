@@ -193,7 +193,6 @@ def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan:
 
 
 def _read_repaired_rows(dataset: Dataset) -> Iterator[pa.RecordBatch]:
-    """The rows as a repaired copy has them."""
     format, marks = dataset.format, list_marks(dataset.format)
     for batch in dataset.to_batches():
         if isinstance(format, RepairsParts):

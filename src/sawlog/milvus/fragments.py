@@ -255,7 +255,6 @@ class FileFragment(Fragment):
     def _columns(
         self, payload: Payload, part: Part, fields: Sequence[Field], schema: pa.Schema, findings: Findings
     ) -> Iterator[pa.RecordBatch]:
-        """The columns of one payload."""
         if len(payload.schema) < len(fields):
             raise payload.make_error(f"{len(payload.schema)} columns where {len(fields)} were expected")
         names = schema.names or (None if self.subject is None else self.projection.decoded.names)

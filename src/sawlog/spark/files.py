@@ -27,6 +27,7 @@ from pyspark.sql import types as spark
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.damage import DAMAGE_SCHEMA
 from sawlog.format.query import bind_query, mask
+from sawlog.guard import EPOCH
 from sawlog.spark.schema import arrow_schema
 from sawlog.storage.names import normalize
 
@@ -69,7 +70,6 @@ _WHOLE_DIGITS = {pa.int32(): 10, pa.int64(): 20}
 """Digits of the decimal that holds every integer of a type, as Spark counts."""
 _MOST_DIGITS = 38
 _EXACT = decimal.Context(prec=_MOST_DIGITS)
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 Facts = dict[str, Any]
 """Values of file columns, by name; of `_metadata`, what holds for the whole file."""
@@ -304,7 +304,7 @@ def _metadata_of(path: str, file: File | None) -> Facts:
         "file_path": path if "://" in path else f"file://{path}",
         "file_name": path.rpartition("/")[2],
         "file_size": file.size if file is not None else None,
-        "file_modification_time": None if modified is None else _EPOCH + dt.timedelta(seconds=modified),
+        "file_modification_time": None if modified is None else EPOCH + dt.timedelta(seconds=modified),
     }
 
 
@@ -380,7 +380,6 @@ def _digits(text: str) -> int | None:
 
 
 def _wider(first: pa.DataType | None, second: pa.DataType) -> pa.DataType:
-    """The type of values of two types."""
     if first is None or first == second:
         return second
     kinds = sorted((first, second), key=_RANKS.__getitem__) if {first, second} <= _RANKS.keys() else []

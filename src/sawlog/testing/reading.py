@@ -251,7 +251,6 @@ def same_filters(subject: Subject) -> Iterator[str]:
 
 
 def _derive_filters(table: pa.Table) -> Iterator[list[tuple[str, str, Any]]]:
-    """Filters with values of the table."""
     last: list[tuple[str, str, Any]] = []
     for field in table.schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type

@@ -220,7 +220,6 @@ def _try_answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, options:
 
 
 def _strip_places(answer: Answer) -> str:
-    """An answer without the place of the files."""
     return re.sub(r"hostile://?/?\d+", "", repr(answer))
 
 

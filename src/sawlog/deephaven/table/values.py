@@ -325,7 +325,6 @@ def _in_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
 
 
 def _large_binary(sizes: NDArray[np.int64], data: Any, like: pa.Array) -> pa.Array:
-    """A large_binary array with the nulls of another one."""
     buffers = [bitmap(validity(like)), pa.py_buffer(ends_of(sizes)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
 

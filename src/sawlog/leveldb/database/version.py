@@ -476,7 +476,6 @@ def absolute_directory(directory: str) -> str:
 
 
 def _first_keys(tables: Sequence[File], storage: Storage) -> Iterator[bytes]:
-    """Yield the first keys of each table."""
     for file in tables:
         all_keys = (
             key for batch in table_entries(file, TableReadOptions(), storage) for key in batch.column(KEY).to_pylist()
@@ -485,7 +484,6 @@ def _first_keys(tables: Sequence[File], storage: Storage) -> Iterator[bytes]:
 
 
 def _first_logged_keys(logs: Sequence[File], storage: Storage) -> Iterator[bytes]:
-    """Yield the first keys of each log."""
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(WRITES_SCHEMA, scan)
     schema = pa.schema([WRITES_SCHEMA.field(KEY)])

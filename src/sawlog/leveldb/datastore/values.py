@@ -23,11 +23,11 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sawlog.guard import Undecodable, call_decoder, optional
+from sawlog.guard import EPOCH, Undecodable, call_decoder, optional
 from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.layout import MESSAGES
@@ -82,8 +82,6 @@ def _pool() -> Any:
 
 
 KEY_PROPERTY = "__key__"
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EntityError(Exception):
@@ -286,7 +284,7 @@ def _text(value: bytes) -> str | bytes:
 
 def _timestamp(micros: int) -> datetime | int:
     try:
-        return _EPOCH + timedelta(0, 0, micros)
+        return EPOCH + timedelta(0, 0, micros)
     except OverflowError:
         return micros
 

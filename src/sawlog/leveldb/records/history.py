@@ -370,7 +370,6 @@ class Fold:
 
 
 def _effect_order(rows: pa.RecordBatch) -> NDArray[np.int64]:
-    """The places of rows, in the order of `_ORDER`."""
     return np.lexsort([values_of(rows.column(name), np.int64) for name in reversed(_ORDER)])
 
 

@@ -296,7 +296,6 @@ def _time(clock: Clock, revision: int) -> int:
 
 
 def _inner_partitions(info: CollectionInfo) -> dict[int, str]:
-    """Partitions within a collection."""
     return dict(zip(info.partition_ids, info.partition_names, strict=False))
 
 

@@ -74,7 +74,6 @@ def load(path: str, storage: Storage) -> Metadata:
 
 
 def _load_snapshots(directory: str, storage: Storage) -> Metadata:
-    """Metadata from the snapshots in a directory."""
     snapshots = []
     for file in storage.find(directory):
         if posixpath.basename(posixpath.dirname(file.path)) == layout.SNAPSHOT_DOCUMENTS:

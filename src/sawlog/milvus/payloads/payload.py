@@ -716,7 +716,6 @@ def _is_flat(payload: Payload, index: int) -> bool:
 
 
 def _read_group(payload: Payload, index: int, group: int, batch_rows: int) -> Iterator[pa.Array]:
-    """The values of one row group."""
     try:
         for leaf in payload.leaves(index):
             payload.check_chunk(group, leaf)
@@ -769,7 +768,6 @@ def _refuse(error: _RefusedError, batch_rows: int) -> Iterator[pa.Array]:
 def _read_page(
     payload: Payload, index: int, group: int, dictionary: Page | None, page: Page, batch_rows: int
 ) -> Iterator[pa.Array]:
-    """The values of one page."""
     pages = [page] if dictionary is None or not page.has_indices else [dictionary, page]
     try:
         for needed_page in pages:

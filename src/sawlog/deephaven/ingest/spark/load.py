@@ -159,7 +159,6 @@ _NAME_PARTS = ("namespace", "table", "internal_partition", "column_partition")
 
 
 def _partition(name: LogName, path: str) -> Partition:
-    """The partition that a log belongs to."""
     missing = [part for part in _NAME_PARTS if not getattr(name, part)]
     if missing:
         raise FormatError(
