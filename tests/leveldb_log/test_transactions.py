@@ -136,13 +136,12 @@ def written(path: Path, *records: tuple[int, list[Row]]) -> Path:
     tags |= {"end_prepare": 0x0A, "commit": 0x0B, "rollback": 0x0C}
     batches = []
     for first, operations in records:
-        body = b""
-        for name, key, value in operations:
-            body += (
-                bytes([tags[name]])
-                + (b"" if key is None else length_prefixed(key))
-                + (b"" if value is None else length_prefixed(value))
-            )
+        body = b"".join(
+            bytes([tags[name]])
+            + (b"" if key is None else length_prefixed(key))
+            + (b"" if value is None else length_prefixed(value))
+            for name, key, value in operations
+        )
         batches.append(batch(first, sum(name == "put" for name, _, _ in operations), body))
     path.write_bytes(write(*batches))
     return path
