@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import gc
 import graphlib
 import re
 import subprocess
@@ -17,6 +18,16 @@ import pytest
 from tools import house
 
 GROUPS = ("sawlog.formats", "sawlog.commands", "sawlog.spark")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def syntax_trees() -> Iterator[None]:
+    """Half a million nodes, as long as tests want them: to look for garbage among them takes longer than to parse."""
+    gc.disable()
+    yield
+    house.modules.cache_clear()
+    house.nodes.cache_clear()
+    gc.enable()
 
 
 def format_packages() -> set[str]:
