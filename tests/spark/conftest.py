@@ -33,7 +33,7 @@ PLUGINS = [TESTS / "plugin", TESTS / "tfrecord_example" / "installed", TESTS.par
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in this directory; PySpark warns of every pandas 3, and 4.0 leaves sockets open."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/spark/"):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
