@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -55,6 +57,13 @@ os.environ.setdefault(
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 
+MEMORY = "/dev/shm"
+"""Where files of tests are, if it has room: many writes end in `fsync`, and a disk takes a third of a run for them."""
+ROOM = 8 << 30
+"""More than three times the bytes that a run leaves there."""
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM:
+    os.environ["TMPDIR"] = MEMORY
+    tempfile.tempdir = None  # which was asked for before
 
 # A job in a shell's background ignores Ctrl-C, and under nohup that its terminal is closed. So would all programs that
 # tests start to end them by these signals.
