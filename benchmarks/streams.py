@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ PAUSE = 0.02
 WARM_UP = 10.0
 """Seconds of logging that are not measured: Spark starts its workers, and they load what they need."""
 SECONDS = 30.0
+PATIENCE = 120
+"""Seconds after which what has not come about never will."""
 
 
 def cases(settings: Settings) -> Iterator[Case | Probe]:
@@ -107,26 +110,31 @@ def remove(*places: Path) -> None:
 
 def latency(settings: Settings) -> dict[str, float]:
     """A logger at work, a query that writes Parquet as fast as it can, and for each row when its batch was there."""
-    spark = session_with_jar(settings.place)
+    spark = session_with_jar(settings.place, {"spark.sql.streaming.stopTimeout": str(PATIENCE * 1000)})
     logs, target = settings.place / "live", settings.place / "seen"
+    logs.mkdir()
     stop = threading.Event()
-    logger = threading.Thread(target=log_rows, args=(logs, stop))
-    logger.start()
-    begin = time.time() + WARM_UP
-    while not any(logs.glob("*.bin.*")):
-        time.sleep(PAUSE)
-    query = (
-        spark.readStream.format("sawlog")
-        .option("format", "deephaven_log")
-        .load(str(logs))
-        .writeStream.format("parquet")
-        .option("checkpointLocation", str(settings.place / "checkpoint"))
-        .start(str(target))
-    )
-    query.awaitTermination(WARM_UP + SECONDS)
-    query.stop()
-    stop.set()
-    logger.join()
+    with ThreadPoolExecutor(1) as pool:  # an error of the logger is one here
+        logging = pool.submit(log_rows, logs, stop)
+        try:
+            wait(logging, lambda: any(logs.glob("*.bin.*")))
+            begin = 0.0 if settings.once else time.time() + WARM_UP
+            query = (
+                spark.readStream.format("sawlog")
+                .option("format", "deephaven_log")
+                .load(str(logs))
+                .writeStream.format("parquet")
+                .option("checkpointLocation", str(settings.place / "checkpoint"))
+                .start(str(target))
+            )
+            if settings.once:
+                wait(logging, lambda: not query.isActive or any(True for _ in batches(target)))
+                query.awaitTermination(PAUSE)  # raises what has ended it
+            else:
+                query.awaitTermination(WARM_UP + SECONDS)
+            query.stop()
+        finally:
+            stop.set()
     spark.stop()
     milliseconds = np.concatenate([now - times[times >= begin * 1e9] for now, times in batches(target)]) / 1e6
     return {
@@ -134,6 +142,20 @@ def latency(settings: Settings) -> dict[str, float]:
         "99th percentile": float(np.percentile(milliseconds, 99)),
         "longest": float(milliseconds.max()),
     }
+
+
+def wait(logging: Future[None], done: Callable[[], bool]) -> None:
+    """Wait for something that rows which are logged bring about.
+
+    Raises:
+        TimeoutError: When it has not come about in `PATIENCE`, or the logger has ended.
+    """
+    end = time.monotonic() + PATIENCE
+    while not done():
+        if time.monotonic() > end or logging.done():
+            logging.result(0)
+            raise TimeoutError("the logger has ended")
+        time.sleep(PAUSE)
 
 
 def batches(target: Path) -> Iterator[tuple[int, np.ndarray[Any, np.dtype[np.int64]]]]:
@@ -148,7 +170,6 @@ def batches(target: Path) -> Iterator[tuple[int, np.ndarray[Any, np.dtype[np.int
 
 
 def log_rows(directory: Path, stop: threading.Event) -> None:
-    directory.mkdir()
     number = 0
     with Logger(directory, LOGGED, namespace="Bench", table="Rows", roll_bytes=1 << 20) as log:
         while not stop.wait(PAUSE):
