@@ -331,7 +331,8 @@ def _places(
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
     places: list[tuple[File, str]] = []
     for file in files:
-        place = f"{target.rstrip('/')}/{_relative(file, os.fspath(src))}" if into_directory else target
+        name = file.name if file.explicit else os.path.relpath(file.path, os.fspath(src))
+        place = f"{target.rstrip('/')}/{name}" if into_directory else target
         check_free(place, mode, storage)
         if os.path.abspath(place) == os.path.abspath(file.path):
             raise OptionError(f"{place}: repair never changes its source; name another destination")
@@ -412,8 +413,3 @@ def _names_of(function: Callable[..., Any]) -> list[str]:
         for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     ]
-
-
-def _relative(file: File, root: str) -> str:
-    """Path of a file below the directory it was found in."""
-    return file.name if file.explicit else os.path.relpath(file.path, root)

@@ -26,7 +26,7 @@ from sawlog.cli.output import (
 from sawlog.cli.scan import part_progress, verdict_code
 from sawlog.dataset.folder import Folder, FolderPart, open_folder, report
 from sawlog.errors import InternalError, UnsupportedError
-from sawlog.format.damage import Account, FileReport, HasVerdict, Report, Skipped, Verdict
+from sawlog.format.damage import Account, FileReport, HasVerdict, Report, Verdict
 from sawlog.format.recognition import formats
 from sawlog.storage.workers import PIECE_BYTES
 
@@ -57,7 +57,7 @@ class _VerifiedPath:
         """Return a dictionary for each part of the path."""
         if self.report is None or not self.report.parts:
             return [self.to_dict()]
-        missed = [_unread(one) for one in self.report.own_skipped if one.missed]
+        missed = [{"path": part.path, "error": part.reason} for part in self.report.own_skipped if part.missed]
         return [*({"path": one.path, **one.to_dict()} for one in self.report.parts), *missed]
 
 
@@ -192,7 +192,3 @@ def _verify(path: str, opened: Callable[..., Folder], every: bool) -> _VerifiedP
 def _report(part: FolderPart, *, every: bool, advance: Advance) -> Report:
     with part_progress(part.size, advance) as step:
         return part.open().report(PIECE_BYTES if can_show_progress() else None, step, every=every)
-
-
-def _unread(part: Skipped) -> dict[str, Any]:
-    return {"path": part.path, "error": part.reason}

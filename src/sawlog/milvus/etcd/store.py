@@ -176,7 +176,9 @@ class Store:
                 is_changed = True
                 continue
             for key in self._range(change.key, change.range_end):
-                self._remove(key)
+                del self.values[key]
+                if self._sorted is not None:
+                    del self._sorted[bisect_left(self._sorted, key)]
                 self.note(key, revision, None)
                 is_changed = True
         if is_changed:
@@ -195,11 +197,6 @@ class Store:
             before.lease if put.ignore_lease and before is not None else put.lease,
         )
         self.note(key, revision, self.values[key].data)
-
-    def _remove(self, key: bytes) -> None:
-        del self.values[key]
-        if self._sorted is not None:
-            del self._sorted[bisect_left(self._sorted, key)]
 
     def _range(self, key: bytes, end: bytes) -> list[bytes]:
         """The keys of a range that are there: one key where it has no end."""

@@ -83,7 +83,10 @@ class Drives:
             for folder in folders:
                 roots |= self._roots(folder, drive, raw)
         ordered = sorted(roots, key=natural_order)
-        first = next((root for root in ordered if any(_is_related(root, name) for name in named)), drive.root)
+        first = next(
+            (root for root in ordered if any(is_below(root, name) or is_below(name, root) for name in named)),
+            drive.root,
+        )
         self.places[first] = tuple(ordered)
         return first
 
@@ -117,10 +120,6 @@ def _read_drive(root: str, raw: RawFiles) -> Drive | None:
 def is_below(path: str, folder: str) -> bool:
     """Whether a path is a directory, or below it."""
     return path == folder or folder in ("", ".") or path.startswith(f"{folder.rstrip('/')}/")
-
-
-def _is_related(path: str, name: str) -> bool:
-    return is_below(path, name) or is_below(name, path)
 
 
 def directories_above(folder: str) -> Iterator[str]:
