@@ -58,7 +58,7 @@ os.environ.setdefault(
 )
 
 MEMORY = "/dev/shm"
-"""Where files of tests are, if it has room: many writes end in `fsync`, and a disk takes a third of a run for them."""
+"""Where files of tests are, if it has room: many writes end in `fsync`, for which a disk takes its time."""
 ROOM = 8 << 30
 """More than three times the bytes that a run leaves there."""
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM:

@@ -324,7 +324,7 @@ def test_a_listing_is_read_as_it_arrives_and_goes_on_where_it_stopped(
 def test_a_log_opened_by_itself_asks_only_for_files_that_say_whose_it_is(
     knows_offsets: bool, owner: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Few names are listed for its dialect, however many logs lie beside it and whatever is below."""
+    """Few names are listed for its dialect, however many logs lie next to it and whatever is below."""
     count, store = 3500, MemoryStore()
     sawlog.write(pa.table({"record": [b"x"]}), tmp_path / "log", format="leveldb_log")
     for number in range(count):

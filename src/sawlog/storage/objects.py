@@ -159,17 +159,17 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         """
         store, key = self._place(path)
         bucket, above = path.partition("/")[0], f"{key}/" if key else ""
-        wanted = sorted(above + beginning for beginning in beginnings)
+        prefixes = sorted(above + beginning for beginning in beginnings)
         metas: list[Any] = []
         last, has_more = "", self.has_order
-        for beginning in wanted:
+        for beginning in prefixes:
             while has_more and (last < beginning or last.startswith(beginning)):
                 offset = max(last, beginning[:-1])
                 with _answers(self.unstrip_protocol(path)):
                     page = next(iter(obstore.list(store, key or None, offset=offset, chunk_size=_PAGE)), [])
                 if page and page[0]["path"] <= offset:
                     return self.ls(path)
-                metas += [meta for meta in page if meta["path"].startswith(tuple(wanted))]
+                metas += [meta for meta in page if meta["path"].startswith(tuple(prefixes))]
                 last, has_more = page[-1]["path"] if page else last, len(page) >= _PAGE
         if not self.has_order:
             return self.ls(path)
