@@ -178,6 +178,8 @@ def find_unread(format: Format, files: Sequence[File], view: str) -> list[Skippe
     unread = format.directory_layout.unread(files, view)
     explained = {skipped.path for skipped in unread}
     unexplained = [file for file in files if file.path not in explained]
+    if not unexplained:
+        return unread
     selected = {name: {file.path for file in format.select(unexplained, name)} for name in format.views if name != view}
     readers = {file: [repr(name) for name, paths in selected.items() if file.path in paths] for file in unexplained}
     by_views = [(file, f"read by view {' or '.join(views)}") for file, views in readers.items() if views]

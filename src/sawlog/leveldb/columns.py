@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, constant_string, fixed_array
+from sawlog.arrow import array_of, binary_parts, called, constant_string, fixed_array, values_of
 from sawlog.errors import SchemaError
 from sawlog.format.scan import PROVENANCE
 from sawlog.kernels.columns import gathered
@@ -55,6 +55,8 @@ transactions have their id as the key, `log_data` has only a value.
 TRANSACTION_SCHEMA = WRITES_SCHEMA.append(PROVENANCE[1])
 """The same with offsets: what is read of logs."""
 MARKED_SCHEMA = pa.schema([field for field in TRANSACTION_SCHEMA if field.name != VALUE])
+NUMBERED_OPERATION = pa.field(OPERATION, pa.uint8(), nullable=False)
+"""Operations as numbers of `OPERATION_NAMES`, where nobody asks for their names."""
 
 LIVE, LEVEL = "live", "level"
 STATE_SCHEMA = pa.schema([ROWS_SCHEMA.field(name) for name in (KEY, VALUE, SEQUENCE, OPERATION)])
@@ -125,6 +127,14 @@ class Stream:
 def name_array(names: tuple[str, ...]) -> pa.Array:
     """The names of operations, by code."""
     return array_of(names, pa.string())
+
+
+def numbers_of(operations: pa.Array) -> NDArray[Any]:
+    """The places of operations in `OPERATION_NAMES`; of their names, or of these numbers themselves."""
+    if pa.types.is_integer(operations.type):
+        return values_of(operations, np.uint8)
+    lookup = ("SetLookupOptions", name_array(OPERATION_NAMES))
+    return values_of(called("index_in", operations, options=lookup), np.int32)
 
 
 def named(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:

@@ -6,14 +6,14 @@ import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant, fill_null, scalar_of, values_of
+from sawlog.arrow import array_of, constant, fill_null, fixed_array, scalar_of, values_of
 from sawlog.errors import SawlogError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, OnDamage, Tail, TailStatus
@@ -26,6 +26,7 @@ from sawlog.leveldb.columns import (
     KEY,
     LEVEL,
     LIVE,
+    NUMBERED_OPERATION,
     OPERATION,
     OPERATION_NAMES,
     RANGE,
@@ -38,7 +39,7 @@ from sawlog.leveldb.columns import (
     WRITES_SCHEMA,
     Run,
     Stream,
-    name_array,
+    numbers_of,
     split_stamps,
 )
 from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
@@ -70,12 +71,13 @@ ORPHAN = "orphan"
 """In `all` with orphans: whether an entry is in a file that the MANIFEST does not name."""
 
 _APART = (*INGESTS, "range_key_set", "range_key_unset", "range_key_delete")
-_KEYED = tuple(
+_KEYED = {
     operation.name
     for operation in OPERATIONS
     if operation.key and operation.shape & Field.COUNTED and operation.name not in _APART
-)
+}
 """Pebble's tables that are taken in are read as tables, see `version`; its range keys are no part of the state."""
+_IS_KEYED = np.array([name in _KEYED for name in OPERATION_NAMES])
 
 
 _JUDGED = pa.schema([ENTRY_SCHEMA.field(name) for name in (OPERATION, KEY, SEQUENCE)])
@@ -544,10 +546,10 @@ class KeyRange(Fragment):
         version = self.version
         logged = version.transactions
         transactions = None if logged is None else Transactions(logged.shared, logged.pending)
-        schema = WRITES_SCHEMA if logged is None else TRANSACTION_SCHEMA
-        schema = schema if version.dialect == "pebble" else schema.append(STAMP_SIZE_FIELD)
-        projection = Projection.of(schema, scan)
         mode = self.scan.options.recovery
+        schema, projection = _log_columns(
+            are_traced=logged is not None, are_named=mode is not None, have_stamps=version.dialect != "pebble"
+        )
         logs = LogEntries(_Reports(on_damage))
         replay = Replay(mode, logs.reports) if mode is not None else None
         parts = LogParts(version.logs)
@@ -580,26 +582,41 @@ class KeyRange(Fragment):
 
     def _filter_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The operations of a log on keys of the column family."""
-        import pyarrow.compute as pc
-
-        family = pc.equal(batch.column("column_family"), scalar_of(self.version.family, pa.int64()))
-        keyed = pc.is_in(batch.column("operation"), value_set=array_of(_KEYED, pa.string()))
-        operations = batch.filter(pc.and_(family, keyed))
-        codes = pc.index_in(operations.column("operation"), name_array(OPERATION_NAMES)).cast(pa.uint8())
-        codes = pc.if_else(pc.equal(codes, scalar_of(EXCISE, pa.uint8())), scalar_of(RANGE, pa.uint8()), codes)
+        numbers = numbers_of(batch.column(OPERATION))
+        are_kept = _IS_KEYED[numbers] & (values_of(batch.column("column_family"), np.int64) == self.version.family)
+        is_whole = bool(are_kept.all())
+        operations = batch if is_whole else batch.filter(array_of(are_kept, pa.bool_()))
+        codes = (numbers if is_whole else numbers[are_kept]).astype(np.uint8)
+        ranges = (codes == RANGE) | (codes == EXCISE)
+        codes[ranges] = RANGE
         keys, values = operations.column("key"), fill_null(operations.column("value"), b"")
         recorded = np.zeros(operations.num_rows, np.int64)
         if STAMP_SIZE in operations.schema.names:
             recorded = values_of(operations.column(STAMP_SIZE), np.int64)
         widths = self.version.stamp_widths(recorded)
         keys, stamps = split_stamps(keys, widths, self.path)
-        ranges = values_of(codes, np.uint8) == RANGE
         if ranges.any():
             values, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
-        columns = [operations.column("sequence"), codes, keys, values]
+        columns = [operations.column("sequence"), fixed_array(pa.uint8(), codes), keys, values]
         if not self.version.stamped:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
+
+
+@cache
+def _log_columns(*, are_traced: bool, are_named: bool, have_stamps: bool) -> tuple[pa.Schema, Projection]:
+    """The columns that are read of logs, and the scan of all of them.
+
+    Args:
+        are_traced: Whether transactions are to be told apart, by names and offsets of operations.
+        are_named: Whether a replay looks at the names.
+        have_stamps: Whether logs may say how long the timestamps of keys are.
+    """
+    schema = TRANSACTION_SCHEMA if are_traced else WRITES_SCHEMA
+    if not are_traced and not are_named:
+        schema = schema.set(schema.get_field_index(OPERATION), NUMBERED_OPERATION)
+    schema = schema.append(STAMP_SIZE_FIELD) if have_stamps else schema
+    return schema, Projection.of(schema, Scan(view="writes", options=LogReadOptions()))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 from sawlog.errors import UnsupportedError
@@ -167,7 +168,13 @@ class Manifest:
 
 def _edits_of(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> EditRange:
     scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
-    return EditRange.whole(file, scan, Projection.of(EDITS_SCHEMA, scan), dialect)
+    return EditRange.whole(file, scan, _edits_projection(), dialect)
+
+
+@cache
+def _edits_projection() -> Projection:
+    """All columns of edits."""
+    return Projection.of(EDITS_SCHEMA, Scan(view="edits", options=LogReadOptions()))
 
 
 @dataclass(frozen=True, slots=True)

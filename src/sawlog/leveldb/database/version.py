@@ -7,6 +7,7 @@ import posixpath
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, islice
 from typing import Any, Literal
 
@@ -22,7 +23,16 @@ from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.applications.idb_order import is_key
 from sawlog.leveldb.applications.indexed_db_layout import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.indexed_db_layout import DIRECTORY_SUFFIX
-from sawlog.leveldb.columns import KEY, MARKED_SCHEMA, OPERATION, SCHEMAS, SEQUENCE, VALUE, WRITES_SCHEMA
+from sawlog.leveldb.columns import (
+    KEY,
+    MARKED_SCHEMA,
+    NUMBERED_OPERATION,
+    OPERATION,
+    SCHEMAS,
+    SEQUENCE,
+    VALUE,
+    WRITES_SCHEMA,
+)
 from sawlog.leveldb.database.expected import missing_logs
 from sawlog.leveldb.database.identity import Identity
 from sawlog.leveldb.database.layout import (
@@ -56,6 +66,8 @@ from sawlog.leveldb.table.rows import TableRange, table_map
 from sawlog.storage import File, Storage
 from sawlog.storage.names import is_remote
 
+_OPERATIONS_SCHEMA = pa.schema([NUMBERED_OPERATION])
+"""By which logs are looked through for transactions."""
 _LONGEST_SYNTHETIC = 1 << 10
 """Bytes that a table of Pebble's may show in each key that are not in its file."""
 _NOWHERE = b"\0"
@@ -318,18 +330,23 @@ def _version(
     )
 
 
+@cache
+def _marked_projection() -> Projection:
+    """The columns by which transactions are told apart."""
+    return Projection.of(MARKED_SCHEMA, Scan(view="writes", options=LogReadOptions()))
+
+
 def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) -> LoggedTransactions | None:
     """The transactions in the logs of a database, the oldest log first."""
     if metadata.dialect == "pebble" or not may_have_transactions(metadata.directory, storage):
         return None
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
-    projection = Projection.of(MARKED_SCHEMA, scan)
     marked: dict[File, pa.RecordBatch] = {}
     for log in logs:
-        log_range = WriteRange.whole(log, scan, projection, metadata.dialect, numbered=True)
-        batches = list(log_range.decode(MARKED_SCHEMA, Findings("skip", drained=True)))
-        if any(map(has_marks, batches)):
-            marked[log] = pa.concat_batches(batches)
+        log_range = WriteRange.whole(log, scan, _marked_projection(), metadata.dialect, numbered=True)
+        if any(map(has_marks, log_range.decode(_OPERATIONS_SCHEMA, Findings("skip", drained=True)))):
+            batches = log_range.decode(MARKED_SCHEMA, Findings("skip", drained=True))
+            marked[log] = pa.concat_batches(list(batches))
     if not marked:
         return None
     numbering = Numbering()

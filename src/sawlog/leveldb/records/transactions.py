@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, called, fixed_array, values_of
 from sawlog.format.contract import OFFSET_COLUMN
-from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, VALUE, name_array
+from sawlog.leveldb.columns import KEY, OPERATION, OPERATION_NAMES, SEQUENCE, VALUE, name_array, numbers_of
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import NAMES, Field
 
@@ -37,6 +37,7 @@ _END, _COMMIT, _COMMIT_STAMPED, _ROLLBACK = _codes(
 _NOOP = NAMES.index("noop")
 _BEGINS = (_HELD, _WRITTEN, _UNPREPARED)
 _CLOSERS = np.array([_END, _COMMIT, _COMMIT_STAMPED, _ROLLBACK])
+_IS_MARK = np.array([name in layout.MARKS for name in OPERATION_NAMES])
 _MARKS = np.array([*_BEGINS, *_CLOSERS.tolist()])
 
 
@@ -47,9 +48,7 @@ def _codes_of(operations: pa.Array) -> pa.Array:
 
 def has_marks(batch: pa.RecordBatch) -> bool:
     """Whether operations are among these that transactions write around others."""
-    names = array_of(layout.MARKS, pa.string())
-    marks = called("is_in", batch.column(OPERATION), options=("SetLookupOptions", names))
-    return bool(marks.true_count)
+    return bool(_IS_MARK[numbers_of(batch.column(OPERATION))].any())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from sawlog.arrow import Column, array_of, binary_parts, bits_of, called, fixed_array, scalar_of, values_of
 from sawlog.format.contract import OFFSET_COLUMN, assemble
 from sawlog.format.damage import Damage, Findings
-from sawlog.leveldb.columns import KEY, OPERATION, STAMP, VALUE, WRITES_SCHEMA, name_array, named, split_stamps, untimed
+from sawlog.leveldb.columns import (
+    KEY,
+    OPERATION,
+    OPERATION_NAMES,
+    STAMP,
+    VALUE,
+    WRITES_SCHEMA,
+    name_array,
+    named,
+    split_stamps,
+    untimed,
+)
 from sawlog.leveldb.log.dataset import marked
 from sawlog.leveldb.log.layout import RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN, Dialect
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange, StampSizes
@@ -36,6 +47,7 @@ _SPLIT = (WRITES_SCHEMA.field(OPERATION), WRITES_SCHEMA.field(KEY), STAMP_SIZE_F
 _STAMPED = np.array([operation.key and bool(operation.shape & Field.COUNTED) for operation in layout.OPERATIONS])
 _NAMES_LOOKUP = ("SetLookupOptions", name_array(layout.NAMES))
 
+_NUMBERS = np.array([OPERATION_NAMES.index(name) for name in layout.NAMES], np.uint8)
 _MARKED = np.array([name in layout.MARKS for name in layout.NAMES])
 _BINARY = ("key", "value")
 _OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values")
@@ -201,7 +213,9 @@ class Decoder:
         def column(name: str) -> pa.Array:
             if name in (RECOVERED_COLUMN, STALE_COLUMN):
                 return records.column(name).take(fixed_array(pa.int32(), self._records[:rows]))
-            if name == "operation":
+            if name == OPERATION and pa.types.is_integer(self._schema.field(name).type):
+                return fixed_array(pa.uint8(), _NUMBERS[self._operations[:rows]])
+            if name == OPERATION:
                 return named(self._operations[:rows], layout.NAMES)
             if name in _BINARY:
                 return self._binary(name, rows)
