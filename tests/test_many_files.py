@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -149,7 +148,6 @@ def check_growth(
     few: int,
     many: int,
     place: Path,
-    limit: float = LIMIT,
 ) -> None:
     work = []
     for count in (2, few, many):  # the first one imports
@@ -157,7 +155,7 @@ def check_growth(
         directory.mkdir()
         make(directory, count)
         work.append(calls(lambda: action(str(directory))) / count)  # noqa: B023
-    assert work[2] <= limit * work[1], f"{work[1]:.0f} calls each of {few}, {work[2]:.0f} each of {many}"
+    assert work[2] <= LIMIT * work[1], f"{work[1]:.0f} calls each of {few}, {work[2]:.0f} each of {many}"
 
 
 @pytest.mark.parametrize("format", ["leveldb_log", "leveldb_table", "deephaven_log", "filodb_record"])
@@ -298,10 +296,14 @@ def tables_of_a_database(directory: Path, count: int) -> None:
     database.close()
 
 
-@pytest.mark.spread(2)
-@pytest.mark.parametrize("verb", ["plan", "read", "count", "verify", "list", "info", "spark"])
+MERGING = pytest.mark.xfail(strict=True, reason="each window of the merge goes over every table of level 0: quadratic")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["plan", "list", "info", "spark", *(pytest.param(verb, marks=MERGING) for verb in ("read", "count", "verify"))],
+)
 def test_work_per_table_of_a_database_does_not_grow(verb: str, tmp_path: Path) -> None:
-    """Rows of tables of level 0 are merged two runs at a time, which grows with the logarithm of their number."""
-    few, many = FEW // 2, MANY // 2
-    limit = LIMIT * math.log(many, few) if verb in ("read", "count", "verify") else LIMIT
-    check_growth(tables_of_a_database, lambda path: VERBS[verb](path, "leveldb_database"), few, many, tmp_path, limit)
+    check_growth(
+        tables_of_a_database, lambda path: VERBS[verb](path, "leveldb_database"), FEW // 2, MANY // 2, tmp_path
+    )
