@@ -26,6 +26,7 @@ from obstore.store import MemoryStore
 import sawlog
 from sawlog.errors import ChangedError, OptionError, StorageError
 from sawlog.storage import Storage, flight, objects, store_options
+from sawlog.storage.remote import connected
 
 DATA = bytes(range(256)) * 40
 
@@ -364,6 +365,16 @@ def test_a_log_opened_by_itself_asks_only_for_files_that_say_whose_it_is(
         if knows_offsets:
             assert requests[0] <= 6
             assert listed[0] <= 1000 + 10  # a page of what is below
+
+
+def test_all_is_listed_where_a_store_lists_in_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    for name in ("IDENTITY", "OPTIONS-000007", "a.log"):
+        obstore.put(store, f"logs/{name}", b"x")
+    monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
+    fs = connected("s3://zonal--use1-az4--x-s3/logs", {"key": "of-express", "secret": "b"})[0]
+    listed = fs.find_names("zonal--use1-az4--x-s3/logs", ["OPTIONS-"])
+    assert sorted(info["name"].rpartition("/")[2] for info in listed) == ["IDENTITY", "OPTIONS-000007", "a.log"]
 
 
 def test_names_that_fill_pages_are_all_found(monkeypatch: pytest.MonkeyPatch) -> None:

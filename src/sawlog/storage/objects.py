@@ -42,6 +42,8 @@ _LISTED = 100
 """Objects of a listing that are handed out at a time; a store sends as many of these as it likes."""
 _PAGE = 1000
 """Objects that S3 and Google list in one answer."""
+_UNORDERED = "--x-s3"
+"""How the buckets of S3 Express end, whose listings are in no order."""
 _DELETED = 1000
 """Objects that are deleted by one call."""
 
@@ -159,20 +161,20 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         """
         store, key = self._place(path)
         bucket, above = path.partition("/")[0], f"{key}/" if key else ""
+        if not self.has_order or bucket.endswith(_UNORDERED):
+            return self.ls(path)
         prefixes = sorted(above + beginning for beginning in beginnings)
         metas: list[Any] = []
-        last, has_more = "", self.has_order
-        for beginning in prefixes:
-            while has_more and (last < beginning or last.startswith(beginning)):
-                offset = max(last, beginning[:-1])
+        last, has_more = "", True
+        for prefix in prefixes:
+            while has_more and (last < prefix or last.startswith(prefix)):
+                offset = max(last, prefix[:-1])
                 with _answers(self.unstrip_protocol(path)):
                     page = next(iter(obstore.list(store, key or None, offset=offset, chunk_size=_PAGE)), [])
                 if page and page[0]["path"] <= offset:
                     return self.ls(path)
                 metas += [meta for meta in page if meta["path"].startswith(tuple(prefixes))]
                 last, has_more = page[-1]["path"] if page else last, len(page) >= _PAGE
-        if not self.has_order:
-            return self.ls(path)
         direct = (meta for meta in metas if "/" not in meta["path"][len(above) :])
         objects = (meta for meta in direct if meta["size"] or self._is_object(store, meta["path"]))
         return [describe_object(f"{bucket}/{meta['path']}", meta) for meta in objects]
