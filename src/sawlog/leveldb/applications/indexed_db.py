@@ -241,16 +241,16 @@ class IndexedDB(ApplicationView):
         if sum(sizes) > _MAX_BYTES:
             return None
         # The second key of an entry of an index is written to where values are, too.
-        key_texts, value_texts = _texts(rows, sizes[0]), _texts(rows, sum(sizes))
+        key_texts, value_texts = _allocate_texts(rows, sizes[0]), _allocate_texts(rows, sum(sizes))
         kinds, numbers = np.empty(rows, np.uint8), np.zeros((4, rows), np.int64)
         scratch = k.new_scratch()
         k.render_entries(entries, contents, k.Rendered(kinds, numbers, key_texts, value_texts), scratch)
         used = scratch.state["slots"].tolist()
         is_index = kinds == k.KINDS.index("index_entry")
-        columns = _names_of(numbers[: k.VERSION], context) | {
+        columns = _look_up_names(numbers[: k.VERSION], context) | {
             "kind": named(kinds, k.KINDS),
-            "key": _shown(key_texts, used[0], None),
-            "value": _shown(value_texts, used[1], kinds != k.KINDS.index("exists")),
+            "key": _build_column(key_texts, used[0], None),
+            "value": _build_column(value_texts, used[1], kinds != k.KINDS.index("exists")),
             "version": fixed_array(pa.int64(), numbers[k.VERSION]),
             "database_id": fixed_array(pa.int64(), numbers[k.DATABASE]),
             "object_store_id": fixed_array(pa.int64(), numbers[k.STORE]),
@@ -294,20 +294,20 @@ class IndexedDB(ApplicationView):
         return row | columns_of(entry.value, read)
 
 
-def _texts(rows: int, size: int) -> k.Texts:
+def _allocate_texts(rows: int, size: int) -> k.Texts:
     """Return room for the texts of so many rows of so many bytes."""
     slots = size // _SLOT_BYTES + 1
     room = np.empty(k.ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8)
     return k.Texts(room, np.zeros(rows + 1, np.int64), np.empty(slots, np.int64), np.empty(slots, np.uint64))
 
 
-def _shown(texts: k.Texts, used: int, are_there: NDArray[np.bool_] | None) -> pa.Array:
+def _build_column(texts: k.Texts, used: int, are_there: NDArray[np.bool_] | None) -> pa.Array:
     """Return texts as a column, with the doubles that belong into so many slots."""
     doubles = to_json(texts.doubles[:used].view(np.float64).tolist()).encode()
     return text_array(pa.string(), *fill_numbers(texts.out, texts.ends, texts.slots[:used], doubles), are_there)
 
 
-def _names_of(places: NDArray[np.int64], context: Names) -> dict[str, pa.Array]:
+def _look_up_names(places: NDArray[np.int64], context: Names) -> dict[str, pa.Array]:
     """Return columns of names by the IDs of database, object store and index; entries next to each other share them."""
     is_other = np.any(np.diff(places, axis=1, prepend=-1) != 0, axis=0)
     runs = fixed_array(pa.int64(), np.cumsum(is_other) - 1)
