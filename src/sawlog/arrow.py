@@ -101,7 +101,7 @@ def called(function: str, *values: Any, options: tuple[Any, ...] | None = None) 
     """Return what one of Arrow's functions makes of values.
 
     `pyarrow.compute` writes a Python function for each of them when it is imported, which takes a tenth of what `cat`
-    does with a small file.
+    does with a small file. `options` are the name of pyarrow's class of its options, and their values.
     """
     from pyarrow import _compute
 

@@ -284,7 +284,7 @@ def report(
     failure: str = "cannot be read",
     threads: int | None = None,
 ) -> Report:
-    """Make a report of each part, and of all of them one; a part that cannot be read is missed.
+    """Make a report of each part, and of all of them one; a part that cannot be read is missed, as `failure` says.
 
     Raises:
         SawlogError: When the path is one dataset, and cannot be read.

@@ -273,7 +273,7 @@ def _parts(groups: list[list[File]], *, statistics: bool, many: bool) -> Sequenc
 
 
 def index_path(index_option: PathLike | bool, paths: Sequence[str]) -> str:
-    """Return where the index of some paths is.
+    """Return where the index of some paths is: by its path, or, for `True` or the text `true`, in the directory.
 
     Raises:
         OptionError: When there is not one directory.

@@ -143,7 +143,7 @@ class Selection:
 
 
 def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selection:
-    """Resolve which schemas are read, and whether records are samples or part keys.
+    """Resolve which schemas are read, and whether records are samples or part keys, by `schema_records` of each file.
 
     Raises:
         SchemaError: For a schema that is not known.
@@ -225,7 +225,7 @@ def split(data: bytes) -> list[bytes]:
 
 
 def _records(head: bytes, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
-    """The records at the start of some data, in one container after the other, as far as they can be made out.
+    """The records at the start of some data, container after container, but for IDs in `complete`, which may grow.
 
     Yields:
         The schema ID of each record, and the record.

@@ -108,7 +108,7 @@ FieldParser = Callable[[int], Iterator[Part]]
 
 
 def numbers(data: bytes, base: int, offset: int, places: Mapping[str, Number], use: Use = "record") -> Iterator[Part]:
-    """The numbers of a thing, as far as its bytes are there; checksums as hexadecimal digits."""
+    """The numbers of a thing at `offset` of a file, as far as its bytes, from `base` on, are there."""
     for name, number in places.items():
         start = offset - base + number.offset
         if 0 <= start <= start + number.size <= len(data):

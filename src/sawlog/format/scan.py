@@ -139,7 +139,7 @@ def parse_filter(expression: Any) -> Any:
 
 
 def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Schema) -> tuple[pa.Schema, set[str]]:
-    """The schema of computed columns, and the columns that they are computed of.
+    """The schema of computed columns, and the columns, some of `viewed` by position, that they are computed of.
 
     Raises:
         SchemaError: When an expression does not fit the columns.

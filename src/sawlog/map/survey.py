@@ -99,7 +99,7 @@ class _FileSurvey:
     def finish(
         self, dataset: sawlog.Dataset, order: Order | None, room: int, places: Sequence[tuple[int, int]] = ()
     ) -> FileMap:
-        """Everything that is known of the file."""
+        """Everything that is known of the file, with at most `room` excerpts besides rows at `places`."""
         found, levels = self.found, self.levels
         bins = levels.bins
         if levels.order.resets * _REFUTED > (found.rows or 0):

@@ -279,7 +279,7 @@ class Job:
 
 
 def recover(log: CommitLog, ours: str = "") -> Record:
-    """Finish, or take back, what a job has begun in a directory; of one that is at work, the end is awaited.
+    """Finish, or take back, what a job has begun in a directory; of one at work, except `ours`, the end is awaited.
 
     Returns:
         The last record, which says that all is done.

@@ -361,7 +361,7 @@ class Index:
         return Index(self.rows.take(rows).combine_chunks(), self.answers, self.options)
 
     def limits(self, files: Sequence[Listed], columns: Iterable[pa.Field]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The least and the greatest values that columns may have in some files; nulls where unknown."""
+        """The least and greatest values that columns may have in files, or null; unknown columns are left out."""
         kinds = {field.name: field.type for field in self.rows.schema}
         names = [column.name for column in columns if kinds.get(f"{_LOW}{column.name}") == value_type(column.type)]
         rows = array_of([self._row(file) for file in files] if names else [], pa.int64())

@@ -13,10 +13,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 PIECE_BYTES = 16 << 20
-"""Input bytes of what one thread works on, and between two steps of a progress bar: four batches.
-
-So all threads find room for their results: no more than twice as many are in flight as there are threads.
-"""
+"""Input bytes of what one thread works on, and between two steps of a progress bar; results of as many may wait."""
 
 _END = object()
 

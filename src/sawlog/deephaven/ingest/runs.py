@@ -260,7 +260,7 @@ class Split:
 def merged(
     runs: Sequence[Run], location: int, keys: Sequence[str], low: Boundary | None, high: Boundary | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a location in order, the part of each in the last column; at most two pieces are in memory."""
+    """The sorted rows from `low` on and before `high`, the part of each in the last column; two pieces take memory."""
     splits = [Split(run, location, keys) for run in runs]
     begins = [0 if low is None else split.cut(i, low) for i, split in enumerate(splits)]
     ends = [split.rows if high is None else split.cut(i, high) for i, split in enumerate(splits)]

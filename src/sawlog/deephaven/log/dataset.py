@@ -84,7 +84,7 @@ class Log:
 
 
 def open_log(file: File, options: ReadOptions, storage: Storage, headers: dict[bytes, Header] | None = None) -> Header:
-    """Header of a file.
+    """Header of a file; those that begin with the same bytes share one of `headers`.
 
     Raises:
         IncompleteHeaderError: When the file ends inside the header.

@@ -64,7 +64,7 @@ def _directory(file: File) -> str:
 
 
 def place(directory: str, layout_kind: Layout) -> Location:
-    """Return a location with what its path says of it.
+    """Return a location with what its path or URL says of it, which decides on the tree for `auto`, too.
 
     Raises:
         FormatError: When a name would lead out of the tree, or the path is not of the tree.

@@ -107,7 +107,7 @@ def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: PayloadErrors) ->
 
 @kernel
 def judge_texts(payloads: Payloads, kind: Int64, bad: PayloadErrors) -> None:
-    """Mark the rows whose payload is not UTF-8, and copy nothing."""
+    """Mark the rows whose payload is not UTF-8 with `kind`, and note the position within the text; copy nothing."""
     for row in range(len(payloads.positions)):
         start = payloads.positions[row]
         end = start + np.uint64(payloads.lengths[row])

@@ -157,7 +157,7 @@ def _convert_fields(value: Mapping[str, Any], converters: Mapping[str, Callable[
 
 
 def read_typed(texts: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array] | None:
-    """Typed columns out of JSON objects, by Arrow's reader.
+    """Typed columns out of JSON objects, one a string without nulls, as `plain` renders them, by Arrow's reader.
 
     Returns:
         The columns, or `None` where values do not fit the fields, or have to stay JSON text.

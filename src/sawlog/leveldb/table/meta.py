@@ -337,7 +337,7 @@ def _truth(value: bytes | None) -> bool:
 
 
 def read_footer(tail: bytes, size: int, path: str) -> Footer:
-    """Read the footer of a table.
+    """Read the footer of a table of `size` bytes from its last `LARGEST_FOOTER`, or all of them.
 
     Raises:
         DamageError: When it is damaged, or none of a known kind.

@@ -307,7 +307,7 @@ class BlockLayer:
 
 
 def _split_row_block(content: pa.Buffer, longest: int) -> Entries:
-    """Return the entries of a row block; values lose the byte before them that says where they are."""
+    """Return the entries of an expanded row block; values lose the byte before them that says where they are."""
     entries = split_rows(content, longest)
     prefixed = entries.trailers & np.uint64(255 & ~layout.OBSOLETE) == layout.PREFIXED_KIND
     return entries._replace(places=_places(entries.sources[0], entries.values, prefixed))

@@ -50,7 +50,7 @@ def segment_pictures(
 
 
 def delete_pictures(batches: Iterable[pa.RecordBatch], until: int | None) -> Iterator[Picture]:
-    """Deletes over time."""
+    """Deletes over time, of the column `timestamp`; those after the TSO `until` are not applied."""
     rates = RateChart()
     for batch in batches:
         rates.add(values_of(batch.column("timestamp"), "i8") >> layout.LOGICAL_BITS)

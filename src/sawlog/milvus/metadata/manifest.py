@@ -74,7 +74,7 @@ def manifest_version(place: str) -> int:
 
 
 def read_manifest(data: bytes, path: str, root: str) -> Manifest:
-    """Read a manifest.
+    """Read a manifest, an Avro container with one record; all of its paths have to be below `root`.
 
     Raises:
         FormatError: Says what is wrong with it.

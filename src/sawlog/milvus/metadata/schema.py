@@ -25,7 +25,7 @@ _STRUCTS = ("struct_array_fields", "struct_fields", "structArrayFields")
 
 
 def user_schema(schema: Mapping[str, Any] | str, storage: Storage) -> tuple[str, tuple[Field, ...]]:
-    """Name and fields of a schema given by the user: what pymilvus' `CollectionSchema.to_dict` gives, or its JSON.
+    """Name and fields of a user's schema: what pymilvus' `CollectionSchema.to_dict` gives, its JSON, or a path.
 
     Raises:
         OptionError: When it is none of these.

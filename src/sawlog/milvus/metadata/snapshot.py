@@ -130,7 +130,7 @@ _CHILDREN, _COMMIT, _DELETES = 4, 3, 5
 
 
 def read_segment(data: bytes, version: int) -> Mapping[str, Any]:
-    """The segment of a manifest, in the form of a backup's metadata.
+    """The segment of a manifest, an Avro record without a container, in the form of a backup's metadata.
 
     Raises:
         FormatError: When they are none.

@@ -109,7 +109,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def resolve(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> Field:
-    """Complete a field by how it is stored."""
+    """Complete a field by how it is stored; the element type of arrays is inferred from some values."""
     metadata = stored.metadata or {}
     dim, element = field.dim, field.element
     if not dim and _DIM_KEY in metadata and metadata[_DIM_KEY].isdigit():

@@ -99,7 +99,7 @@ class Grouping:
 
 
 def read_grouping(data: bytes, context: str) -> Grouping | None:
-    """The grouping in the metadata of a column; None when it says that there is none.
+    """The grouping in all of the metadata of a column, header and overflow; None when it says that there is none.
 
     Raises:
         FormatError: When the bytes cannot be read, or hold no map of ranges where one is expected.
@@ -123,7 +123,7 @@ def read_grouping(data: bytes, context: str) -> Grouping | None:
 
 
 def grouping_bytes(kind: ColumnType, groups: Iterable[Group], column: str) -> bytes:
-    """The metadata of a grouped column.
+    """The metadata of a grouped column, of every value once with its rows.
 
     Raises:
         SchemaError: For types whose grouping cannot be written.
