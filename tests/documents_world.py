@@ -20,7 +20,7 @@ from sawlog.deephaven.log import Logger
 from sawlog.filodb import RecordBuilder, Schemas
 from tests.documents import ROOT, blocks, toml
 from tests.milvus_binlog.support import unpack_etcd
-from tests.minio_drives.maker import Stored, format_drives, put
+from tests.storage.minio.maker import Stored, format_drives, put
 
 GOLDEN = ROOT / "tests" / "golden"
 SCHEMA = """<Table name="Trades" namespace="Market" storageType="NestedPartitionedOnDisk">

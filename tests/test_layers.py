@@ -295,3 +295,11 @@ def test_tests_go_by_no_private_names() -> None:
         for path in TESTS.rglob("*.py")
     }
     assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_tests_are_in_rooms() -> None:
+    """Tests of a package are in a directory of its name, or of its format's; loose are those of modules at the top."""
+    loose = {path.stem.removeprefix("test_") for path in TESTS.glob("test_*.py")}
+    modules = {path.stem for path in (house.ROOT / "src/sawlog").glob("*.py")}
+    of_the_project = {"arrow_input", "benchmarks", "documents", "extras", "layers", "pictures", "startup", "types"}
+    assert loose <= modules | of_the_project

@@ -12,8 +12,8 @@ import pytest
 from tests.cli.conftest import Run
 from tests.milvus_binlog.support import GOLDEN as MILVUS
 from tests.milvus_binlog.support import with_etcd
-from tests.minio_drives.golden import GOLDEN
-from tests.minio_drives.maker import Stored, put
+from tests.storage.minio.golden import GOLDEN
+from tests.storage.minio.maker import Stored, put
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 

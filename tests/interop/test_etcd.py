@@ -19,8 +19,8 @@ from sawlog.milvus.etcd.member import database_in, read_member
 from sawlog.storage import Storage
 from tests.interop.etcd_server import Etcd, etcd
 from tests.milvus_binlog.support import GOLDEN, manifest
-from tests.minio_drives.golden import client
-from tests.minio_drives.server import running
+from tests.storage.minio.golden import client
+from tests.storage.minio.server import running
 
 pytestmark = pytest.mark.interop
 

@@ -10,7 +10,7 @@ import pytest
 
 import sawlog
 from tests.milvus_binlog.support import GOLDEN, with_etcd
-from tests.minio_drives.server import running
+from tests.storage.minio.server import running
 
 pytestmark = [
     pytest.mark.interop,

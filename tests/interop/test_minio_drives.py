@@ -15,9 +15,9 @@ import sawlog
 from sawlog.errors import IncompleteError, UnsupportedError
 from sawlog.storage import Storage
 from tests.milvus_binlog.support import GOLDEN, manifest, with_etcd
-from tests.minio_drives.golden import client
-from tests.minio_drives.maker import put_old
-from tests.minio_drives.server import IN_PARTS, SEVERAL, running
+from tests.storage.minio.golden import client
+from tests.storage.minio.maker import put_old
+from tests.storage.minio.server import IN_PARTS, SEVERAL, running
 
 pytestmark = [
     pytest.mark.interop,

@@ -20,7 +20,7 @@ from sawlog.milvus.metadata import nearby
 from sawlog.milvus.metadata.load import Metadata, load
 from sawlog.storage import Storage
 from tests.milvus_binlog.support import GOLDEN, copy_root, read_rows, unpack_etcd
-from tests.minio_drives.maker import Stored, format_drives, put
+from tests.storage.minio.maker import Stored, format_drives, put
 
 COLLECTION = "470611412203077890"
 

@@ -15,7 +15,7 @@ import pytest
 import sawlog
 from sawlog.milvus.collection.dataset import SegmentsWarning
 from tests.milvus_binlog.support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, with_etcd, write
-from tests.minio_drives.golden import GOLDEN as MINIO
+from tests.storage.minio.golden import GOLDEN as MINIO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

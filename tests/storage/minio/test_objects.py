@@ -12,7 +12,7 @@ import pytest
 from sawlog.errors import BitrotError, IncompleteError, OptionError, UnsupportedError
 from sawlog.storage import Storage
 from sawlog.storage.minio.drives import directories_above
-from tests.minio_drives.maker import MODIFIED, Stored, format_drives, put, put_old, put_on_all
+from tests.storage.minio.maker import MODIFIED, Stored, format_drives, put, put_old, put_on_all
 
 BYTES = random.Random(55).randbytes(3_000_000)
 SMALL = BYTES[:1000]

@@ -31,9 +31,9 @@ from sawlog.storage import Directories, File, Storage
 MAX_MEMBERS = 16
 MAX_MODULES = 4
 CONTRACTS = (Format, Contents, View, Fragment, Writer, Findings, Storage, Directories, DirectoryLayout, StreamRules)
-PAGE = Path(__file__).parents[1] / "docs/adding-a-format.md"
+PAGE = Path(__file__).parents[2] / "docs/adding-a-format.md"
 NAME = re.compile(r"`(\w+)`")
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class _Example(Contents):
@@ -91,7 +91,7 @@ def protocols() -> dict[str, type]:
 def test_capabilities_are_small_and_have_callers() -> None:
     assert len(protocols()) > 15
     assert max(len(members(one)) for one in protocols().values()) <= 4
-    sources = [path.read_text() for path in (Path(__file__).parents[1] / "src/sawlog").rglob("*.py")]
+    sources = [path.read_text() for path in (Path(__file__).parents[2] / "src/sawlog").rglob("*.py")]
     for name in protocols():
         assert any(f", {name})" in text or f"{name} |" in text or f"| {name}" in text for text in sources), name
 

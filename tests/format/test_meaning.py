@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
-GOLDEN = Path(__file__).parent / "golden" / "leveldb_database"
+GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 VIEWS = {
     "bedrock": {b"~local_player": b"\x0a\0\0\0", b"portals": b"\xff\xff garbage", b"nonsense_key": b"zz"},
     "bitcoin_chainstate": {

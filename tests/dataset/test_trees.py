@@ -19,7 +19,7 @@ from tests.support import DATABASE, damage_file, folder, nested
 
 __all__ = ["folder", "nested", "run"]
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
 

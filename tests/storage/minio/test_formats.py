@@ -17,7 +17,7 @@ from sawlog.dataset.folder import open_folder
 from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
 from sawlog.format.damage import Verdict
 from tests.milvus_binlog.support import GOLDEN, id_of, with_etcd
-from tests.minio_drives.maker import Stored, format_drives, put, xl_meta
+from tests.storage.minio.maker import Stored, format_drives, put, xl_meta
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 

@@ -15,7 +15,7 @@ import pytest
 import sawlog
 from sawlog.format import lazy
 
-PLUGIN = Path(__file__).parent / "plugin"
+PLUGIN = Path(__file__).parents[1] / "plugin"
 
 SCRIPT = """
 import json, sys, warnings
@@ -86,7 +86,7 @@ def test_third_party_view_of_a_database_is_found(tmp_path: Path) -> None:
 
 
 def test_own_entry_points_are_those_of_the_package() -> None:
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     groups = {group: points for group, points in project["entry-points"].items() if group.startswith("sawlog.")}
     assert groups == lazy.OWN_ENTRY_POINTS
 

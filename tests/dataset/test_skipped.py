@@ -112,7 +112,7 @@ def test_the_version_is_kept_once() -> None:
     from importlib.metadata import version
 
     assert version("sawlog") == sawlog.__version__
-    project = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert f'version = "{sawlog.__version__}"' not in project
 
 
@@ -140,7 +140,7 @@ def test_warnings_point_at_the_line_that_called(database: Path) -> None:
 
 def test_bytes_decide_what_a_file_next_to_a_database_is(run: Run, tmp_path: Path) -> None:
     """Chromium keeps `Nigori.bin`, which has the name of a log of Deephaven's, next to `Sync Data/LevelDB`."""
-    profile = Path(__file__).parent / "golden" / "leveldb_database" / "chromium-156-services"
+    profile = Path(__file__).parents[1] / "golden" / "leveldb_database" / "chromium-156-services"
     shutil.copytree(profile / "Sync Data", tmp_path / "Sync Data")
     file = tmp_path / "Sync Data" / "Nigori.bin"
     file.write_bytes(bytes.fromhex("763130f1") * 8)

@@ -15,7 +15,7 @@ from typing import Any
 
 ENVIRONMENT = "SAWLOG_MINIO"
 """Names a MinIO server's program, where one is at hand already."""
-CACHE = Path(__file__).parents[2] / ".cache" / "bin"
+CACHE = Path(__file__).parents[3] / ".cache" / "bin"
 
 IN_PARTS = {"MINIO_STORAGE_CLASS_INLINE_BLOCK": "1"}
 """Has objects in files of their own."""

@@ -25,7 +25,8 @@ __all__ = ["run"]
 
 plyvel = pytest.importorskip("plyvel")
 
-CONTAINER = Path(__file__).parent / "golden/filodb/gauge_100_small_00.container"
+GOLDEN = Path(__file__).parents[1] / "golden"
+CONTAINER = GOLDEN / "filodb/gauge_100_small_00.container"
 
 
 def database(path: Path, keys: int = 3000) -> dict[bytes, bytes]:
@@ -215,7 +216,7 @@ def check_commands(run: Run, path: Path) -> None:
 
 def test_loose_files_above_others_of_their_format_are_listed_once(tmp_path: Path, run: Run) -> None:
     """A path that is read takes all below it; the command of a part names its own files."""
-    database = Path(__file__).parent / "golden/leveldb_database/rocksdb-11.8.1-timed-put/db"
+    database = GOLDEN / "leveldb_database/rocksdb-11.8.1-timed-put/db"
     shutil.copytree(database, tmp_path / "db")
     for number, place in enumerate([".", ".", "a", "a/b", "db/notes", "x.log"]):
         path = tmp_path / place / f"{900 + number:06}.log"
@@ -244,7 +245,10 @@ def test_every_command_of_a_listing_works(tmp_path: Path, run: Run, sample: Any)
 
 
 FOLDERS = sorted(
-    {*(Path(__file__).parent / "golden").glob("*/*"), *(Path(__file__).parent / "golden/leveldb_database").glob("*/*")}
+    {
+        *GOLDEN.glob("*/*"),
+        *(GOLDEN / "leveldb_database").glob("*/*"),
+    }
 )
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
-from tests.minio_drives.maker import Stored, format_drives, put
+from tests.storage.minio.maker import Stored, format_drives, put
 from tests.support import SAMPLES
 
 FILES = 40
@@ -175,7 +175,7 @@ def test_a_folder_is_listed_once_and_its_parts_are_read_several_at_a_time(reques
 
 @pytest.mark.parametrize("requests", [0.01], indirect=True)
 def test_remote_databases_are_opened_several_at_a_time(requests: Counter[str], root: str) -> None:
-    shop = Path(__file__).parents[1] / "examples/data/shop"
+    shop = Path(__file__).parents[2] / "examples/data/shop"
     for number in range(12):
         for file in shop.iterdir():
             fsspec.filesystem("memory").pipe_file(f"{root}/{number}/{file.name}", file.read_bytes())

@@ -28,8 +28,8 @@ from sawlog.storage import Storage
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 FEW, MANY = 50, 200
 LIMIT = 1.1
-CONTAINER = Path(__file__).parent / "golden/filodb/gauge_100_small_00.container"
-DATABASE = Path(__file__).parent / "golden/leveldb_database/rocksdb-11.8.1-timed-put/db"
+CONTAINER = Path(__file__).parents[1] / "golden/filodb/gauge_100_small_00.container"
+DATABASE = Path(__file__).parents[1] / "golden/leveldb_database/rocksdb-11.8.1-timed-put/db"
 LOG_NAME = "App.Table.System.host.2026-11-28.bin.2026-11-28.{:02d}{:02d}{:02d}.000+0000"
 
 

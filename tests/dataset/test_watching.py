@@ -84,7 +84,7 @@ def test_a_log_that_shrinks_and_a_view_that_does_not_grow_are_told(tmp_path: Pat
     with pytest.raises(sawlog.SawlogError, match="shrank"):
         watch.look()
     with pytest.raises(sawlog.OptionError, match="cannot be followed"):
-        sawlog.open(Path(__file__).parents[1] / "examples/data/shop", view="files").watch().look()
+        sawlog.open(Path(__file__).parents[2] / "examples/data/shop", view="files").watch().look()
 
 
 def test_cat_follows_until_it_is_interrupted(run: Run, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_cat_follows_a_log_that_rotates_and_says_when_one_is_replaced(tmp_path: 
         assert f"{path}: the file was replaced or rewritten" in child.stderr.read()
 
 
-SHOP = str(Path(__file__).parents[1] / "examples" / "data" / "shop")
+SHOP = str(Path(__file__).parents[2] / "examples" / "data" / "shop")
 
 
 def shown(run: Run, *args: object) -> list[dict[str, object]]:

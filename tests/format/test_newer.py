@@ -25,7 +25,7 @@ from tests.leveldb_log.fragments import fragment, masked, varint, write
 from tests.leveldb_log.support import MANIFEST, batch, length_prefixed, put
 from tests.leveldb_table.mutators import places
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 TABLES = GOLDEN / "leveldb_table"
 DATABASES = GOLDEN / "leveldb_database"
 ADVISORY = ["bad_blob_part", "unsupported"]

@@ -13,7 +13,7 @@ import pytest
 from sawlog.errors import FINDING_ERRORS
 from sawlog.storage import Storage
 from sawlog.storage.minio.message_pack import PackError, Unpacker
-from tests.minio_drives.maker import MODIFIED, Stored, pack, put, put_old, xl_meta
+from tests.storage.minio.maker import MODIFIED, Stored, pack, put, put_old, xl_meta
 
 DATA = random.Random(7).randbytes(700)
 LARGEST = (1 << 63) - 1

@@ -25,7 +25,7 @@ from tests.samples import samples
 
 __all__ = ["samples"]
 
-SHOP = Path(__file__).parents[1] / "examples" / "data" / "shop"
+SHOP = Path(__file__).parents[2] / "examples" / "data" / "shop"
 KEY, SEQUENCE, OPERATION = map(pc.field, ("key", "sequence", "operation"))
 
 

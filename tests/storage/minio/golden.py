@@ -1,4 +1,4 @@
-"""Makes the golden volumes with a real MinIO: `python -m tests.minio_drives.golden`."""
+"""Makes the golden volumes with a real MinIO: `python -m tests.storage.minio.golden`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import boto3
 
 from tests.milvus_binlog.support import GOLDEN as MILVUS
 from tests.milvus_binlog.support import id_of
-from tests.minio_drives.server import SEVERAL, running
+from tests.storage.minio.server import SEVERAL, running
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "minio"
+GOLDEN = Path(__file__).parents[2] / "golden" / "minio"
 LARGE = b"".join(f"{number:07}\n".encode() for number in range(5000))
 """An object in a file of its own."""
 
