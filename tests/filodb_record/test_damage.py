@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import DamageError
-from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schemas, walk
+from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schemas, assemble, walk
 from sawlog.format.damage import DamageWarning, Findings, TailStatus
 from sawlog.testing import Sample, check
 from tests.unit_of_loss import assert_lost_by_unit
@@ -313,6 +313,32 @@ def test_a_damaged_map_costs_its_row_whichever_columns_are_asked_for(wanted: lis
         assert dataset.to_table().num_rows == dataset.count_rows() == 3
     with pytest.raises(DamageError):
         sawlog.open(path, columns=wanted, table="all").to_table()
+
+
+def test_maps_of_a_file_find_room_after_one_whose_maps_are_all_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room for labels was guessed from the file before, of which nothing was decoded, and doubled for ever."""
+    labels = {"n": "x" * 1000}
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    target.add_from_reader((1, 1.0, "heap", labels), GAUGE)
+    (data,) = target.optimal_container_bytes()
+    (tmp_path / "1.container").write_bytes(data.replace(b"\1n", b"\xffn"))
+    (tmp_path / "2.container").write_bytes(data)
+    calls: list[int] = []
+    gather_maps = assemble.maps.gather_maps
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(1)
+        assert len(calls) < 20
+        return gather_maps(*arguments)
+
+    monkeypatch.setattr(assemble.maps, "gather_maps", counted)
+    dataset = sawlog.open(tmp_path, table="gauge", on_damage="skip")
+    findings = Findings("skip")
+    batches = [batch for fragment in dataset.fragments(1) for batch in fragment.to_batches(findings)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [dict(row["tags"]) for row in rows] == [labels]
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3\xa9"])

@@ -304,9 +304,9 @@ class ColumnBuilder:
         # Per payload byte: entries, bytes of keys, bytes of values.
         ratios = self._ratios.get(field.name, (0.1, 0.5, 1.0))
         memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.new_memo())
+        room = [int(total * ratio * _GROWTH) + 64 for ratio in ratios]
         status = maps.FULL
         while status == maps.FULL:
-            room = [int(total * ratio * _GROWTH) + 64 for ratio in ratios]
             key_ends, value_ends = _new_ends(room[0]), _new_ends(room[0])
             keys, values = Column(np.uint8, room[1]), Column(np.uint8, room[2])
             bad.kinds[:] = 0
@@ -315,7 +315,7 @@ class ColumnBuilder:
             texts = (gather.TextRoom(data.values, into.values.view(np.uint8)) for data, into in parts)
             labels = gather.LabelRoom(ends.values, *texts)
             status = maps.gather_maps(payloads, names, memo, labels, used, bad)
-            ratios = (2 * ratios[0], 2 * ratios[1], min(2 * ratios[2], 1.0))
+            room = [2 * size for size in room]
         entries, key_bytes, value_bytes = int(used.entries), int(used.key_bytes), int(used.value_bytes)
         if total:
             self._ratios[field.name] = (entries / total, key_bytes / total, value_bytes / total)
