@@ -12,10 +12,10 @@ import rocksdict
 
 import sawlog
 from sawlog import DamageError
-from sawlog.format.damage import Verdict
+from sawlog.format.damage import DamageWarning, Verdict
 from sawlog.testing import Sample, check, writing
 from sawlog.testing.outcome import is_subsequence
-from tests.leveldb_table.support import leveldb_tables, pairs, rocksdb_tables
+from tests.leveldb_table.support import GOLDEN, leveldb_tables, pairs, rocksdb_tables
 
 FORMAT = "leveldb_table"
 PARTS = {
@@ -129,3 +129,26 @@ def test_a_table_of_leveldb_without_its_end_is_one_of_leveldb(compression: str, 
     sawlog.repair(path, repaired)
     assert sawlog.read(repaired)["key"].to_pylist() == [row["key"] for row in rows]
     assert sawlog.open(repaired).info()["dialect"] == "leveldb"
+
+
+@pytest.mark.parametrize(
+    ("table", "keys"),
+    [
+        ("leveldb_table/timestamps/000011.sst", "stamped"),
+        ("leveldb_database/rocksdb-11.8.1-reverse-ranges/db/000013.sst", "internal"),
+        ("leveldb_database/rocksdb-11.8.1-udt-blobs/db/000009.sst", "internal"),
+    ],
+)
+def test_repair_states_no_order_of_keys_where_it_is_lost(table: str, keys: str, tmp_path: Path) -> None:
+    """Keys were taken to be in the order of their bytes, and to have no timestamps: `repair` gave up."""
+    intact = GOLDEN.parents[1] / table
+    blocks = sawlog.read(intact, format=FORMAT, view="frames").to_pylist()
+    data = bytearray(intact.read_bytes())
+    data[next(block["offset"] for block in blocks if "properties" in block["name"])] ^= 1
+    source, copy = tmp_path / "1.sst", tmp_path / "copy.sst"
+    source.write_bytes(data)
+    sawlog.repair(source, copy, format=FORMAT, keys=keys)
+    assert not sawlog.verify(copy, format=FORMAT, keys=keys).damaged
+    with pytest.warns(DamageWarning, match="checksum_mismatch"):
+        rows = sawlog.read(source, format=FORMAT, keys=keys, on_damage="skip")
+    assert sawlog.read(copy, format=FORMAT, keys=keys).equals(rows)

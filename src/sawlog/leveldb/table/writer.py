@@ -307,22 +307,29 @@ class _RepairedTable(TableWriter):
         self, path: str, schema: pa.Schema, options: TableWriteOptions, storage: Storage, table: TableMap | None
     ) -> None:
         super().__init__(path, schema, options, storage)
+        self._stamped = table is not None and table.stamped
         properties = {} if table is None else table.properties
         self._kept = {name: properties[name] for name in (layout.COMPARATOR, layout.STAMPS_KEPT) if name in properties}
         order = properties.get(layout.COMPARATOR, b"").decode(errors="replace").removesuffix(layout.STAMP_SUFFIX)
-        self.ordered = order in layout.BYTEWISE and not (table is not None and table.has_stamps)  # type: ignore[misc]
+        is_known = layout.COMPARATOR in self._kept or options.dialect == "leveldb"
+        has_stamps = table is not None and table.has_stamps
+        self.ordered = is_known and order in layout.BYTEWISE and not has_stamps  # type: ignore[misc]
 
     def _origin(self) -> dict[bytes, bytes]:
-        return super()._origin() | self._kept
+        """Properties that state no order of keys where the table's is lost, and is not that of their bytes."""
+        properties = super()._origin() | self._kept
+        if layout.COMPARATOR not in self._kept and (self._stamped or self._held):
+            del properties[layout.COMPARATOR]
+        return properties
 
 
 def repair(file: File, target: str, options: TableReadOptions, storage: Storage) -> None:
     """Write what can be read of a table to a new one, in the same dialect. See `Format.repair`."""
+    table = table_map(file, Scan(options=options, on_damage="skip", storage=storage))
     options = replace(options, keys="internal") if options.keys == "stamped" else options
     schema = SCHEMAS[options.keys]
     scan = Scan(options=options, on_damage="skip", storage=storage)
     fragment = TableRange.whole(file, scan, Projection.of(schema, scan), stored=True)
-    table = table_map(file, scan)
     rocksdb = not file.name.endswith(".ldb") if table is None else table.footer.dialect != "leveldb"
     findings = Findings("skip")
     written = TableWriteOptions(dialect="rocksdb" if rocksdb else "leveldb")
