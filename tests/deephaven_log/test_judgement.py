@@ -13,6 +13,7 @@ import pytest
 import sawlog
 from sawlog.errors import DamageError, FormatError
 from sawlog.format.damage import DamageWarning
+from sawlog.testing.outcome import check_account
 
 from .reference import Col, entry, header, row
 from .support import COLS, HEADER, make
@@ -22,13 +23,24 @@ ENUM = [Col("N", "Int"), Col("E", "Enum", table=("a", "b"))]
 TEXT = [Col("N", "Int"), Col("S", "EnhancedString")]
 BAD_TEXT = entry(3, b"\3" + struct.pack(">i", 7) + struct.pack(">i", 3) + b"a\xffb")
 LOGS = {
-    "enum": (header(ENUM) + b"".join(row(ENUM, {"N": i, "E": i}) for i in range(5)), {}, [2, 3, 4]),
+    "enum": (
+        header(ENUM) + b"".join(row(ENUM, {"N": i, "E": i}) for i in range(5)),
+        {},
+        [2, 3, 4],
+        [struct.pack(">i", i) for i in (2, 3, 4)],
+    ),
     "enum in sets": (
         header(ENUM) + b"".join(row(ENUM, {"N": i, "E": i % 4}, f) for i, f in enumerate([1, 0, 0, 2, 3, 1, 0])),
         {"salvage": "incomplete"},
         [2, 3, 6],
+        [struct.pack(">i", i % 4) for i in (2, 3, 6)],
     ),
-    "text": (header(TEXT) + row(TEXT, {"N": 1, "S": "é"}) + BAD_TEXT + row(TEXT, {"N": 2}), {"strict": True}, [1]),
+    "text": (
+        header(TEXT) + row(TEXT, {"N": 1, "S": "é"}) + BAD_TEXT + row(TEXT, {"N": 2}),
+        {"strict": True},
+        [1],
+        [struct.pack(">i", 3) + b"a\xffb"],
+    ),
 }
 
 
@@ -40,19 +52,21 @@ def skipped(path: Path, **options) -> list[dict]:
 
 @pytest.mark.parametrize("name", LOGS)
 def test_values_that_are_none(tmp_path: Path, name: str) -> None:
-    data, options, bad = LOGS[name]
+    data, options, bad, values = LOGS[name]
     path, fixed, again = (tmp_path / f"{n}.bin" for n in range(3))
     path.write_bytes(data)
     rows = skipped(path, **options)
     value = list(rows[0])[1]
     (report,) = sawlog.verify(path, **options).files
     assert report.kinds == {"bad_value": len(bad)}
-    assert report.account.damage == 0
+    assert not list(check_account(report.damages, report.account, report.size))
+    assert [data[damage.offset : damage.offset + damage.length] for damage in report.damages] == values
     assert report.rows == len(rows)
     offsets = sawlog.read(path, view="damage", **options).column("offset").to_pylist()
     assert offsets == [damage.offset for damage in report.damages]
     starts = [one["_offset"] for one in skipped(path, provenance=True, **options)]
-    assert [starts[place] for place in bad] == offsets
+    ends = [*starts[1:], len(data)]
+    assert all(starts[place] < offset < ends[place] for place, offset in zip(bad, offsets, strict=True))
     assert all(rows[place][value] is None for place in bad)
     # Whichever columns are asked for.
     for columns in ([value], ["N"], []):
@@ -77,6 +91,7 @@ def test_values_that_are_none_in_great_numbers_are_counted_not_listed(tmp_path: 
     (report,) = sawlog.verify(path).files
     assert report.kinds == {"bad_value": 3000}
     assert len(report.damages) == 1000
+    assert (report.account.total, report.account.damage) == (report.size, 3000 * 4)
     assert sawlog.read(path, view="damage").num_rows == 3000
 
 

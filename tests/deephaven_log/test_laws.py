@@ -49,7 +49,7 @@ def typed(cols: list[Col], rows: list[dict[str, Any]]) -> bytes:
 
 
 def sample(name: str, data: bytes, **more: Any) -> Sample:
-    return Sample(name, "deephaven_log", data, f"{name}.bin", **{"checked": True, **more})
+    return Sample(name, "deephaven_log", data, f"{name}.bin", within=("bad_value",), **{"checked": True, **more})
 
 
 STRICT = {"strict": True}

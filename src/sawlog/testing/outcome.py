@@ -23,8 +23,9 @@ Rows = list[str]
 """Rows as texts that can be compared, whatever their types; equal texts are equal rows, NaN included."""
 
 
-SIZELESS = {"bad_blob", "bad_copy", "row_count_mismatch", "unsafe_path"}
-"""Kinds of damage without a range of bytes: a lost value, whose bytes `bad_blob_part` counts, or a whole file."""
+SIZELESS = {"bad_blob", "bad_copy", "bad_handle", "row_count_mismatch", "unsafe_path"}
+"""Kinds of damage without a range of bytes: a lost value, whose bytes `bad_blob_part` counts, a whole file, or a handle
+that leads into the bytes of another block; the handle itself may be in a compressed block."""
 
 
 class Place(NamedTuple):
@@ -375,7 +376,7 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
         files = [report.path for report in outcome.reports]
         limit = (files.index(raised.path) if raised.path in files else len(files), raised.offset)
         origins = [(files.index(file) if file in files else -1, offset) for file, offset in outcome.origins]
-        before = sum(place < limit for place in origins)
+        before = sum(place < limit for place in origins) - (raised.kind in subject.sample.within)
         max_rows = before + (origins.count(limit) if subject.sample.blocks else 0)
         if not before <= len(rows) <= max_rows:
             outcome.complaints.append(

@@ -52,6 +52,7 @@ class Sample:
         beside: Files and directories that `verify` checks and reading the view has no need of: what is damaged there is
             damage only to `verify`.
         blocks: Whether the place of a row is that of its block, and so that of damage after it there.
+        within: Kinds of damage that take a value from a row which is returned: the row begins before its value.
         folded: Whether rows are put together of several records, such as the last of each key: `verify` counts what is
             read for them.
         advisory: Kinds of damage that take nothing from any row, such as that of an index: `verify` names them, and
@@ -84,6 +85,7 @@ class Sample:
     ordered: bool = True
     beside: Sequence[str] = ()
     blocks: bool = False
+    within: Sequence[str] = ()
     folded: bool = False
     advisory: Sequence[str] = ()
     rows: pa.Table | None = None

@@ -54,10 +54,11 @@ class _Description(NamedTuple):
 
 
 class BadValue(NamedTuple):
-    """A value that is none: its row, the place of its column among the stored ones, and what is wrong with it."""
+    """A value that is none: its row, the place of its column among the stored ones, its bytes, and what is wrong."""
 
     row: int
     place: int
+    length: int
     what: str
 
 
@@ -233,13 +234,19 @@ class RowBatch:
             if self._gathered[place]["nulls"]:
                 bad &= self._valid(place, rows) != 0
             message = f"column {column.name!r}: index {{}} in a table of {len(column.values)} values"
-            bad_values = [(row, message.format(indices[row])) for row in np.flatnonzero(bad).tolist()]
+            bad_values = [(row, column.width, message.format(indices[row])) for row in np.flatnonzero(bad).tolist()]
         else:
             bad = np.zeros(rows, np.bool_)
             bad[self._text(place, rows)[1]] = True
             message = f"column {column.name!r}: bytes that are no {column.charset}"
-            bad_values = [(row, message) for row in np.flatnonzero(bad).tolist()]
-        self.bad_values += [BadValue(row, place, text) for row, text in bad_values]
+            malformed_rows = np.flatnonzero(bad)
+            first = self._gathered[place]["values"] - layout.COUNT_SIZE
+            ends = self.arena[first:][: (rows + 1) * layout.COUNT_SIZE].view(np.int32)
+            lengths = layout.COUNT_SIZE + ends[malformed_rows + 1] - ends[malformed_rows]
+            bad_values = [
+                (row, length, message) for row, length in zip(malformed_rows.tolist(), lengths.tolist(), strict=True)
+            ]
+        self.bad_values += [BadValue(row, place, length, text) for row, length, text in bad_values]
         return bad if bad_values else None
 
     def _array(self, field: pa.Field, rows: int, bad: Mapping[int, NDArray[np.bool_] | None]) -> pa.Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -13,13 +12,14 @@ from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.dataset import open_log
 from sawlog.deephaven.log.fragments import whole_log
 from sawlog.deephaven.log.header import Header
-from sawlog.deephaven.log.layout import Flag
+from sawlog.deephaven.log.layout import Flag, Kind
 from sawlog.deephaven.log.options import ReadOptions
-from sawlog.deephaven.log.walk import Remarkable
+from sawlog.deephaven.log.walk import Remarkable, locate_values
 from sawlog.format.damage import Damage, Findings, TailStatus, take_listed_damage
 from sawlog.storage import File, Source, StagedFile, Storage
 
 _COPY_BYTES = 8 << 20
+_BAD_VALUE = Kind.BAD_VALUE.name.lower()
 
 
 def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> None:
@@ -84,10 +84,11 @@ class _Copy:
     bad_values: list[tuple[int, int]]
 
     def around(self, damages: list[Damage]) -> None:
-        """Copy what is between damaged ranges."""
+        """Copy what is between damaged ranges; a value that is none is left out where its row is copied."""
         for damage in damages:
-            self.up_to(damage.offset)
-            self.position = max(self.position, damage.offset + damage.length)
+            if damage.kind != _BAD_VALUE:
+                self.up_to(damage.offset)
+                self.position = max(self.position, damage.offset + damage.length)
 
     def up_to(self, end: int) -> None:
         """Copy everything before byte `end`."""
@@ -135,31 +136,17 @@ class _Copy:
             places.append(self.bad_values.pop(0)[1])
         if not entry[layout.SIZE_SIZE] & Flag.RECORD and (standalone or places):
             flags = layout.SINGLE if standalone else entry[layout.SIZE_SIZE]
-            body = without(self.header, entry[layout.SIZE_SIZE + layout.FLAGS_SIZE : -layout.DIGEST_SIZE], places)
+            body = entry[layout.SIZE_SIZE + layout.FLAGS_SIZE : -layout.DIGEST_SIZE]
+            presence, values, end = bytearray(body[: self.header.presence_bytes]), b"", self.header.presence_bytes
+            for place, start, end in locate_values(self.header, body):
+                if place in places:
+                    byte, bit = divmod(place, layout.PRESENCE_BITS)
+                    presence[byte] ^= 1 << bit
+                else:
+                    values += body[start:end]
+            body = bytes(presence) + values + body[end:]
             size = layout.FLAGS_SIZE + len(body) + layout.DIGEST_SIZE
             entry = size.to_bytes(layout.SIZE_SIZE, "big") + bytes([flags]) + body
             entry += zlib.adler32(entry).to_bytes(layout.DIGEST_SIZE, "big")
         self.target.write(entry)
         self.position += total
-
-
-def without(header: Header, body: bytes, places: Sequence[int]) -> bytes:
-    """The body of a row without the values of some of the stored columns."""
-    if not places:
-        return body
-    presence = bytearray(body[: header.presence_bytes])
-    values = b""
-    position = header.presence_bytes
-    for place, column in enumerate(header.stored):
-        byte, bit = divmod(place, layout.PRESENCE_BITS)
-        if not presence[byte] >> bit & 1:
-            continue
-        length = column.width
-        if not length:
-            length = layout.VALUE.ends(body, position)[1] - position
-        if place in places:
-            presence[byte] ^= 1 << bit
-        else:
-            values += body[position : position + length]
-        position += length
-    return bytes(presence) + values + body[position:]

@@ -37,6 +37,17 @@ _NOTES = {
 """Notes of a report, and the fields of the state that count them."""
 
 
+def locate_values(header: Header, body: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield, for each value in the body of an intact row, the place of its stored column, its start and its end."""
+    position = header.presence_bytes
+    for place, column in enumerate(header.stored):
+        byte, bit = divmod(place, layout.PRESENCE_BITS)
+        if body[byte] >> bit & 1:
+            start = position
+            position = start + column.width if column.width else layout.VALUE.ends(body, start)[1]
+            yield place, start, position
+
+
 class DeletionFoundError(SawlogError):
     """A reader that expected none has found a DELETE_PARTITION."""
 
@@ -224,17 +235,22 @@ class RowWalk(LogWalk):
         # All that was gathered, though rows after damage may not be wanted.
         batch = self._batch.build(int(self.state.rows))
         for bad in self._batch.bad_values:
-            offset = int(self.starts[bad.row])
+            row_start = int(self.starts[bad.row])
             if self.fails:
                 rows = min(rows, bad.row)
             if self.findings.drained:
-                self.bad_values.append((offset, bad.place))
+                self.bad_values.append((row_start, bad.place))
             elif self._complaints_left == 0:
-                self.findings.tally(Kind.BAD_VALUE.name.lower(), 1, 0)
+                self.findings.tally(Kind.BAD_VALUE.name.lower(), 1, bad.length)
+                self._complained_bytes += bad.length
                 continue
             else:
                 self._complaints_left -= 1
-            self.complain(Kind.BAD_VALUE, offset, 0, bad.what)
+            size = int.from_bytes(self.source.window(row_start, layout.SIZE_SIZE).tobytes(), "big")
+            body_start = row_start + layout.SIZE_SIZE + layout.FLAGS_SIZE
+            body = self.source.window(body_start, size - layout.FLAGS_SIZE).tobytes()
+            offset = next(start for place, start, _ in locate_values(self.header, body) if place == bad.place)
+            self.complain(Kind.BAD_VALUE, body_start + offset, bad.length, bad.what)
         yield rows, batch.slice(0, rows)
 
     def grow(self) -> None:
