@@ -367,3 +367,10 @@ def sample(name: str, files: Files, view: str, **more: Any) -> Sample:
     """A sample; a repaired database has none of the older versions, and nothing of which entry was in which file."""
     repaired: Literal["rows", "no"] = "no" if view == "all" or more.get("options", {}).get("history") else "rows"
     return Sample(name, "leveldb_database", files, view=view, ordered=False, repaired=repaired, **more)
+
+
+def pickled(parent: int, data_path: bytes, name: bytes, time: int) -> bytes:
+    """A file or a directory as the database of a site's files has it."""
+    texts = b"".join(struct.pack("<I", len(part)) + part + bytes(-len(part) % 4) for part in (data_path, name))
+    record = struct.pack("<q", parent) + texts + struct.pack("<q", time)
+    return struct.pack("<I", len(record)) + record

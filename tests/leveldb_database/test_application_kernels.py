@@ -20,12 +20,12 @@ from sawlog.leveldb.applications.fragments import column_of, decode_parts
 from sawlog.leveldb.applications.indexed_db import Names
 from sawlog.leveldb.applications.indexed_db_layout import Place
 from sawlog.leveldb.applications.protobuf import Messages
-from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 from tests.leveldb_database.support import APPLICATION_PATHS, BEDROCK_ENTRIES, COINS, OBFUSCATION_KEY, TXID, key_of
 
 from . import test_chromium_services, test_chromium_sites, test_cometbft
-from .support import GENESIS
+from .support import GENESIS, pickled
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # products do, in plain Python
 
@@ -534,6 +534,7 @@ def test_values_whose_text_is_much_longer_find_room() -> None:
 
 REAL: dict[str, list[tuple[bytes, bytes]]] = {}
 REAL_VIEWS = (
+    "file_system",
     "gcm_store",
     "local_storage",
     "notifications",
@@ -562,6 +563,7 @@ DECLARED = {
             (b"37_x", "SegmentInfoDatabase", b""),
             (b"38_e" + bytes(range(8, 39)), "SignalDatabase", b""),
             (b"21_\xff", "DownloadDB", b""),
+            (b"21_x", "DownloadDB", b""),
             (b"5_x", "Metadata", b""),
         ],
     ),
@@ -601,9 +603,8 @@ def context_of(view: str, entries: Sequence[tuple[bytes, bytes]]) -> Any:
     assert decoder is not None
     home = Home("/x/Local Extension Settings/abc", Storage(), 1 << 20)
     low, high = decoder.names or (b"", b"")
-    return decoder.context(
-        [Entry(*entry, 1) for entry in entries if low <= entry[0] and entry[0] < (high or b"\xff")], home
-    )
+    names = [Entry(*entry, 1) for entry in entries if low <= entry[0] and entry[0] < (high or b"\xff")]
+    return decoder.context(Entries.of(names), home)
 
 
 @pytest.mark.parametrize("view", REAL_VIEWS)
@@ -619,6 +620,145 @@ def test_changed_entries_of_a_profile_are_what_python_says(data: st.DataObject) 
     real = REAL.setdefault(view, real_entries(view))
     entries = data.draw(st.lists(changed(st.sampled_from(real)), max_size=4))
     plain(view, entries, context_of(view, real))
+
+
+REGISTERED = st.sampled_from(
+    [b"", b"1234", b"a:token", b"=", b"#", b",", b"|", b"\xff", b"13440341864985872", b"-5", b"05"]
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                [b"reg1-app", b"reg1-iid-a,b,c", b"reg1-iid-a", b"iid1-app", b"incoming1-m", b"reg1-iid-\xff,,"]
+            ),
+            st.lists(REGISTERED, max_size=6).map(b"".join),
+        ),
+        max_size=5,
+    )
+)
+def test_registrations_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
+    plain("gcm_store", entries, False)
+
+
+def test_usual_registrations_are_left_to_the_kernels() -> None:
+    entries = [
+        (b"reg1-app", b"745476177629=a:token#13440341864985872"),
+        (b"reg1-app", b"745476177629=a:token"),
+        (b"reg1-iid-wp:http://a/,b,GCM", b"a:token#13440341864986089"),
+        (b"iid1-app", b"d3Hy7W0Ae0A,13440341864981282"),
+        (b"incoming1-m", b"0:1%a|13440341864981282"),
+        (b"incoming1-m", b"0:1%a"),
+        (b"reg1-app", b"=a:token"),
+        (b"reg1-iid-a,b", b"a:token"),
+    ]
+    assert plain("gcm_store", entries, False) == [True] * 6 + [False] * 2
+
+
+FILE_IDS = st.integers(0, 6) | st.sampled_from([-1, 1 << 60, (1 << 63) - 1, -(1 << 63)])
+FILES = st.one_of(
+    st.tuples(
+        FILE_IDS.map(lambda number: b"%d" % number),
+        st.builds(pickled, FILE_IDS, st.sampled_from([b"", b"00/1", b"\xff"]), SHORT, FILE_IDS),
+    ),
+    st.tuples(
+        st.builds(lambda number, name: b"CHILD_OF:%d:" % number + name, FILE_IDS, SHORT),
+        FILE_IDS.map(lambda number: b"%d" % number),
+    ),
+    st.sampled_from(
+        [(b"ORIGIN:http_a_0", b"000"), (b"LAST_PATH", b"-1"), (b"LAST_FILE_ID", b"012"), (b"LAST_INTEGER", b"7")]
+    ),
+)
+
+
+@given(st.lists(FILES | changed(FILES), max_size=8), st.sampled_from(["x/000/t/Paths", "File System/Origins"]))
+def test_files_are_what_python_says(entries: list[tuple[bytes, bytes]], path: str) -> None:
+    decoder = application("file_system")
+    assert decoder is not None
+    names = [Entry(*entry, 1) for entry in entries if b"0" <= entry[0] < b":"]
+    plain("file_system", entries, decoder.context(Entries.of(names), Home(path, Storage(), 1)))
+
+
+@pytest.mark.parametrize("length", [4090, 4091, 4094, 4095, 4096])
+def test_files_whose_paths_are_short_are_left_to_the_kernels(length: int) -> None:
+    entries = [
+        (b"1", pickled(0, b"", b"a", 5)),
+        (b"2", pickled(1, b"", b"b", 5)),
+        (b"3", pickled(2, b"00/1", b"c" * length, 5)),
+        (b"4", pickled(4, b"", b"itself", 5)),
+        (b"5", pickled(9, b"00/2", b"nowhere", 5)),
+        (b"CHILD_OF:2:d", b"3"),
+    ]
+    decoder = application("file_system")
+    assert decoder is not None
+    context = decoder.context(Entries.of(Entry(*entry, 1) for entry in entries[:-1]), HOME)
+    assert plain("file_system", entries, context) == [True, True, length <= 4091, False, False, True]
+
+
+def session_key(form: str, size: int, tag: bytes, node: int, after: bytes = b"") -> bytes:
+    return (
+        f"sessions-{form}-".encode()
+        + struct.pack("<II", size, len(tag))
+        + tag
+        + bytes(-len(tag) % 4)
+        + struct.pack("<i", node)
+        + after
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.builds(
+                session_key,
+                st.sampled_from(["dt", "md", "xx"]),
+                st.integers(0, 40),
+                SHORT,
+                st.integers(-5, 5),
+                st.sampled_from([b"", b"\0"]),
+            ),
+            st.sampled_from(["Session", "Metadata"]).flatmap(lambda name: messages(sync_data.MESSAGES, name)),
+        ),
+        max_size=3,
+    )
+)
+def test_entities_of_sessions_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
+    plain("sync_data", entries)
+
+
+def download(path: bytes) -> bytes:
+    return field_of(1, 2, field_of(4, 2, field_of(13, 2, path)))
+
+
+@given(
+    st.integers(0, 30),
+    st.integers(0, 6),
+    st.binary(max_size=4) | st.text(max_size=8).map(lambda text: text.encode("utf-16-le", "surrogatepass")),
+)
+def test_paths_of_downloads_are_what_python_says(payload_size: int, length: int, path: bytes) -> None:
+    sizes = struct.pack("<II", payload_size, length)
+    plain(
+        "shared_proto",
+        [(b"21_x", download(sizes + path)), (b"21_x", download(sizes + path + bytes(-len(path) % 4)))],
+        "",
+    )
+
+
+def test_usual_paths_of_downloads_are_left_to_the_kernels() -> None:
+    narrow = struct.pack("<II", 12, 6) + '/a/\xfc"'.encode() + bytes(2)
+    wide = struct.pack("<II", 16, 5) + 'C:\\\xfc"'.encode("utf-16-le") + bytes(2)
+    assert plain("shared_proto", [(b"21_x", download(path)) for path in (narrow, wide, wide[:-3])], "") == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_data_of_workers_that_is_no_text_is_left_to_the_kernels() -> None:
+    key = b"REG_USER_DATA:7\0push_sender_id"
+    entries = [(key, b"12"), (key, b"\xff\0" * 40), (b"REG_USER_DATA:7\0new", b"")]
+    assert plain("service_worker", entries, context_of("service_worker", entries)) == [True, True, False]
 
 
 @given(DECLARED_ENTRIES)
@@ -781,8 +921,8 @@ def test_what_most_entries_of_indexed_db_are_is_left_to_the_kernels() -> None:
     assert are_names is not None
     some = [entry for entry, is_name in zip(every, are_names, strict=True) if is_name]
     assert 0 < len(some) < len(every) // 2
-    context = decoder.context(every, HOME)
-    assert decoder.context(some, HOME) == context
+    context = decoder.context(Entries.of(every), HOME)
+    assert decoder.context(Entries.of(some), HOME) == context
     are_plain = plain("indexed_db", [(entry.key, entry.value or b"") for entry in every], context)
     assert not any(is_plain and is_name for is_plain, is_name in zip(are_plain, are_names, strict=True))
     assert sum(are_plain) == 139  # of 190: it has a value of each kind that there is

@@ -21,7 +21,7 @@ import sawlog
 from sawlog.leveldb.applications import application
 from sawlog.leveldb.applications.fragments import column_of
 from sawlog.leveldb.applications.script_values import decode_script_value, property_name
-from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 from tests.leveldb_database.support import (
     APPLICATION_OPTIONS,
@@ -294,7 +294,7 @@ def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
     view = application(name)
     assert view is not None
     entry = Entry(key, value, 7)
-    context = view.context([entry], Home("/nowhere/x.indexeddb.leveldb", Storage(), 1 << 20))
+    context = view.context(Entries.of([entry]), Home("/nowhere/x.indexeddb.leveldb", Storage(), 1 << 20))
     try:
         row = dict(view.decode(entry, context))
     except UnknownBytesError as unknown:

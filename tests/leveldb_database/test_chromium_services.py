@@ -22,7 +22,7 @@ from sawlog.cli.app import app
 from sawlog.leveldb.applications.chromium_services import SharedProto, pickled_text
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.sync_data import SyncData
-from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 
 PROFILE = Path(
@@ -146,7 +146,7 @@ def test_databases_apart_have_the_same_entries_without_numbers() -> None:
             path = f"/profile/Segmentation Platform/{directory}"
             assert view.recognizes(path, "leveldb.BytewiseComparator", [])
             entry = Entry(row["raw_key"].partition(b"_")[2], row["raw_value"], 1)
-            decoded = view.decode(entry, view.context([], Home(path, Storage(), 1)))
+            decoded = view.decode(entry, view.context(Entries.of([]), Home(path, Storage(), 1)))
             for name in ("database", "number", "key", "value", "reason"):
                 assert decoded[name] == row[name]
             compared += 1

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import struct
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -19,8 +18,10 @@ import sawlog
 from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.applications.chromium_workers import Notifications, ServiceWorker
 from sawlog.leveldb.applications.file_system import FileSystem
-from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
+
+from .support import pickled
 
 PROFILE = Path(
     os.environ.get("SAWLOG_SITE", Path(__file__).parents[1] / "golden" / "leveldb_database" / "chromium-156-sites")
@@ -96,13 +97,6 @@ def test_the_directory_of_a_site_is_that_of_its_origin() -> None:
     assert (row["origin"], row["directory"], row["reason"]) == ("http_127.0.0.1_8125", "000", None)
 
 
-def pickled(parent: int, data_path: bytes, name: bytes, time: int) -> bytes:
-    """A file or a directory as the database has it."""
-    texts = b"".join(struct.pack("<I", len(part)) + part + bytes(-len(part) % 4) for part in (data_path, name))
-    record = struct.pack("<q", parent) + texts + struct.pack("<q", time)
-    return struct.pack("<I", len(record)) + record
-
-
 WINDOWS = pickled(0, b"00\\00000001", "ä".encode(), 11_644_473_600_000_001)
 STORED = {b"0": pickled(0, b"", b"", 0), b"7": pickled(8, b"", b"x", 0), b"8": pickled(7, b"", b"y", 0), b"1": WINDOWS}
 
@@ -134,7 +128,7 @@ STORED = {b"0": pickled(0, b"", b"", 0), b"7": pickled(8, b"", b"x", 0), b"8": p
 )
 def test_records_of_files(key: bytes, value: bytes, columns: dict[str, Any], reason: str | None) -> None:
     view = FileSystem()
-    files = view.context([Entry(*entry, 1) for entry in STORED.items()], Home("x/010/p/Paths", Storage(), 1))
+    files = view.context(Entries.of(Entry(*entry, 1) for entry in STORED.items()), Home("x/010/p/Paths", Storage(), 1))
     row = view.decode(Entry(key, value, 1), files)
     assert {name: row.get(name) for name in columns} == columns
     assert row.get("reason") == reason
@@ -256,7 +250,7 @@ def test_entries_of_service_workers(key: bytes, value: bytes, columns: dict[str,
     view = ServiceWorker()
     entry = Entry(key, value, 1)
     try:
-        row = view.decode(entry, view.context([entry], Home("x", Storage(), 1)))
+        row = view.decode(entry, view.context(Entries.of([entry]), Home("x", Storage(), 1)))
     except UnknownBytesError as unknown:
         row = {"reason": str(unknown)}
     assert {name: row.get(name) for name in columns} == columns

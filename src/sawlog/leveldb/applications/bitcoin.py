@@ -5,7 +5,7 @@ See `txdb.cpp`, `coins.h`, `compressor.cpp`, `chain.h` and `dbwrapper.cpp` in it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,6 +49,7 @@ from sawlog.leveldb.applications.bitcoin_layout import (
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Cursor,
+    Entries,
     Entry,
     Home,
     PlainRows,
@@ -192,7 +193,7 @@ class Bitcoin(ApplicationView):
     kinds: ClassVar[Mapping[bytes, tuple[str, Callable[[Cursor], dict[str, Any]], Callable[[Cursor], dict[str, Any]]]]]
     """By the first byte of keys: what they are of, and how the rest of the key and the value are read."""
 
-    def context(self, entries: Iterable[Entry], home: Home) -> bytes:
+    def context(self, entries: Entries, home: Home) -> bytes:
         """Return the bytes with which values are XORed."""
         del home
         newest = next((entry.value for entry in entries if entry.value), b"\0")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from sawlog.leveldb.applications.protobuf import Messages, integer
 from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, times
 from sawlog.leveldb.applications.view import (
     ApplicationView,
+    Entries,
     Entry,
     Home,
     PlainRows,
@@ -55,7 +56,7 @@ class ChromeStorage(ApplicationView):
         del comparator, keys
         return _place(path)[0] is not None
 
-    def context(self, entries: Iterable[Entry], home: Home) -> tuple[str | None, str | None]:
+    def context(self, entries: Entries, home: Home) -> tuple[str | None, str | None]:
         """Area and extension, by the directory."""
         del entries
         return _place(home.path)
@@ -236,7 +237,7 @@ class SessionStorage(ApplicationView):
         named = path.endswith("/Session Storage")
         return named or all(any(key.startswith(start) for key in keys) for start in (MAP, NAMESPACE))
 
-    def context(self, entries: Iterable[Entry], home: Home) -> dict[str, dict[str, str]]:
+    def context(self, entries: Entries, home: Home) -> dict[str, dict[str, str]]:
         """By the number of a map: the tabs that have it, and for which origin."""
         del home
         maps: dict[str, dict[str, str]] = {}

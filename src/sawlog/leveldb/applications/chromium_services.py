@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from sawlog.leveldb.applications.protobuf_rows import (
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Cursor,
+    Entries,
     Entry,
     Home,
     PlainRows,
@@ -198,10 +199,30 @@ _PUSH_READERS: Mapping[str, str | int] = {
     "heartbeat": k.PLAIN_TEXT,
 }
 """By kind, what values are that are not left to Python."""
+_TOKEN_COLUMNS = "app", "sender", "scope"
 _PUSH_KEYS = KeyPatterns(
     [
-        KeyPattern(prefix, kind, (Part(column),), _PUSH_READERS.get(kind, k.UNREAD))
-        for prefix, (kind, column, _) in _PREFIXES.items()
+        KeyPattern(
+            b"reg1-" + _TOKEN,
+            "token",
+            tuple(Part(column, "text", b"" if column == _TOKEN_COLUMNS[-1] else b",") for column in _TOKEN_COLUMNS),
+        ),
+        *(
+            KeyPattern(prefix, kind, (Part(column),), _PUSH_READERS.get(kind, k.UNREAD))
+            for prefix, (kind, column, _) in _PREFIXES.items()
+        ),
+    ],
+    _PUSH_ROWS,
+)
+_TIME_SEPARATORS = {"token": b"#", "registration": b"#", "instance_id": b",", "incoming_message": b"|"}
+"""By kind of entries whose values are a text, what is between that and a time."""
+_PUSH_VALUES = KeyPatterns(
+    [
+        KeyPattern(b"", kind, (*sender, *value), group=_PUSH_KEYS.kinds.index(kind))
+        for kind, separator in _TIME_SEPARATORS.items()
+        for sender in ((Part("sender", "token", b"="),), ())
+        for value in ((Part("value", "token", separator), Part("time", "int")), (Part("value", "token"),))
+        if separator == b"#" or not sender
     ],
     _PUSH_ROWS,
 )
@@ -220,13 +241,13 @@ class GcmStore(ApplicationView):
         del comparator
         return path.endswith(("/GCM Store", "/GCM Store/Encryption")) or not _SINGLE.keys().isdisjoint(keys)
 
-    def context(self, entries: Iterable[Entry], home: Home) -> bool:
+    def context(self, entries: Entries, home: Home) -> bool:
         """Whether the database holds the keys of applications, by its directory."""
         del entries
         return home.path.endswith("/Encryption")
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: bool) -> PlainRows | None:
-        """Messages, settings, and keys of applications."""
+        """Messages, settings, registrations, and keys of applications."""
         patterns = _ENCRYPTION_KEYS if context else _PUSH_KEYS
         stored = patterns.read(keys)
         spans = spans_of(values)
@@ -236,15 +257,20 @@ class GcmStore(ApplicationView):
         rendered = _PUSH_ROWS.render(spans._replace(starts=spans.starts + are_sent), roots)
         if rendered is None:
             return None
-        columns = {"kind": stored.kinds, "value": rendered.values()}
-        columns |= {name: stored.texts(name) for name in patterns.names}
-        if not context:
-            columns |= {
-                "app": coalesce(columns["app"], rendered.texts("category")),
-                "sender": rendered.texts("to"),
-                "time": times(rendered.numbers("sent"), rendered.are_there("sent"), 1_000_000),
-            }
-        return PlainRows(rendered.is_plain, columns)
+        columns = {"kind": stored.kinds, **{name: stored.texts(name) for name in patterns.names}}
+        if context:
+            return PlainRows(rendered.is_plain, {**columns, "value": rendered.values()})
+        texts = _PUSH_VALUES.read(values, stored.patterns)
+        are_texts = (texts.patterns > 0) & (texts.lengths("sender") != 0)
+        numbers = np.where(are_texts, texts.numbers("time"), rendered.numbers("sent"))
+        are_times = texts.are_there("time") | rendered.are_there("sent")
+        columns |= {
+            "app": coalesce(columns["app"], rendered.texts("category")),
+            "sender": coalesce(columns["sender"], texts.texts("sender"), rendered.texts("to")),
+            "value": coalesce(texts.texts("value"), rendered.values()),
+            "time": times(numbers, are_times, np.where(are_texts, 1, 1_000_000)),
+        }
+        return PlainRows(rendered.is_plain | are_texts, columns)
 
     def decode(self, entry: Entry, context: bool) -> Mapping[str, Any]:
         """Text, and protobuf where a message or keys are stored."""
@@ -259,7 +285,7 @@ class GcmStore(ApplicationView):
         kind, column, read = _PREFIXES[prefix]
         suffix = entry.key[len(prefix) :]
         if kind == "registration" and suffix.startswith(_TOKEN):
-            return _row("token", ("app", "sender", "scope"), suffix[len(_TOKEN) :], entry.value, _registration)
+            return _row("token", _TOKEN_COLUMNS, suffix[len(_TOKEN) :], entry.value, _registration)
         return _row(kind, (column,), suffix, entry.value, read)
 
 
@@ -393,7 +419,7 @@ class SharedProto(ApplicationView):
         named = path.endswith(("/shared_proto_db", "/shared_proto_db/metadata")) or path.rpartition("/")[2] in _APART
         return named or _GLOBAL in keys
 
-    def context(self, entries: Iterable[Entry], home: Home) -> str:
+    def context(self, entries: Entries, home: Home) -> str:
         """The name of the directory: that of metadata on the others, and of a database apart."""
         del entries
         return home.path.rpartition("/")[2]

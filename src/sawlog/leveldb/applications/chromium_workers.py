@@ -5,7 +5,7 @@ See `service_worker_database.cc` and `notification_database.cc` in Chromium's so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, called, fill_null, values_of
+from sawlog.arrow import array_of, boolean_values, called, fill_null, values_of
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
@@ -31,6 +31,7 @@ from sawlog.leveldb.applications.script_values import binary, decode_script_valu
 from sawlog.leveldb.applications.view import (
     EPOCH,
     ApplicationView,
+    Entries,
     Entry,
     Home,
     PlainRows,
@@ -322,11 +323,11 @@ class ServiceWorker(ApplicationView):
         del comparator
         return path.endswith("/Service Worker/Database") or any(key.startswith(b"INITDATA_") for key in keys)
 
-    def context(self, entries: Iterable[Entry], home: Home) -> Registrations:
+    def context(self, entries: Entries, home: Home) -> Registrations:
         """Sites of registrations, and registrations of versions, newest first."""
         del home
         registrations = Registrations()
-        for number, version, site in _list_registrations(list(entries)):
+        for number, version, site in _list_registrations(entries):
             if number is not None and site is not None:
                 registrations.sites.setdefault(number, site)
             if number is not None and version is not None:
@@ -388,15 +389,17 @@ def _worker_rows(keys: pa.Array, values: pa.Array) -> tuple[KeyRows, PlainRows |
     return stored, PlainRows(rendered.is_plain, columns)
 
 
-def _list_registrations(entries: Sequence[Entry]) -> Iterator[tuple[int | None, int | None, str | None]]:
+def _list_registrations(entries: Entries) -> Iterator[tuple[int | None, int | None, str | None]]:
     """The IDs of registrations and their versions, and their storage keys, as entries have them."""
-    keys = array_of([entry.key for entry in entries], pa.binary())
-    values = array_of([entry.value or b"" for entry in entries], pa.binary())
     names = ("registration_id", "version_id", "storage_key")
-    rows = _worker_rows(keys, values)[1]
-    columns = [[None] * len(entries)] * 3 if rows is None else [rows.columns[name].to_pylist() for name in names]
-    for place, (entry, row) in enumerate(zip(entries, zip(*columns, strict=True), strict=True)):
-        if rows is not None and rows.is_plain[place] and entry.value is not None:
+    rows = _worker_rows(entries.keys, fill_null(entries.values, b""))[1]
+    is_plain = np.zeros(len(entries.keys), np.bool_) if rows is None else rows.is_plain
+    is_plain &= boolean_values(called("is_valid", entries.values))
+    nulls = pa.nulls(len(is_plain))
+    columns = [nulls if rows is None else rows.columns[name] for name in names]
+    plain_rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    for is_row_plain, row, entry in zip(is_plain.tolist(), plain_rows, entries, strict=True):
+        if is_row_plain:
             yield row
             continue
         try:

@@ -6,18 +6,36 @@ See `sandbox_origin_database.cc` and `sandbox_directory_database.cc` in Chromium
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from sawlog.arrow import array_of, boolean_values, called, constant, fill_null, values_of
+from sawlog.leveldb.applications import protobuf_kernels as k
+from sawlog.leveldb.applications.protobuf import Messages
+from sawlog.leveldb.applications.protobuf_rows import (
+    INTEGER,
+    KeyPattern,
+    KeyPatterns,
+    KeyRows,
+    MessageRows,
+    Part,
+    coalesce,
+    look_up,
+    times,
+)
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Cursor,
+    Entries,
     Entry,
     Home,
+    PlainRows,
     UnknownBytesError,
     columns_of,
     integer_of,
@@ -25,6 +43,7 @@ from sawlog.leveldb.applications.view import (
     row_of,
     text,
 )
+from sawlog.leveldb.columns import named
 
 _STORAGES = {"t": "temporary", "p": "persistent", "s": "syncable"}
 """Directories that hold the files of a site, and the names of such storage; files private to a site are temporary."""
@@ -37,17 +56,54 @@ _MOST_PATH = 4096
 """Characters of a path; longer ones, and those of directories that are in themselves, are not made."""
 
 
+_VALUES = MessageRows(Messages(""), {})
+_KEYS = KeyPatterns(
+    [
+        KeyPattern(_ORIGIN, "origin", (Part("origin"),), k.PLAIN_TEXT),
+        *(KeyPattern(key, kind, (), k.DECIMAL) for key, kind in _COUNTERS.items()),
+        KeyPattern(CHILD, "child", (Part("parent_id", "int", b":"), Part("name")), k.DECIMAL),
+        KeyPattern(b"", "file", (Part("file_id", "int"),)),
+    ],
+    _VALUES,
+)
+_RECORD_PARTS = (
+    Part("size", "size"),
+    Part("parent_id", "int64"),
+    Part("data_path", "pickled"),
+    Part("name", "pickled"),
+    Part("time", "int64"),
+)
+_RECORDS = KeyPatterns([KeyPattern(b"", "", _RECORD_PARTS, group=_KEYS.kinds.index("file"))], _VALUES)
+"""Values of files."""
+_KINDS = (*_KEYS.kinds, "directory")
+
+
+class _File(NamedTuple):
+    """File or directory.
+
+    Attributes:
+        kind: Which it is.
+        parent_id: The ID of the directory that it is in.
+        name: Its name there.
+    """
+
+    kind: str
+    parent_id: int
+    name: str
+
+
 @dataclass
-class Files:
+class _Files:
     """Files and directories by their ID, as they were last written.
 
     Attributes:
         columns: What each row of the database has of where it is.
-        rows: Columns of the files.
+        rows: The files.
     """
 
     columns: dict[str, Any]
-    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[int, _File] = field(default_factory=dict)
+    _paths: dict[int, str | None] = field(default_factory=lambda: {0: ""})
 
     def path_of(self, parent: int, name: str) -> str:
         """The path of what has a name in a directory.
@@ -60,19 +116,35 @@ class Files:
             row = self.rows.get(parent)
             if row is None:
                 raise UnknownBytesError(f"path: there is no directory {parent}")
-            names.append(row["name"])
-            length += len(row["name"]) + 1
-            parent = row["parent_id"]
+            names.append(row.name)
+            length += len(row.name) + 1
+            parent = row.parent_id
             if length > _MOST_PATH:
                 raise UnknownBytesError(f"path: more than {_MOST_PATH} characters, or a directory is in itself")
         return "/" + "/".join(reversed(names))
 
-    def with_path(self, row: dict[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row with the path of a place, which has a parent and a name if it is known."""
-        if "name" not in place:
-            return row
+    def find_directory(self, number: int) -> str | None:
+        """Return the path of a directory, which begins with `/` but for that of the first; `None` if it has none."""
+        numbers = []
+        while number not in self._paths:
+            row = self.rows.get(number)
+            numbers.append(number)
+            if row is None or len(numbers) > _MOST_PATH:
+                self._paths[number] = None
+            else:
+                number = row.parent_id
+        path = self._paths[number]
+        for number in reversed(numbers):
+            if path is not None and number not in self._paths:
+                path = f"{path}/{self.rows[number].name}"
+                path = path if len(path) <= _MOST_PATH else None
+            self._paths[number] = path
+        return path
+
+    def with_path(self, row: dict[str, Any], parent: int, name: str) -> dict[str, Any]:
+        """Return a row with the path of what has a name in a directory."""
         try:
-            return {**row, "path": self.path_of(place["parent_id"], place["name"])}
+            return {**row, "path": self.path_of(parent, name)}
         except UnknownBytesError as unknown:
             return {**row, "reason": row.get("reason") or str(unknown)}
 
@@ -104,20 +176,67 @@ class FileSystem(ApplicationView):
         named = path.endswith("File System/Origins") or _PLACE.search(path) is not None
         return named or any(key.startswith((_ORIGIN, CHILD)) for key in keys)
 
-    def context(self, entries: Iterable[Entry], home: Home) -> Files:
+    def context(self, entries: Entries, home: Home) -> _Files:
         """The files by their IDs, newest first, and where the database is."""
         place = _PLACE.search(home.path)
-        files = Files({"directory": place[1], "storage": _STORAGES[place[2]]} if place else {})
-        for entry in entries:
+        files = _Files({"directory": place[1], "storage": _STORAGES[place[2]]} if place else {})
+        stored = _KEYS.read(entries.keys)
+        records = _RECORDS.read(entries.values, stored.patterns)
+        is_plain = (records.patterns > 0) & boolean_values(called("is_valid", entries.values))
+        kinds, names = (column.to_pylist() for column in (_kinds(stored, records), records.texts("name")))
+        files_by_entry: list[_File | None] = list(map(_File, kinds, records.numbers("parent_id").tolist(), names))
+        numbers = stored.numbers("file_id").tolist()
+        doubtful = np.flatnonzero(~is_plain).tolist()
+        for index, entry in zip(doubtful, entries.filter(array_of(~is_plain, pa.bool_())), strict=True):
+            files_by_entry[index] = None
             try:
-                number = integer_of(entry.key)
-                if entry.value is not None and number not in files.rows:
-                    files.rows[number] = _file(entry.value)
+                numbers[index] = integer_of(entry.key)
+                if entry.value is not None:
+                    row = _file(entry.value)
+                    files_by_entry[index] = _File(row["kind"], row["parent_id"], row["name"])
             except UnknownBytesError:
                 continue  # which its own row says
+        for number, file in zip(reversed(numbers), reversed(files_by_entry), strict=True):
+            if file is not None:
+                files.rows[number] = file
         return files
 
-    def decode(self, entry: Entry, context: Files) -> Mapping[str, Any]:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> PlainRows | None:
+        """All that have a path, or need none."""
+        stored = _KEYS.read(keys)
+        records = _RECORDS.read(values, stored.patterns)
+        rendered = _VALUES.render(values, stored.roots)
+        if rendered is None:
+            return None
+        are_files, are_children, are_origins = records.patterns > 0, stored.are_of("child"), stored.are_of("origin")
+        parents = np.where(are_files, records.numbers("parent_id"), stored.numbers("parent_id"))
+        have_parents = are_files | are_children
+        names = coalesce(records.texts("name"), stored.texts("name"))
+        directories = {number: context.find_directory(number) for number in np.unique(parents).tolist()}
+        paths = called("binary_join_element_wise", look_up(parents, directories, pa.string()), names, "/")
+        are_short = values_of(fill_null(called("binary_length", paths), _MOST_PATH + 1), np.int32) <= _MOST_PATH
+        numbers = rendered.numbers(INTEGER)
+        file_ids = np.where(are_children, numbers, stored.numbers("file_id"))
+        nulls = pa.nulls(len(keys), pa.string())
+        directory, storage = (
+            constant(context.columns.get(name), pa.string(), len(keys)) for name in ("directory", "storage")
+        )
+        columns = {
+            "kind": _kinds(stored, records),
+            "origin": stored.texts("origin"),
+            "directory": coalesce(rendered.values(are_origins), directory),
+            "storage": called("if_else", array_of(are_origins, pa.bool_()), nulls, storage),
+            "path": paths,
+            "name": names,
+            "file_id": array_of(file_ids, pa.int64(), ~have_parents),
+            "parent_id": array_of(parents, pa.int64(), ~have_parents),
+            "data_path": called("if_else", array_of(_are_data(records), pa.bool_()), records.texts("data_path"), nulls),
+            "time": times(records.numbers("time"), records.are_there("time")),
+            "number": array_of(numbers, pa.int64(), have_parents | ~rendered.are_there(INTEGER)),
+        }
+        return PlainRows((rendered.is_plain | are_files) & (are_short | ~have_parents), columns)
+
+    def decode(self, entry: Entry, context: _Files) -> Mapping[str, Any]:
         """Sites in the one database, files and the names in directories in the others."""
         key, value, _ = entry
         if key.startswith(_ORIGIN):
@@ -132,11 +251,25 @@ class FileSystem(ApplicationView):
             name, wrong = text(stored, "utf-8")
             columns = {**context.columns, "kind": "child", "parent_id": integer_of(digits), "name": name}
             row = row_of(columns, wrong, columns_of(value, partial(_number, "file_id")))
-            return context.with_path(row, row)
+            return context.with_path(row, row["parent_id"], name)
         number = integer_of(key)
-        last = context.rows.get(number, {})
-        row = {"kind": last.get("kind", "file"), **columns_of(value, _file), **context.columns, "file_id": number}
-        return context.with_path(row, last if value is None else row)
+        last = context.rows.get(number)
+        kind = "file" if last is None else last.kind
+        row = {"kind": kind, **columns_of(value, _file), **context.columns, "file_id": number}
+        if value is None:
+            return row if last is None else context.with_path(row, last.parent_id, last.name)
+        return context.with_path(row, row["parent_id"], row["name"]) if "name" in row else row
+
+
+def _are_data(records: KeyRows) -> NDArray[np.bool_]:
+    """Return which records are of files, which have data; those of directories have none."""
+    return records.lengths("data_path") > 0
+
+
+def _kinds(stored: KeyRows, records: KeyRows) -> pa.Array:
+    """Return the column of kinds."""
+    are_directories = (records.patterns > 0) & ~_are_data(records)
+    return named(np.where(are_directories, _KINDS.index("directory"), stored.patterns), _KINDS)
 
 
 def _number(column: str, value: bytes) -> dict[str, Any]:

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of, boolean_values, called, fixed_array
+from sawlog.arrow import array_of, batch_of, boolean_values, called, fixed_array, one_batch, scalar_of
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Findings
 from sawlog.format.scan import Projection
 from sawlog.leveldb.applications import application
-from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, PlainRows, UnknownBytesError
+from sawlog.leveldb.applications.view import ApplicationView, Entries, Home, PlainRows, UnknownBytesError
 from sawlog.leveldb.columns import STATE_SCHEMA
 from sawlog.leveldb.database.fragments import KeyRange
 from sawlog.storage import File
@@ -86,18 +86,23 @@ class Decoded(Fragment):
             pass
         return findings
 
-    def _names(self, view: ApplicationView) -> Iterator[Entry]:
+    def _names(self, view: ApplicationView) -> Entries:
         """The entries that explain others. What is damaged among them is reported where they are read as rows."""
         if view.names is None:
-            return
+            return Entries.of([])
         low, high = view.names
         bytewise = self.whole.version.bytewise
         names = replace(self.whole, low=low, high=high) if bytewise else replace(self.whole, select=view.are_names)
+        batches = []
         for batch in names.decode(STATE_SCHEMA, Findings("skip", drained=True)):
             are_names = view.are_names(batch.column("key"))
-            for entry in _entries(batch if are_names is None else batch.filter(array_of(are_names, pa.bool_()))):
-                if low <= entry.key and (high is None or entry.key < high):
-                    yield entry
+            batches.append(batch if are_names is None else batch.filter(array_of(are_names, pa.bool_())))
+        entries = _entries(one_batch(pa.Table.from_batches(batches, STATE_SCHEMA)))
+        if not bytewise:
+            bounds = [("greater_equal", low), *([] if high is None else [("less", high)])]
+            for function, bound in bounds:
+                entries = entries.filter(called(function, entries.keys, scalar_of(bound, pa.binary())))
+        return entries
 
 
 def entries_of(keys: KeyRange, view: str) -> KeyRange:
@@ -160,13 +165,9 @@ def _whole_column(
     if not rows:
         return column
     decoded_rows = column_of(rows, field)
-    firsts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
-    parts, stop = [], 0
-    for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(rows)], strict=True):
-        place = int(places[first])
-        parts += [column.slice(stop, place - stop), decoded_rows.slice(first, end - first)]
-        stop = place + end - first
-    return pa.concat_arrays([*parts, column.slice(stop)])
+    indices = np.arange(count)
+    indices[places] = np.arange(count, count + len(rows))
+    return pa.concat_arrays([column, decoded_rows]).take(fixed_array(pa.int64(), indices))
 
 
 def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:
@@ -176,10 +177,12 @@ def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:
     )
 
 
-def _entries(batch: pa.RecordBatch) -> Iterator[Entry]:
-    names = ("key", "value", "sequence", "operation")
-    for key, value, sequence, operation in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
-        yield Entry(key, None if operation in _DELETIONS else value, sequence)
+def _entries(batch: pa.RecordBatch) -> Entries:
+    values = batch.column("value")
+    are_deletions = _are_deletions(batch.column("operation"))
+    if are_deletions.any():
+        values = called("if_else", array_of(are_deletions, pa.bool_()), pa.nulls(len(values), values.type), values)
+    return Entries(batch.column("key"), values, batch.column("sequence"))
 
 
 def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> Iterator[list[Mapping[str, Any]]]:

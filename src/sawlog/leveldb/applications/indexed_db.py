@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -48,6 +48,7 @@ from sawlog.leveldb.applications.script_values import (
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Cursor,
+    Entries,
     Entry,
     Home,
     PlainRows,
@@ -216,7 +217,7 @@ class IndexedDB(ApplicationView):
         del path, keys
         return comparator == COMPARATOR
 
-    def context(self, entries: Iterable[Entry], home: Home) -> Names:
+    def context(self, entries: Entries, home: Home) -> Names:
         """The names of databases, object stores and indexes, newest first, and lists of external objects."""
         names = Names(home)
         for entry in entries:

@@ -21,22 +21,23 @@ from sawlog.kernels.json_text import (
     put_string,
     put_text,
     put_unsigned,
+    put_utf_16_string,
     widened_bits,
 )
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, same_bytes
-from sawlog.kernels.numbers import _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _ZERO
+from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.protobuf import of_group, read_field, varint
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s
 from sawlog.kernels.text import put_latin_1, put_utf_16, utf8_end
 from sawlog.leveldb.records.kernels import Strings
 
-KINDS = ("int", "uint", "bool", "text", "bytes", "float", "double", "fixed", "enum", "message", "other")
-"""Kinds of fields; `other` ones are left to Python."""
-_INT, _UINT, _BOOL, _TEXT, _BYTES, _FLOAT, _DOUBLE, _FIXED, _ENUM, _MESSAGE, _OTHER = range(len(KINDS))
+KINDS = ("int", "uint", "bool", "text", "bytes", "float", "double", "fixed", "enum", "message", "path", "other")
+"""Kinds of fields; a `path` is a text of a `base::Pickle`, and `other` ones are left to Python."""
+_INT, _UINT, _BOOL, _TEXT, _BYTES, _FLOAT, _DOUBLE, _FIXED, _ENUM, _MESSAGE, _PATH, _OTHER = range(len(KINDS))
 NOTHING, PLAIN_TEXT, QUOTED_TEXT, JSON_TEXT, UTF_16_TEXT, MARKED_TEXT, DECIMAL, EMPTY, UNREAD = range(-1, -10, -1)
-"""In place of a message: no value is shown; text in UTF-8 as it is, or as JSON; a text that is JSON; text in UTF-16, or
-in that or Latin-1 after the byte 0 or 1; an integer in digits, which is captured as number 0; no byte at all; or the
-value is left to Python."""
+"""In place of a message: no value is shown; text in UTF-8 as it is, or as JSON, with other bytes in an object; a text
+that is JSON; text in UTF-16, or in that or Latin-1 after the byte 0 or 1; an integer in digits, which is captured as
+number 0; no byte at all; or the value is left to Python."""
 
 FIELD = record_type("number", "kind", "is_repeated", "target", "name", "name_end", "capture")
 """A declared field: `target` is the node of a message or the first value of an enum, `name` to `name_end` is its name
@@ -131,7 +132,7 @@ def new_scratch() -> Scratch:
     return Scratch(np.empty(MAX_DEPTH + 1, LEVEL), np.empty(1, STATE))
 
 
-_WIRES = np.array([0, 0, 0, 2, 2, 5, 1, 5, 0, 2, -1], np.int64)
+_WIRES = np.array([0, 0, 0, 2, 2, 5, 1, 5, 0, 2, 2, -1], np.int64)
 """By kind: the wire type of its fields. That of `fixed` is 1 as well."""
 _LONGEST_TAG, _LONGEST = np.uint64(5), _TEN
 _SINGLE = np.uint64(1)
@@ -234,6 +235,41 @@ def _put_number(declared: Any, field: Any, value: Any, out: Any, state: Any) -> 
 
 
 @inlined
+def _read_pickled(data: Any, pos: Any, end: Any, width: Any) -> Any:
+    """A text of a `base::Pickle`, whose length counts units of `width` bytes.
+
+    Returns:
+        Where it begins and ends, and the position after its padding, which is 0 for none.
+    """
+    if end - pos < _FOUR:
+        return _ZERO, _ZERO, _ZERO
+    length = load_u32(data, pos) * width
+    pos += _FOUR
+    padded_length = (length + _THREE) & ~_THREE
+    if padded_length > end - pos:
+        return _ZERO, _ZERO, _ZERO
+    return pos, pos + length, pos + padded_length
+
+
+@inlined
+def _put_path(data: Any, pos: Any, end: Any, out: Any, state: Any) -> Any:
+    """Write the text that a `base::Pickle` holds, in UTF-8 or UTF-16. Returns whether it is a plain one."""
+    if end - pos < _EIGHT:
+        return False
+    payload_size = load_u32(data, pos)
+    units = load_u32(data, pos + _FOUR)
+    is_wide = payload_size != (units + _SEVEN) & ~_THREE
+    start, stop, after = _read_pickled(data, pos + _FOUR, end, _TWO if is_wide else _ONE)
+    if after == _ZERO or not _has_room(out, state, _SIX * (stop - start)):
+        return False
+    if is_wide:
+        state.position = put_utf_16_string(out, state.position, data, start, stop, False)
+    else:
+        state.position = put_string(out, state.position, data, start, stop)
+    return state.position != _ZERO
+
+
+@inlined
 def _put_scalar(data: Any, declared: Any, field: Any, start: Any, end: Any, rendered: Any, state: Any) -> Any:
     """Write a value that is neither a varint nor a message. Returns whether it is a plain one."""
     kind, out = field.kind, rendered.out
@@ -244,6 +280,8 @@ def _put_scalar(data: Any, declared: Any, field: Any, start: Any, end: Any, rend
         return state.position != _ZERO
     if kind == _BYTES:
         return _put_bytes(data, start, end, out, state)
+    if kind == _PATH:
+        return _put_path(data, start, end, out, state)
     if kind == _FLOAT:
         return put_double(widened_bits(load_u32(data, start)), rendered, state)
     if kind == _DOUBLE:
@@ -446,8 +484,11 @@ def _put_value(data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any
     if root == QUOTED_TEXT:
         if not _has_room_for_text(data, pos, end, out, state):
             return False
-        state.position = put_string(out, state.position, data, pos, end)
-        return state.position != _ZERO
+        text_end = put_string(out, state.position, data, pos, end)
+        if text_end == _ZERO:
+            return _put_bytes(data, pos, end, out, state)
+        state.position = text_end
+        return True
     if root == UTF_16_TEXT or (root == MARKED_TEXT and pos < end and data[pos] == 0):
         state.position, is_text = put_utf_16(out, state.position, data, pos if root == UTF_16_TEXT else pos + _ONE, end)
         return is_text
@@ -523,24 +564,29 @@ def find_integers(values: Strings, tags: Int64s, integers: OutInt64s) -> None:
 
 PART = record_type("kind", "separator", "capture")
 """A part of a key: one of the kinds below, the byte after it or -1 for the last part, and its number among captures."""
-PATTERN = record_type("prefix", "prefix_end", "first", "last")
-"""Keys that begin alike: with which bytes, and their parts. A key without parts is nothing but these bytes."""
-PART_KINDS = ("text", "int", "bytes", "ascii", "digits", "hex", "name")
+PATTERN = record_type("prefix", "prefix_end", "first", "last", "group")
+"""Keys that begin alike: with which bytes, their parts, and to which group they belong. A key without parts is nothing
+but these bytes."""
+PART_KINDS = ("text", "int", "bytes", "ascii", "digits", "hex", "name", "token", "size", "pickled", "int32", "int64")
+"""The last ones are parts of a `base::Pickle`: the bytes that follow at least, a text, and numbers."""
 _PART_TEXT, _PART_INT = 0, 1
+_PART_SIZE, _PART_PICKLED, _PART_INT32 = 8, 9, 10
 _IS_OF = np.zeros((len(PART_KINDS), 256), np.uint8)
 _IS_OF[2] = 1
 _IS_OF[3, :128] = 1
 _IS_OF[4, list(b"0123456789")] = 1
 _IS_OF[5, list(b"0123456789abcdef")] = 1
 _IS_OF[6, list(b"0123456789_abcdefghijklmnopqrstuvwxyz")] = 1
+_IS_OF[7, list(set(range(128)) - set(b"#,=|"))] = 1
 """By kind and byte, whether it may be in a part."""
+_INT32_SIGN = np.int64(1 << 31)
 
 
 class Patterns(NamedTuple):
     """Patterns of keys.
 
     Attributes:
-        patterns: `PATTERN`; the first that a key begins with counts.
+        patterns: `PATTERN`; the first that a key begins with counts, or a later one with the same prefix that fits.
         parts: `PART`.
         prefixes: uint8.
     """
@@ -551,8 +597,35 @@ class Patterns(NamedTuple):
 
 
 @inlined
+def _read_pickled_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any) -> Any:
+    """Note a part of a `base::Pickle` down. Returns the position after it, 0 for a doubtful one."""
+    slot = part.capture
+    if part.kind == _PART_PICKLED:
+        start, stop, after = _read_pickled(data, pos, end, _ONE)
+        if after == _ZERO or utf8_end(data, start, stop) != stop:
+            return _ZERO
+        captures.words[slot, row] = np.int64(start)
+        captures.lengths[slot, row] = np.int64(stop - start)
+        return after
+    size = _FOUR if part.kind in (_PART_SIZE, _PART_INT32) else _EIGHT
+    if end - pos < size:
+        return _ZERO
+    number = np.int64(load_u32(data, pos) if size == _FOUR else load_u64(data, pos))
+    pos += size
+    if part.kind == _PART_SIZE and np.uint64(number) > end - pos:
+        return _ZERO
+    if part.kind == _PART_INT32:
+        number = (number ^ _INT32_SIGN) - _INT32_SIGN
+    captures.words[slot, row] = number
+    captures.lengths[slot, row] = 0
+    return pos
+
+
+@inlined
 def _read_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any) -> Any:
     """Note a part of a key down. Returns the position after it and its separator, 0 for a doubtful one."""
+    if part.kind >= _PART_SIZE:
+        return _read_pickled_part(data, pos, end, part, row, captures)
     stop = end
     if part.separator >= 0:
         stop = pos
@@ -580,12 +653,27 @@ def _read_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any
     return stop + (_ONE if part.separator >= 0 else _ZERO)
 
 
+@inlined
+def _read_parts(data: Any, pos: Any, end: Any, pattern: Any, parts: Any, row: Any, captures: Any) -> Any:
+    """Note the parts of a key down. Returns whether all of it is what the pattern says; otherwise nothing is noted."""
+    for place in range(pattern.first, pattern.last):
+        pos = _read_part(data, pos, end, parts[place], row, captures)
+        if pos == _ZERO:
+            break
+    if pos == end and pos != _ZERO:
+        return True
+    for place in range(pattern.first, pattern.last):
+        captures.lengths[parts[place].capture, row] = -1
+    return False
+
+
 @kernel
-def read_keys(keys: Spans, patterns: Patterns, kinds: OutBytes, captures: Captures) -> None:
-    """Read keys by the first pattern that they begin with.
+def read_keys(keys: Spans, groups: Bytes, patterns: Patterns, kinds: OutBytes, captures: Captures) -> None:
+    """Read keys by the first pattern that they begin with, or a later one with the same prefix that fits.
 
     Args:
         keys: `Spans`.
+        groups: uint8, by row: the group of patterns that count.
         patterns: `Patterns`.
         kinds: uint8, by row: the number of the pattern plus one; 0 for keys that are left to Python.
         captures: `Captures`; lengths are -1.
@@ -594,20 +682,19 @@ def read_keys(keys: Spans, patterns: Patterns, kinds: OutBytes, captures: Captur
     for row in range(len(kinds)):
         start, end = np.uint64(keys.starts[row]), np.uint64(keys.ends[row])
         kinds[row] = 0
+        is_tried, tried_length = False, _ZERO
         for i in range(len(patterns.patterns)):
             pattern = patterns.patterns[i]
             prefix = np.uint64(pattern.prefix)
             length = np.uint64(pattern.prefix_end) - prefix
             is_single = pattern.first == pattern.last
-            if end - start < length or (is_single and end - start != length):
+            if pattern.group != groups[row] or end - start < length or (is_single and end - start != length):
                 continue
             if not same_bytes(data, start, patterns.prefixes, prefix, length):
                 continue
-            pos = start + length
-            is_plain = True
-            for place in range(pattern.first, pattern.last):
-                if is_plain:
-                    pos = _read_part(data, pos, end, patterns.parts[place], row, captures)
-                    is_plain = pos != _ZERO
-            kinds[row] = i + 1 if is_plain and pos == end else 0
-            break
+            if is_tried and length != tried_length:
+                break
+            if _read_parts(data, start + length, end, pattern, patterns.parts, row, captures):
+                kinds[row] = i + 1
+                break
+            is_tried, tried_length = True, length

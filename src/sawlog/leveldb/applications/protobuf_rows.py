@@ -99,12 +99,14 @@ class KeyPattern(NamedTuple):
         kind: What the view calls their entries.
         parts: What follows; a key without parts is nothing but the prefix.
         root: The message that values are, or one of `NOTHING` to `UNREAD`.
+        group: Which rows it is for; see `KeyPatterns.read`.
     """
 
     prefix: bytes
     kind: str
     parts: tuple[Part, ...] = ()
     root: str | int = k.UNREAD
+    group: int = 0
 
 
 class KeyRows(Captured):
@@ -114,11 +116,11 @@ class KeyRows(Captured):
         patterns: uint8, the number of each key's pattern plus one; 0 for keys that are left to Python.
     """
 
-    def __init__(self, keys: KeyPatterns, spans: k.Spans) -> None:
+    def __init__(self, keys: KeyPatterns, spans: k.Spans, groups: NDArray[np.uint8]) -> None:
         super().__init__(keys.names, spans.data, len(spans.starts))
         self._keys = keys
         self.patterns = np.empty(len(spans.starts), np.uint8)
-        k.read_keys(spans, keys.tables, self.patterns, self.captures)
+        k.read_keys(spans, groups, keys.tables, self.patterns, self.captures)
 
     @property
     def roots(self) -> NDArray[np.int64]:
@@ -136,7 +138,9 @@ class KeyRows(Captured):
 
 
 class KeyPatterns:
-    """Patterns of the keys of an application: a key is read by the first that it begins with.
+    """Patterns of the keys of an application, or of values that are not messages.
+
+    A key is read by the first pattern that it begins with, or a later one with the same prefix that fits.
 
     Attributes:
         names: Names of parts.
@@ -149,13 +153,14 @@ class KeyPatterns:
     """
 
     def __init__(self, patterns: Sequence[KeyPattern], messages: MessageRows) -> None:
+        groups = [pattern.group for pattern in patterns]
         self.names = list(dict.fromkeys(part.name for pattern in patterns for part in pattern.parts)) or [INTEGER]
         self.kinds = ("", *(pattern.kind for pattern in patterns))
         self._messages = messages
         self._roots = [pattern.root for pattern in patterns]
         prefixes = ends_of([len(pattern.prefix) for pattern in patterns])
         parts = ends_of([len(pattern.parts) for pattern in patterns])
-        rows = list(zip(prefixes[:-1], prefixes[1:], parts[:-1], parts[1:], strict=True))
+        rows = list(zip(prefixes[:-1], prefixes[1:], parts[:-1], parts[1:], groups, strict=True))
         part_rows = [
             (k.PART_KINDS.index(part.kind), part.separator[0] if part.separator else -1, self.names.index(part.name))
             for pattern in patterns
@@ -170,9 +175,15 @@ class KeyPatterns:
         nodes = [self._messages.nodes[root] if isinstance(root, str) else root for root in self._roots]
         return np.array([k.UNREAD, *nodes], np.int64)
 
-    def read(self, keys: pa.Array | k.Spans) -> KeyRows:
-        """Read many keys."""
-        return KeyRows(self, keys if isinstance(keys, k.Spans) else spans_of(keys))
+    def read(self, keys: pa.Array | k.Spans, groups: NDArray[np.uint8] | None = None) -> KeyRows:
+        """Read many keys.
+
+        Args:
+            keys: The keys.
+            groups: By row, the group of patterns that count; `None`: group 0 for all.
+        """
+        spans = keys if isinstance(keys, k.Spans) else spans_of(keys)
+        return KeyRows(self, spans, np.zeros(len(spans.starts), np.uint8) if groups is None else groups)
 
 
 class ValueRows(Captured):

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import boolean_values, called, fill_null, values_of
+from sawlog.arrow import boolean_values, called, cast, constant, fill_null, values_of
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
-from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, times
+from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, coalesce, times
 from sawlog.leveldb.applications.view import (
     EPOCH,
     ApplicationView,
@@ -209,7 +209,19 @@ _ENTITIES = MessageRows(
     _DATA,
 )
 _ENTITY_KEYS = KeyPatterns(
-    [KeyPattern(b"", "data", (Part("data_type", "name", b"-"), Part("form", "ascii", b"-"), Part("key")))], _ENTITIES
+    [
+        *(
+            KeyPattern(
+                f"{_PICKLED}-{form}-".encode(),
+                _KINDS[form.encode()],
+                (Part("size", "size"), Part("key", "pickled"), Part("node", "int32")),
+                message,
+            )
+            for form, message in (("dt", _PICKLED), ("md", "Metadata"))
+        ),
+        KeyPattern(b"", "", (Part("data_type", "name", b"-"), Part("form", "ascii", b"-"), Part("key"))),
+    ],
+    _ENTITIES,
 )
 _NEITHER, _OTHER = (k.UNREAD, 1, 0), (_ENTITIES.nodes[""], 1, 0)
 _READINGS = {
@@ -237,7 +249,7 @@ class SyncData(ApplicationView):
         return path.endswith("/Sync Data/LevelDB") or SCHEMA in keys
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """Entities and their metadata, but for those of sessions."""
+        """Entities and their metadata."""
         del context
         stored = _ENTITY_KEYS.read(keys)
         data_types, names, forms = (stored.texts(name) for name in ("data_type", "key", "form"))
@@ -252,14 +264,17 @@ class SyncData(ApplicationView):
         are_metadata = _are_equal(forms, "md")
         are_read = (are_metadata | _are_equal(forms, "dt")) & ~_are_equal(names, _VERSION.decode("ascii"))
         nodes = np.where(are_metadata & (nodes != k.UNREAD), _ENTITIES.nodes["Metadata"], nodes)
-        rendered = _ENTITIES.render(values, np.where(are_read, nodes, k.UNREAD))
+        rendered = _ENTITIES.render(values, np.where(are_read, nodes, stored.roots))
         if rendered is None:
             return None
-        units, epochs = np.where(are_metadata, 1_000, units), np.where(are_metadata, 0, epochs)
+        are_metadata |= stored.are_of(_KINDS[b"md"])
+        has_node = stored.are_there("node")
+        units, epochs = np.where(are_metadata | has_node, 1_000, units), np.where(are_metadata | has_node, 0, epochs)
+        tabs = called("binary_join_element_wise", names, cast(stored.integers("node"), pa.string()), ":")
         columns = {
             "kind": named(are_metadata.astype(np.int64), (_KINDS[b"dt"], _KINDS[b"md"])),
-            "data_type": data_types,
-            "key": names,
+            "data_type": coalesce(data_types, constant(_PICKLED, pa.string(), len(keys))),
+            "key": coalesce(tabs, names),
             "time": times(rendered.numbers("time"), rendered.are_there("time"), units, epochs),
             "value": rendered.values(),
         }

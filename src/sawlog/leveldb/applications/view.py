@@ -6,7 +6,7 @@ import posixpath
 import re
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column
+from sawlog.arrow import Column, array_of
 from sawlog.kernels.varints import ByteCursor, read_varint
 from sawlog.storage import Storage
 
@@ -35,6 +35,40 @@ class Entry(NamedTuple):
     key: bytes
     value: bytes | None
     sequence: int
+
+
+class Entries(Iterable[Entry]):
+    """Entries of a database, as columns and one by one.
+
+    Attributes:
+        keys: Their keys.
+        values: Their values; null for deletions.
+
+    Args:
+        keys: Their keys.
+        values: Their values.
+        sequences: Their sequence numbers.
+    """
+
+    def __init__(self, keys: pa.Array, values: pa.Array, sequences: pa.Array) -> None:
+        self.keys = keys
+        self.values = values
+        self._sequences = sequences
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Entries:
+        """Put entries into columns."""
+        columns = list(zip(*entries, strict=True)) or [(), (), ()]
+        kinds = pa.binary(), pa.binary(), pa.int64()
+        return cls(*(array_of(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+
+    def filter(self, are_selected: pa.BooleanArray) -> Entries:
+        """Return some of them."""
+        return Entries(*(column.filter(are_selected) for column in (self.keys, self.values, self._sequences)))
+
+    def __iter__(self) -> Iterator[Entry]:
+        columns = (column.to_pylist() for column in (self.keys, self.values, self._sequences))
+        yield from map(Entry, *columns)
 
 
 @dataclass(frozen=True)
@@ -129,7 +163,7 @@ class ApplicationView(ABC):
             keys: Some of its keys, such as the first and last ones of tables.
         """
 
-    def context(self, entries: Iterable[Entry], home: Home) -> Any:
+    def context(self, entries: Entries, home: Home) -> Any:
         """Return what explains other entries, made of those in the range `names`, deleted and older ones included.
 
         Args:
