@@ -29,6 +29,7 @@ from sawlog.storage import Storage, flight, objects, store_options
 from sawlog.storage.remote import connected
 
 DATA = bytes(range(256)) * 40
+LIST = obstore.list
 
 
 class Files(BaseHTTPRequestHandler):
@@ -375,6 +376,32 @@ def test_all_is_listed_where_a_store_lists_in_no_order(monkeypatch: pytest.Monke
     fs = connected("s3://zonal--use1-az4--x-s3/logs", {"key": "of-express", "secret": "b"})[0]
     listed = fs.find_names("zonal--use1-az4--x-s3/logs", ["OPTIONS-"])
     assert sorted(info["name"].rpartition("/")[2] for info in listed) == ["IDENTITY", "OPTIONS-000007", "a.log"]
+
+
+@pytest.mark.parametrize("url", ["s3://zonal--use1-az4--x-s3/logs", "az://container/logs"])
+def test_a_listing_in_no_order_begins_again_where_it_stopped(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time in another order, and the first page has the last name; each object is handed out once."""
+    store, count = MemoryStore(), 1000
+    for number in range(count):
+        obstore.put(store, f"logs/{number:06}.log", b"x")
+    offsets: list[str | None] = []
+
+    def list_objects(place: MemoryStore, prefix: str, *, offset: str | None, chunk_size: int) -> Iterator[Any]:
+        offsets.append(offset)
+        metas = [meta for page in LIST(place, prefix) for meta in page if offset is None or meta["path"] > offset]
+        metas.sort(key=lambda meta: meta["path"][-5 - len(offsets)], reverse=True)
+        for first in range(0, len(metas), chunk_size):
+            if first and len(offsets) < 4:
+                raise GenericError("response body error")
+            yield metas[first : first + chunk_size]
+
+    monkeypatch.setattr(obstore, "list", list_objects)
+    for kind in (objects.S3Objects, objects.AzureObjects):
+        monkeypatch.setattr(kind, "connect", lambda self, name: store)
+    fs, path = connected(url, {"key": "of-no-order", "secret": "b"} if url.startswith("s3") else {"anon": True})
+    names = [name for name, _ in fs.list_below(path)]
+    assert sorted(names) == [f"{url.partition('://')[2]}/{number:06}.log" for number in range(count)]
+    assert offsets == [None] * 4
 
 
 def test_names_that_fill_pages_are_all_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,10 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
                 first = [info] if info["type"] == "file" else None
         return itertools.chain([first], pages) if first else pages
 
+    def has_order_in(self, path: str) -> bool:
+        """Whether what is below a path is listed in the order of names, from any of them on."""
+        return self.has_order and not path.partition("/")[0].endswith(_UNORDERED)
+
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """List what is directly below a path.
 
@@ -161,7 +165,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         """
         store, key = self._place(path)
         bucket, above = path.partition("/")[0], f"{key}/" if key else ""
-        if not self.has_order or bucket.endswith(_UNORDERED):
+        if not self.has_order_in(path):
             return self.ls(path)
         prefixes = sorted(above + beginning for beginning in beginnings)
         metas: list[Any] = []
@@ -281,12 +285,10 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
 
     def _is_object(self, store: Any, key: str) -> bool:
         """Whether there is an object of a name: where it ends with a slash, obstore lists it without, and has none."""
-        try:
-            with _answers(self.unstrip_protocol(key)):
-                obstore.head(store, key)
-        except FileNotFoundError:
-            return False
-        return True
+        with contextlib.suppress(FileNotFoundError), _answers(self.unstrip_protocol(key)):
+            obstore.head(store, key)
+            return True
+        return False
 
     def _place(self, path: str) -> tuple[Any, str]:
         """The store of a path, made once, and the key in it."""

@@ -149,12 +149,9 @@ def _fault(error: Exception, url: str) -> Exception:
         return OptionError(f"{url}: {error}; expected the options that its store takes")
     if isinstance(error, (SawlogError, *FAULTS)):
         return error
-    if isinstance(error, _ANSWERS) and any(
-        isinstance(argument, str) and argument != without_secrets(argument) for argument in error.args
-    ):
-        return type(error)(without_secrets(str(error)))
     if isinstance(error, _ANSWERS):
-        return error
+        has_secrets = any(isinstance(text, str) and text != without_secrets(text) for text in error.args)
+        return type(error)(without_secrets(str(error))) if has_secrets else error
     text = str(error)
     for secret in secrets_in(url):
         text = text.replace(secret, "***")
@@ -221,23 +218,23 @@ class Store:
     def list_below(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield what `find` returns; objects as they arrive, for there may be a million of them.
 
-        Where a store stops answering, the listing goes on after the last one that it has named.
+        Where a store stops answering, it goes on after the last name; where names come in no order, it begins again.
         """
         if self.http or not self.has_objects:
             yield from self.find(path).items()
             return
-        last = ""
+        last, has_order, yielded = "", self.fs.has_order_in(path), set[str]()
         while True:
             pages = ask(self._url, self.fs.list_pages, path, last)
             try:
                 for page in pages:
-                    yield from ((info["name"], info) for info in page)
-                    last = page[-1]["name"]
+                    yield from ((info["name"], info) for info in page if info["name"] not in yielded)
+                    last = page[-1]["name"] if has_order else ""
+                    yielded.update(info["name"] for info in page if not has_order)
+                return
             except StorageError as error:
                 if not _passing(error):
                     raise
-                continue
-            return
 
     def find(self, path: str) -> dict[str, dict[str, Any]]:
         """All files below a path, or the file that it is; none where it is missing.
