@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.errors import SchemaError
+from sawlog.guard import count_microseconds
 
 
 class Column:
@@ -235,11 +236,10 @@ _PLAIN: Mapping[str, set[type]] = {
     "time": {int},
 }
 """Types of Python's values that buffers are made of, by the name of Arrow's test for the type."""
-_MICROSECOND = dt.timedelta(microseconds=1)
 _OUTSIDE = "the Arrow array is invalid: offsets outside its data"
 _PAIR = struct.Struct("<2i")
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_PER_MICROSECOND = {"s": Fraction(1, 1_000_000), "ms": Fraction(1, 1_000), "us": Fraction(1), "ns": Fraction(1_000)}
+TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Parts of a second that Arrow's types of times count in, by unit."""
 
 
 def array_of(
@@ -295,7 +295,11 @@ def array_of(
     else:
         stored = values
         if dt.datetime in value_types:
-            stored = [_since_epoch(value, kind.unit) if isinstance(value, dt.datetime) else value for value in values]
+            ticks = Fraction(TICKS_PER_SECOND[kind.unit], TICKS_PER_SECOND["us"])
+            stored = [
+                math.floor(count_microseconds(value) * ticks) if isinstance(value, dt.datetime) else value
+                for value in values
+            ]
         try:
             with np.errstate(over="ignore"):
                 numbers = np.array([0 if value is None else value for value in stored], _dtype(kind))
@@ -326,12 +330,6 @@ def ends_of(lengths: NDArray[Any] | Sequence[int], dtype: Any = np.int64) -> NDA
     ends = np.zeros(len(lengths) + 1, dtype)
     np.cumsum(lengths, out=ends[1:])
     return ends
-
-
-def _since_epoch(time: dt.datetime, unit: str) -> int:
-    """A time as Arrow counts it, rounded down; one without a zone is in UTC."""
-    since = (time if time.tzinfo else time.replace(tzinfo=dt.UTC)) - _EPOCH
-    return math.floor(since // _MICROSECOND * _PER_MICROSECOND[unit])
 
 
 def _offsets(items: Sequence[Any], dtype: Any = np.int32) -> pa.Buffer:

@@ -19,7 +19,7 @@ import sawlog
 from sawlog.chain.walk import ChainWalk
 from sawlog.leveldb.table.rows import SpanWalk
 from sawlog.storage import workers
-from sawlog.storage.workers import map_ordered
+from sawlog.storage.workers import finish_all, map_ordered
 from tests.cli.conftest import Run, run
 from tests.leveldb_log.fragments import write
 from tests.samples import ALL, FORMATS, ROWS, samples
@@ -250,6 +250,24 @@ def test_errors_come_in_their_turn() -> None:
     assert [next(results), next(results)] == [(1, 1), (2, 2)]
     with pytest.raises(OSError, match="the plan"):
         next(results)
+
+
+def test_what_is_to_be_taken_back_has_ended_when_an_error_is_raised() -> None:
+    begun, failed, ended = threading.Event(), threading.Event(), []
+
+    def move(item: int) -> None:
+        if item:
+            begun.wait()
+            failed.set()
+            raise OSError("no answer")
+        begun.set()
+        failed.wait()
+        time.sleep(0.05)
+        ended.append(item)
+
+    with pytest.raises(OSError, match="no answer"):
+        finish_all([1, 0], move, 2)
+    assert ended == [0]
 
 
 def test_head_reads_nothing_ahead(samples: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ from sawlog.storage.index import (
     value_type,
 )
 from sawlog.storage.names import PathLike, is_remote, normalize
-from sawlog.storage.workers import count_cores, map_ordered, single_step
+from sawlog.storage.workers import count_cores, map_all
 from sawlog.stream.offset import prove
 
 Part = Sequence[Sequence[File]]
@@ -138,11 +138,7 @@ def index(
         warnings.simplefilter("ignore")  # the reader of the files gets warnings
         look = partial(look_into, detected_format, storage, parsed, statistics=statistics)
         parts = _parts(unknown, statistics=statistics, many=run is not None)
-        indexes = (
-            run(look, parts)
-            if run is not None
-            else [index_part for _, index_part in map_ordered(parts, single_step(look), count_cores())]
-        )
+        indexes = run(look, parts) if run is not None else map_all(parts, look, count_cores())
     if not (statistics or known_files or any(index_part.answers for index_part in indexes)):
         raise OptionError(
             f"{location}: no index is needed: {detected_format.name} is planned without a look into these files"

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import called, fixed_array, values_of
+from sawlog.arrow import TICKS_PER_SECOND, called, fixed_array, values_of
 from sawlog.dataset.dataset import Dataset
 from sawlog.format.printing import texts
 
@@ -23,8 +23,6 @@ DAYS = 1000
 _LABELS = 4
 """Columns that say of what a time is."""
 _LABEL_LENGTH = 80
-_TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""Parts of a second, by unit."""
 _DAY = 86_400
 
 
@@ -123,7 +121,7 @@ class Timeline:
         return rows
 
     def _add(self, view: str, column: str, times: pa.Array, labels: pa.RecordBatch) -> None:
-        per_second = _TICKS[times.type.unit]
+        per_second = TICKS_PER_SECOND[times.type.unit]
         places: NDArray[np.int64] = np.flatnonzero(np.asarray(times.is_valid()))
         if not len(places):
             return

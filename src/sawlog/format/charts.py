@@ -13,10 +13,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sawlog.guard import EPOCH
+
 Axis = Literal["number", "bytes", "time", "keys"]
 """What the axis counts: things, bytes, milliseconds since 1970, or nothing: a place in the order of keys."""
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MOST_BOXES = 800
 """Of one chart; the longest are drawn."""
 MOST_LANES = 40
@@ -253,7 +254,7 @@ def counted(number: int, units: str) -> str:
 def time_text(milliseconds: float) -> str:
     """A moment for people, in UTC; a number where no calendar has it."""
     try:
-        return f"{_EPOCH + dt.timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+        return f"{EPOCH + dt.timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S.%f}"[:-3]
     except OverflowError:
         return f"{milliseconds:,.0f} ms"
 

@@ -30,7 +30,7 @@ from sawlog.format.scan import (
 )
 from sawlog.guard import wrap_errors
 from sawlog.storage import File, Staged, StagedFile, Storage, each_file
-from sawlog.storage.workers import map_ordered, single_step
+from sawlog.storage.workers import map_all
 
 if TYPE_CHECKING:
     pass
@@ -642,5 +642,4 @@ def repair_each(
         with wrap_errors(f"{file.path}: repair as {format.name} failed"):
             format.repair(file, target, options, storage)
 
-    for _ in map_ordered(places, single_step(repair_file), threads if len(places) > 1 else 1):
-        pass
+    map_all(places, repair_file, threads if len(places) > 1 else 1)

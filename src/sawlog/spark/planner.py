@@ -30,6 +30,7 @@ from sawlog.format.capabilities import list_tables
 from sawlog.format.contract import MIN_TASK_BYTES, TASK_BYTES
 from sawlog.format.options import find_time_option
 from sawlog.format.planning import indexed_rows
+from sawlog.guard import EPOCH
 from sawlog.spark.errors import in_sparks_words, is_sentence
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
@@ -47,7 +48,6 @@ from sawlog.spark.reader import (
     remembering,
 )
 
-_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
 _MICROSECOND = dt.timedelta(microseconds=1)
 _COUNTS = spark.StructType([spark.StructField("rows", spark.LongType())])
 _UNCUT_BYTES = 1 << 50
@@ -60,9 +60,9 @@ _VALUES: dict[str, Callable[[str], Any]] = {
     "decimal": Decimal,
     "str": str,
     "bytes": base64.b64decode,
-    "date": lambda text: _EPOCH.date() + dt.timedelta(int(text)),
-    "instant": lambda text: _EPOCH.replace(tzinfo=dt.UTC) + int(text) * _MICROSECOND,
-    "local": lambda text: _EPOCH + int(text) * _MICROSECOND,
+    "date": lambda text: EPOCH.date() + dt.timedelta(int(text)),
+    "instant": lambda text: EPOCH + int(text) * _MICROSECOND,
+    "local": lambda text: EPOCH.replace(tzinfo=None) + int(text) * _MICROSECOND,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import glob
 import itertools
@@ -50,7 +49,8 @@ from sawlog.storage.index import SEARCHES, Index, Notebook, remote_state
 from sawlog.storage.index import IndexedFileFacts as Known
 from sawlog.storage.names import is_remote
 from sawlog.storage.remote import REQUESTS
-from sawlog.storage.workers import count_cores, map_ordered, single_step
+from sawlog.storage.staging import lock_file
+from sawlog.storage.workers import count_cores, map_all
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -164,7 +164,7 @@ class SawlogReader(DataSourceReader):
                     os.unlink(old)
         pickled = CPickleSerializer()
         with open(os.path.join(folder, _PLANS + self._loaded), "a+b") as plan_file:
-            fcntl.flock(plan_file, fcntl.LOCK_EX)
+            lock_file(plan_file.fileno(), waits=True)
             plan_file.seek(0)
             answer = plan_file.read()
             if answer:
@@ -181,7 +181,7 @@ class SawlogReader(DataSourceReader):
         sizes = {file.path: file.size for part in unknown for file in part.files}.values()
         if unknown and sum(sizes) <= count_cores() * max(sizes):
             # Sooner here than in the task that reads the longest one.
-            looked = [outcome for _, outcome in map_ordered(unknown, single_step(look), count_cores())]
+            looked = map_all(unknown, look, count_cores())
             reading = projected(self._request, informed(dataset, looked), self._schema, self._filters)
         log_unread(dataset)
         return [InputPartition(task) for task in reading.tasks(task_bytes)]

@@ -18,9 +18,8 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sawlog.errors import SawlogError
 from sawlog.guard import decode_json
@@ -28,13 +27,18 @@ from sawlog.storage import Storage
 from sawlog.storage.commit_log import CommitLog, Record
 from sawlog.storage.names import is_remote
 from sawlog.storage.owners import has_exited, this_owner
-from sawlog.storage.staging import JOB, WITHIN, Staged, exchange, job_directory, published_path, sync_directory
+from sawlog.storage.staging import (
+    JOB,
+    WITHIN,
+    Staged,
+    exchange,
+    job_directory,
+    lock_file,
+    published_path,
+    sync_directory,
+)
 from sawlog.storage.typed_json import parse_json_as
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover, Windows
-    fcntl = None  # type: ignore[assignment]
+from sawlog.storage.workers import finish_all
 
 LEASE = 600.0
 """Seconds after which a commit that nobody finished is another one's to finish, where its process cannot be seen."""
@@ -263,7 +267,7 @@ class Job:
 
     def _check_free(self, moves: list[tuple[str, str]]) -> None:
         finals = [f"{self.root}/{path}" for _, path in moves]
-        for path, taken in zip(finals, _map_concurrently(self.storage.exists, finals), strict=True):
+        for path, taken in zip(finals, finish_all(finals, self.storage.exists, _REQUESTS), strict=True):
             if taken:
                 raise self._exists_error(path)
 
@@ -272,7 +276,8 @@ class Job:
 
     def move_all(self, moves: list[tuple[str, str]]) -> None:
         """Put files where they belong, many at a time."""
-        _map_concurrently(lambda one: self.storage.directories.move(one[0], f"{self.root}/{one[1]}"), moves)
+        move = self.storage.directories.move
+        finish_all(moves, lambda paths: move(paths[0], f"{self.root}/{paths[1]}"), _REQUESTS)
         if not is_remote(self.root):
             for directory in {os.path.dirname(f"{self.root}/{path}".rstrip("/")) for _, path in moves}:
                 sync_directory(directory)
@@ -391,7 +396,7 @@ def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
         else:
             directories.remove(place)
 
-    _map_concurrently(delete, paths)
+    finish_all(paths, delete, _REQUESTS)
 
 
 def _with_delivery(record: Record, delivery: MicroBatch | None) -> Record:
@@ -402,12 +407,6 @@ def _with_delivery(record: Record, delivery: MicroBatch | None) -> Record:
         batches={**record.batches, delivery.query: delivery.batch},
         runs={**record.runs, delivery.query: delivery.run},
     )
-
-
-def _map_concurrently(work: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
-    """Do something to many items at a time."""
-    with ThreadPoolExecutor(_REQUESTS) as pool:
-        return list(pool.map(work, items))
 
 
 def _relative_path(root: str, path: str) -> str:
@@ -430,13 +429,12 @@ def _may_be_exchanged(root: str) -> bool:
 @contextlib.contextmanager
 def _lock_directory(directory: str) -> Iterator[None]:
     """Be the only process that renames in a local directory; without locks there is no such process."""
-    if fcntl is None or not os.path.isdir(directory):
+    if not os.path.isdir(directory):
         yield
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_file(descriptor, waits=True)
         yield
     finally:
         os.close(descriptor)

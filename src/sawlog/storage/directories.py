@@ -23,7 +23,7 @@ from sawlog.storage.names import PathLike, is_remote, normalize
 from sawlog.storage.remote import Store, connected, modified_at, version_of
 from sawlog.storage.sources import failed_read
 from sawlog.storage.staging import STAGED_SUFFIX, StagedDirectory, begin, staged_end, staged_name, sync_directory
-from sawlog.storage.workers import map_ordered, single_step
+from sawlog.storage.workers import finish_all
 
 _UPLOADS = 8
 """Files that are sent at a time, each in parts."""
@@ -296,12 +296,11 @@ class Directories:
         """Copy the files of a local directory to a remote one."""
         fs, inner = self._connect(url)
         fs.makedirs(inner, exist_ok=True)
-
-        def send(name: str) -> None:
-            fs.put_file(os.path.join(directory, name), f"{inner}/{name}")
-
-        for _ in map_ordered(sorted(os.listdir(directory)), single_step(send), _UPLOADS if fs.has_objects else 1):
-            pass
+        finish_all(
+            sorted(os.listdir(directory)),
+            lambda name: fs.put_file(os.path.join(directory, name), f"{inner}/{name}"),
+            _UPLOADS if fs.has_objects else 1,
+        )
 
     def _connect(self, url: str) -> tuple[Store, str]:
         return connected(url, self.options)

@@ -37,7 +37,7 @@ from sawlog.storage.staging import (
     staged_name,
     sync_directory,
 )
-from sawlog.storage.workers import map_ordered, single_step
+from sawlog.storage.workers import finish_all, map_ordered, single_step
 
 _REQUESTS = 64
 """Requests for remote files at a time."""
@@ -403,13 +403,10 @@ class Storage:
             fs, inner = self._fresh(source) if directory else self._remote(source)
             target = self._remote(target)[1]
 
-            def move(name: str) -> None:
-                fs.mv(name, f"{target}{name[len(inner) :]}")
-
-            for _ in map_ordered(
-                fs.find(inner) if directory else [inner], single_step(move), _REQUESTS if fs.has_objects else 1
-            ):
-                pass
+            names = fs.find(inner) if directory else [inner]
+            finish_all(
+                names, lambda name: fs.mv(name, f"{target}{name[len(inner) :]}"), _REQUESTS if fs.has_objects else 1
+            )
             return
         os.replace(source, target)
         sync_directory(os.path.dirname(target) or ".")

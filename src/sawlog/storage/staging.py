@@ -11,13 +11,13 @@ import shutil
 import stat
 import sys
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
 from sawlog.errors import OptionError
 from sawlog.storage.names import is_remote
 from sawlog.storage.owners import PATTERN, has_exited, owner_of
+from sawlog.storage.workers import finish_all
 
 
 class Store(Protocol):
@@ -165,6 +165,27 @@ def published_path(path: str) -> str:
     return re.sub(r"/\.(?=/|$)", "", JOB.sub(lambda found: "." if found["target"] == WITHIN else found["target"], path))
 
 
+def lock_file(descriptor: int, *, waits: bool) -> bool:
+    """Lock an open file or directory until it is closed, for one process among those that do so.
+
+    Args:
+        descriptor: The file.
+        waits: Whether to wait for the process that holds the lock.
+
+    Returns:
+        `False` when it cannot be locked; `True` on systems that have no such locks.
+    """
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover, Windows
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def sync_file(path: str) -> None:
     """Have the bytes of a file safe on disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -254,8 +275,7 @@ class StagedDirectory:
         size = sum(os.path.getsize(os.path.join(self.work, name)) for name in names)
         if self.work == self.temporary:
             # Many at a time: the disk then writes its journal once for all of them.
-            with ThreadPoolExecutor(_SYNCERS) as pool:
-                list(pool.map(sync_file, [os.path.join(self.work, name) for name in names]))
+            finish_all([os.path.join(self.work, name) for name in names], sync_file, _SYNCERS)
             sync_directory(self.work)
         else:
             storage.directories.upload(self.work, self.temporary)

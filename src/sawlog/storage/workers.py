@@ -82,6 +82,22 @@ def single_step(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Res
     return steps
 
 
+def map_all(items: Iterable[Item], work: Callable[[Item], Result], threads: int) -> list[Result]:
+    """Work on several items at a time, and return the results in the order of the items; see `map_ordered`."""
+    return [result for _, result in map_ordered(items, single_step(work), threads)]
+
+
+def finish_all(items: Iterable[Item], work: Callable[[Item], Result], threads: int) -> list[Result]:
+    """Work on several items at a time, such as files to move, and return the results in the order of the items.
+
+    Unlike with `map_ordered`, nothing runs any more when an error is raised: what was done can be taken back.
+    """
+    if threads <= 1:
+        return list(map(work, items))
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda item, context: context.run(work, item), items, iter(copy_context, None)))
+
+
 def _take_next_item(crew: WorkerPool, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
     """Take the next item on. Errors are raised in order, after earlier results."""
     try:

@@ -14,7 +14,7 @@ from sawlog.deephaven.ingest.records import MAX_RECORD_BYTES, RECORD_NAME, Parti
 from sawlog.deephaven.table import layout
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.storage import PathLike, Storage, is_remote, normalize
-from sawlog.storage.staging import staged_name, sync_directory
+from sawlog.storage.staging import lock_file, staged_name, sync_directory
 
 _SEQUENCE = re.compile(r"(.+)~(\d{6,})")
 """The second and later locations of a partition: a writer never appends to one that is published."""
@@ -132,15 +132,11 @@ class IntradayTable:
         Raises:
             SawlogError: When another one is at work.
         """
-        import fcntl
-
         os.makedirs(self.directory, exist_ok=True)
         path = os.path.join(self.directory, _LOCK_NAME)
         with open(path, "w", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise SawlogError(f"{self.directory}: another import or merge of this table is at work") from error
+            if not lock_file(file.fileno(), waits=False):
+                raise SawlogError(f"{self.directory}: another import or merge of this table is at work")
             yield
 
     def board(self) -> str:

@@ -27,7 +27,7 @@ from sawlog.format.contract import PROBE_BYTES, Scan
 from sawlog.storage import File, Source
 from sawlog.storage.index import SEARCHES, packed, remote_state, unpacked
 from sawlog.storage.names import is_remote
-from sawlog.storage.workers import map_ordered, single_step
+from sawlog.storage.workers import map_all
 
 PROOF_BYTES = layout.VENDOR_MAX_ENTRY
 """Entries must agree over more than this before resynchronisation believes them, or up to the end of the file."""
@@ -171,9 +171,9 @@ def in_stretches(file: File, header: Header, scan: Scan, start: int, distance: i
         stretch_layout = walk_stretch(file, header, scan, *stretch, distance)
         return stretch_layout[0] if stretch_layout is not None and stretch_layout[1] == stretch[1] else None
 
-    guesses = {cut for _, cut in map_ordered(targets, single_step(guessed), threads) if cut is not None}
+    guesses = {cut for cut in map_all(targets, guessed, threads) if cut is not None}
     begins = [start, *sorted(guesses)]
-    layouts = [layout for _, layout in map_ordered(pairwise([*begins, file.size]), single_step(walked), threads)]
+    layouts = map_all(pairwise([*begins, file.size]), walked, threads)
     complete_layouts = [layout for layout in layouts if layout is not None]
     if len(complete_layouts) < len(layouts):
         return None

@@ -16,6 +16,7 @@ from sawlog.errors import OptionError
 from sawlog.format.contract import Writer
 from sawlog.format.damage import Findings, TailStatus
 from sawlog.storage import File, Staged, StagedFile, Storage, is_remote, normalize
+from sawlog.storage.staging import lock_file
 
 SET_FLAGS = (int(Flag.START), 0, int(Flag.END))
 
@@ -128,14 +129,8 @@ def lock(descriptor: int, path: str) -> None:
     Raises:
         OptionError: When another one holds it.
     """
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise OptionError(f"{path}: another process is writing this log") from error
+    if not lock_file(descriptor, waits=False):
+        raise OptionError(f"{path}: another process is writing this log")
 
 
 def committed_end(path: str, header: bytes, storage: Storage) -> int:

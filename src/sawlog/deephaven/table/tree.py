@@ -7,7 +7,6 @@ import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Literal
 
@@ -16,6 +15,7 @@ from sawlog.deephaven.table.location import Location
 from sawlog.errors import FormatError, warn
 from sawlog.storage import File, Storage, is_remote
 from sawlog.storage.names import HIDDEN
+from sawlog.storage.workers import map_all
 
 Layout = Literal["auto", "intraday", "historical", "splayed"]
 
@@ -195,9 +195,8 @@ def _inside(path: str, roots: Iterable[str]) -> bool:
 def _list(directories: Sequence[str], storage: Storage) -> dict[str, list[File]]:
     if not any(is_remote(directory) for directory in directories):
         return {directory: storage.files_in(directory) for directory in directories}
-    with ThreadPoolExecutor(_LISTERS) as pool:
-        listings = pool.map(lambda directory: storage.files_in(directory, fresh=False), directories)
-        return dict(zip(directories, listings, strict=True))
+    listings = map_all(directories, lambda directory: storage.files_in(directory, fresh=False), _LISTERS)
+    return dict(zip(directories, listings, strict=True))
 
 
 def _order(location: Location) -> tuple[str, str, list[tuple[int, int, str]], list[tuple[int, int, str]], str]:

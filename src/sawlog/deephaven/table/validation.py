@@ -25,7 +25,7 @@ from sawlog.format.damage import Findings
 from sawlog.format.options import parse_options
 from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage import PathLike, Storage
-from sawlog.storage.workers import count_cores, map_ordered, single_step
+from sawlog.storage.workers import count_cores, map_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def validate(
     ]
     if not checks:
         raise FormatError(f"{path}: no location of the column partition {column_partition!r}")
-    return Validation([location for _, location in map_ordered(checks, single_step(_Check.run), count_cores())])
+    return Validation(map_all(checks, _Check.run, count_cores()))
 
 
 class _Check:

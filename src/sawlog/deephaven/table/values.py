@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import (
+    TICKS_PER_SECOND,
     binary_parts,
     bitmap,
     bits_of,
@@ -48,7 +49,6 @@ _NULLS = {
     for kind, facts in FIXED.items()
 }
 """The patterns that stand for null, as numbers that kernels take."""
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MAX_LONG = (1 << 63) - 1
 
 
@@ -183,7 +183,7 @@ def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any
 
 
 def _nanoseconds(array: pa.Array, valid: NDArray[np.bool_] | None, place: Place) -> NDArray[np.int64]:
-    factor = _PER_SECOND["ns"] // _PER_SECOND[array.type.unit]
+    factor = TICKS_PER_SECOND["ns"] // TICKS_PER_SECOND[array.type.unit]
     values = values_of(array, "<i8")
     if factor == 1:
         return values

@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, call_decoder
+from sawlog.guard import EPOCH, Undecodable, call_decoder
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.values import message_class
 from sawlog.leveldb.log.layout import RECORD_COLUMN
@@ -42,7 +42,8 @@ def read_kind_export(file: File, storage: Storage) -> KindExport:
     message = _parse("ExportMetadata", storage.read(file.path), file.path)
     outputs = tuple(_sibling(file, name) for output in message.outputs for name in output.file)
     export = message.export
-    return KindExport(export.name, _time(export.start), _time(export.end), outputs)
+    start, end = (EPOCH + timedelta(microseconds=micros) for micros in (export.start, export.end))
+    return KindExport(export.name, start, end, outputs)
 
 
 def read_overall(file: File, options: LogReadOptions, storage: Storage) -> list[Any]:
@@ -121,7 +122,3 @@ def _parse(name: str, data: bytes, path: str) -> Any:
     if isinstance(message, Undecodable):
         raise FormatError(f"{path}: expected the metadata of an export: {message.detail}")
     return message
-
-
-def _time(micros: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)

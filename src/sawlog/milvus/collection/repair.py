@@ -22,7 +22,7 @@ from sawlog.milvus.deletes.log import read_deletes
 from sawlog.milvus.encode import Place, empty_log
 from sawlog.milvus.log import opened
 from sawlog.milvus.repair import repair
-from sawlog.storage.workers import map_ordered, single_step
+from sawlog.storage.workers import map_all
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,8 +79,7 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
             _write(storage, place, limit.empty)
             sizes[file.path] = len(limit.empty)
 
-    for _ in map_ordered(places, single_step(repaired), dataset.scan.threads):
-        pass
+    map_all(places, repaired, dataset.scan.threads)
     for file, place in metas:
         _write(storage, place, _recount_rows(storage.read(file.path), dataset, limits, sizes))
 
