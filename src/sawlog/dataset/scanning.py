@@ -77,14 +77,12 @@ def read_rows(
 
 def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> int:
     """Return how many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
-
-    def scan_fragment(fragment: Fragment) -> Findings:
-        return fragment.scan_into(Findings(fragment.scan.on_damage))
-
     total = 0
     threads = count_threads(contents, request)
     fragments = ask_ahead(plan_for_threads(contents, request), threads)
-    for fragment, findings in map_ordered(fragments, single_step(scan_fragment), threads):
+    for fragment, findings in map_ordered(
+        fragments, single_step(lambda part: part.scan_into(Findings(part.scan.on_damage))), threads
+    ):
         total += findings.rows
         done(fragment, findings)
     contents.scan.storage.confirm()

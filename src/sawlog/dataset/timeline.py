@@ -112,7 +112,7 @@ class Timeline:
         times = [column.name for column in schema if pa.types.is_timestamp(column.type)]
         if not times:
             return None
-        labels = [column.name for column in schema if _is_plain(column.type)][:_LABELS]
+        labels = [f.name for f in schema if f.name not in times and not pa.types.is_nested(f.type)][:_LABELS]
         rows = 0
         for batch in dataset.to_batches(columns=[*times, *labels]):
             rows += batch.num_rows
@@ -160,10 +160,6 @@ def _format_rows(columns: pa.RecordBatch, rows: pa.Array) -> list[str]:
                 shown = text if len(text) <= _LABEL_LENGTH else f"{text[:_LABEL_LENGTH]}\u2026"
                 labels[place] += f"{', ' if labels[place] else ''}{name}={shown}"
     return labels
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    return not (pa.types.is_timestamp(kind) or pa.types.is_nested(kind))
 
 
 def _date(day: int) -> str:

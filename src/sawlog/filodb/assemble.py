@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, bits_of, constant_string, fixed_array
+from sawlog.arrow import Column, array_of, bits_of, fixed_array
 from sawlog.filodb.arrays import texts_of
 from sawlog.filodb.columns import POINTED, SCALARS, ViewField
 from sawlog.filodb.kernels import columns as k
@@ -55,14 +55,12 @@ class Rows:
         count: Number of rows.
         starts: File offset of each row's record.
         which: Number of each row's layout.
-        path: The file.
     """
 
     window: NDArray[np.uint8]
     count: int
     starts: NDArray[np.int64]
     which: NDArray[np.uint8]
-    path: str
 
 
 class ColumnBuilder:
@@ -118,8 +116,8 @@ class ColumnBuilder:
         """Return an array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
         return [self._array(field, rows, marks) for field in self.fields]
 
-    def chosen(self, schema: pa.Schema, rows: Rows, marks: RowErrors) -> list[pa.Array]:
-        """The arrays of some columns; those that no record has, which a stream may name, are null.
+    def chosen(self, schema: pa.Schema, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+        """The arrays of the fields among some columns.
 
         Other parts of records are judged as if they were asked for, in their order: the same rows are damaged, and for
         the same reason, whichever fields are asked for.
@@ -130,8 +128,7 @@ class ColumnBuilder:
                 arrays[view_field.name] = self._array(view_field, rows, marks)
             elif view_field.kind in POINTED and view_field.sources:
                 self._judge(view_field, rows, marks)
-        absent = {column.name: pa.nulls(rows.count, column.type) for column in schema if column.name not in arrays}
-        return [{**arrays, **absent}[name] for name in schema.names]
+        return arrays
 
     def _judge(self, field: ViewField, rows: Rows, marks: RowErrors) -> None:
         """Report rows to `marks` whose payload cannot be decoded as the field wants it."""
@@ -239,10 +236,6 @@ class ColumnBuilder:
         return k.COPY_8 if wide else k.COPY_4, schema.field_offsets[source], first, second, index
 
     def _array(self, field: ViewField, rows: Rows, marks: RowErrors) -> pa.Array:
-        if field.kind == "file":
-            return constant_string(rows.path, rows.count)
-        if field.kind == "offset":
-            return fixed_array(pa.int64(), rows.starts[: rows.count].copy())
         if field.kind == "schema":
             return self._names.take(fixed_array(pa.uint8(), rows.which[: rows.count]))
         validity = self._validity(field, rows)
@@ -407,7 +400,7 @@ class ColumnBuilder:
         k.read_nested(payloads, min_length, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0], bad)
         inside = RowErrors()
         layout_numbers = np.zeros(rows.count, np.uint8)
-        arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, layout_numbers, rows.path), inside)
+        arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, layout_numbers), inside)
         for row, (_, _, place) in inside.found.items():
             marks.found.setdefault(row, (int(Kind.BAD_NESTED_RECORD), field.name, place))
         return pa.Array.from_buffers(field.arrow.type, rows.count, [validity], children=arrays)

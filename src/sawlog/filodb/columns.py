@@ -14,9 +14,8 @@ from sawlog.filodb.layout import ColumnType
 from sawlog.filodb.options import Extra, ReadOptions
 from sawlog.filodb.schemas.record import Column, RecordSchema
 from sawlog.filodb.selection import Layout, Selection
-from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 
-FieldKind = ColumnType | Literal["schema", "schema_id", "hash", "container_timestamp", "record", "offset", "file"]
+FieldKind = ColumnType | Literal["schema", "schema_id", "hash", "container_timestamp", "record"]
 
 TYPE_KEY = b"sawlog.type"
 """Field metadata: the column in FiloDB's notation."""
@@ -70,12 +69,6 @@ class ViewField:
     arrow: pa.Field
     nested: tuple[ViewField, ...] = ()
     nested_schema: RecordSchema | None = None
-
-
-PROVENANCE_FIELDS = (
-    ViewField(FILE_COLUMN, "file", (), pa.field(FILE_COLUMN, pa.string(), nullable=False)),
-    ViewField(OFFSET_COLUMN, "offset", (), pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)),
-)
 
 
 def row_fields(selection: Selection, options: ReadOptions, *, apart: bool = False) -> tuple[ViewField, ...]:

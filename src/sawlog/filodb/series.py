@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sawlog.chain.kernels import Window
 from sawlog.filodb.assemble import ColumnBuilder, RowErrors, Rows
-from sawlog.filodb.columns import PROVENANCE_FIELDS, ViewField
+from sawlog.filodb.columns import ViewField
 from sawlog.filodb.kernels import series as t
 from sawlog.filodb.kernels.records import Out
 from sawlog.filodb.walk import ContainerRange, RecordsWalk
@@ -71,15 +71,14 @@ class SeriesWalk(RecordsWalk):
         self._keys = [field for field in fragment.fields if field.sources]
 
     def _gathered(self) -> Sequence[ViewField]:
-        return (*self._fragment.fields, *PROVENANCE_FIELDS)
+        return self._fragment.fields
 
     def _read(self, window: Window, out: Out) -> int:
         return self._table.read(window, self.state, out, self.rules, self._builder, self._keys)
 
-    def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
-        fields = [field.name for field in self._builder.fields]
-        columns = dict(zip(fields, self._builder.arrays(rows, marks), strict=True))
-        return pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
+    def _columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+        names = (field.name for field in self._builder.fields)
+        return dict(zip(names, self._builder.arrays(rows, marks), strict=True))
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, array_of, batch_of_rows, boolean_values, constant_string, fill_null
+from sawlog.arrow import Column, array_of, boolean_values, fill_null, fixed_array
 from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.filodb import layout
 from sawlog.filodb.assemble import ColumnBuilder, RowErrors, Rows
-from sawlog.filodb.columns import POINTED, PROVENANCE_FIELDS, ViewField
+from sawlog.filodb.columns import POINTED, ViewField
 from sawlog.filodb.framing import Container, Framing, Header
 from sawlog.filodb.judge import LOOK, PLAIN_WORD, is_whole
 from sawlog.filodb.kernels import chain as k
@@ -27,7 +27,7 @@ from sawlog.filodb.kernels.records import Out
 from sawlog.filodb.layout import DETAIL, Kind
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.selection import Layout, Selection, Tables
-from sawlog.format.contract import OFFSET_COLUMN, FileRange
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, FileRange, assemble
 from sawlog.format.damage import Findings
 from sawlog.format.query import Condition, conditions
 from sawlog.storage import Source, sources
@@ -301,8 +301,8 @@ class RecordsWalk(Walk):
         """The fields that are gathered of each record."""
 
     @abstractmethod
-    def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
-        """The columns of the schema, if there are any, and marks of the rows that turn out damaged."""
+    def _columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+        """The fields of the schema, and marks of the rows that turn out damaged."""
 
     def _records(self, window: Window) -> int:
         space = self._workspace
@@ -317,8 +317,12 @@ class RecordsWalk(Walk):
         if not rows:
             return
         marks = RowErrors()
-        selected = self._chosen(Rows(self._sight.data, rows, self.starts, self._which, self.path))
-        batch = self._batch(selected, marks)
+        selected = self._chosen(Rows(self._sight.data, rows, self.starts, self._which))
+        columns = self._columns(selected, marks)
+        absent = (field for field in self._schema if field.name not in (*columns, FILE_COLUMN, OFFSET_COLUMN))
+        columns |= {field.name: pa.nulls(selected.count, field.type) for field in absent}  # which a stream may name
+        starts = fixed_array(pa.int64(), self.starts[: selected.count].copy())
+        batch = assemble(self._schema, selected.count, columns, self.path, starts)
         if marks.found:
             keep = np.ones(selected.count, np.bool_)
             keep[list(marks.found)] = False
@@ -327,7 +331,7 @@ class RecordsWalk(Walk):
             if self.fails:
                 keep[min(marks.found) :] = False
             rows -= selected.count - int(keep.sum())
-            batch = batch.filter(array_of(keep, pa.bool_())) if len(self._schema) else batch
+            batch = batch.filter(array_of(keep, pa.bool_())) if len(self._schema) else batch.slice(0, rows)
         yield rows, batch
 
     def _chosen(self, rows: Rows) -> Rows:
@@ -364,7 +368,7 @@ class RowsWalk(RecordsWalk):
         options: ReadOptions = self._fragment.scan.options
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
         self._conditions: list[Condition] = []
-        all_fields = (*self._fragment.fields, *PROVENANCE_FIELDS)
+        all_fields = self._fragment.fields
         names = set(self._schema.names)
         if not self._hidden and names:
             maps = {field.name for field in all_fields if field.kind == "map" and field.name in names}
@@ -399,11 +403,11 @@ class RowsWalk(RecordsWalk):
                 rows = replace(rows, count=count)
         return rows
 
-    def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
+    def _columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
         if self._hidden:
             self._verify_hashes(rows, marks)
-        arrays = self._builder.chosen(self._schema, rows, marks)
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema) if arrays else batch_of_rows([], self._schema)
+        columns: dict[str, pa.Array] = self._builder.chosen(self._schema, rows, marks)
+        return columns
 
     def _hash_fields(self) -> tuple[ViewField, ...]:
         """Payloads that make up the hash, per layout, and the stored hash."""
@@ -452,20 +456,14 @@ class ContainersWalk(Walk):
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         containers = self.containers[:rows]
         columns = {
-            "timestamp": (layout.SCALARS["ts"].arrow, containers["time"]),
-            "num_bytes": (pa.int64(), containers["end"] - containers["start"] - layout.LENGTH_SIZE),
-            "num_records": (pa.int64(), containers["records"]),
-            "unused_bytes": (pa.int64(), containers["following"] - containers["end"]),
-            OFFSET_COLUMN: (pa.int64(), containers["start"]),
+            "timestamp": containers["time"],
+            "num_bytes": containers["end"] - containers["start"] - layout.LENGTH_SIZE,
+            "num_records": containers["records"],
+            "unused_bytes": containers["following"] - containers["end"],
         }
-        arrays = []
-        for name in self._schema.names:
-            if name in columns:
-                kind, values = columns[name]
-                arrays.append(pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(values.copy())]))
-            else:
-                arrays.append(constant_string(self.path, rows))
-        yield rows, pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        requested = (field for field in self._schema if field.name in columns)
+        arrays = {field.name: fixed_array(field.type, columns[field.name].copy()) for field in requested}
+        yield rows, assemble(self._schema, rows, arrays, self.path, fixed_array(pa.int64(), containers["start"].copy()))
 
     def reset(self) -> None:
         """Do nothing: batches hold copies."""

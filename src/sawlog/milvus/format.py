@@ -118,7 +118,8 @@ class MilvusBinlog(Format):
         explicit = [file for file in files if file.explicit]
         if explicit and len(explicit) == len(files):
             return list(files)
-        return [file for file in files if _is_log(file) or _is_backup_meta(file)]
+        kinds = {file.path: log.kind for file in files if (log := paths.parse(file)) is not None}
+        return [file for file in files if kinds.get(file.path) in _READ or _is_backup_meta(file)]
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """A collection, where the files lie as those of one; otherwise files by themselves."""
@@ -230,8 +231,3 @@ def _is_in_tree(file: File) -> bool:
     """Whether a file was found, not named, and is where insert and delta logs of a collection are."""
     log = None if file.explicit else paths.parse(file)
     return log is not None and f"/{log.kind}/{log.collection}/" in f"/{file.path}"
-
-
-def _is_log(file: File) -> bool:
-    log = paths.parse(file)
-    return log is not None and log.kind in _READ

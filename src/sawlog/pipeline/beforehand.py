@@ -24,6 +24,8 @@ _SPARKS = (
 """Formats that Spark has, or has with a well-known jar."""
 _BRING_MORE = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CLASSPATH")
 """Variables by which Spark may know more formats."""
+_BRINGING = ("jars", "ClassPath", "remote", "packages", "plugins")
+"""Parts of the names of settings by which it may."""
 
 
 def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
@@ -40,7 +42,7 @@ def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
         if source.own and source.table is None:
             _check_source(pipeline, source)
     sinks = [*pipeline.sinks, *([pipeline.quarantine] if pipeline.quarantine is not None else [])]
-    plain = not any(_brings(key) for key in {**pipeline.spark, **settings}) and not _others()
+    plain = not any(word in key for key in {**pipeline.spark, **settings} for word in _BRINGING) and not _others()
     for sink in sinks:
         with _at(pipeline, (*sink.key, "format")):
             if not sink.own and plain and "." not in sink.format and sink.format.lower() not in _SPARKS:
@@ -71,10 +73,6 @@ def _check_source(pipeline: Pipeline, source: Source) -> None:
         if not (source.stream and source.ddl is not None):  # such a directory may come later
             with _at(pipeline, (*source.key, "path")):
                 request.storage.find(request.paths)
-
-
-def _brings(setting: str) -> bool:
-    return any(word in setting for word in ("jars", "ClassPath", "remote", "packages", "plugins"))
 
 
 def _others() -> bool:

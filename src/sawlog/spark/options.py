@@ -296,17 +296,13 @@ def _take_storage(remaining_options: dict[str, Any]) -> Storage:
     options: dict[str, Any] = {}
     json_text = remaining_options.pop("storage_options", None)
     if json_text is not None:
-        options = _json_object(json_text)
+        document = decode_json(json_text)
+        if not isinstance(document, dict):
+            raise OptionError("option storage_options: expected a JSON object (its value is not shown)")
+        options |= document
     for name in [name for name in remaining_options if name.startswith(STORAGE_PREFIX)]:
         options[name.removeprefix(STORAGE_PREFIX)] = _storage_value(name, remaining_options.pop(name))
     return Storage(options)
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    options = decode_json(text)
-    if not isinstance(options, dict):
-        raise OptionError("option storage_options: expected a JSON object (its value is not shown)")
-    return options
 
 
 def _storage_value(name: str, text: str) -> Any:

@@ -7,7 +7,7 @@ still read.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sawlog.errors import UnsupportedError
@@ -45,7 +45,8 @@ class Newer:
                 truth = examine(subject)
             with placed(self.sample, Mutation(self.number, {**self.sample.content, **self.files})) as subject:
                 outcome = examine(subject)
-        messages = list(_find_messages(outcome))
+        messages = [damage.detail for report in outcome.reports for damage in report.damages]
+        messages += [outcome.refused] if outcome.refused is not None else []
         problems = [*outcome.complaints, *self._judged(outcome)]
         if not any(self.told in message for message in messages):
             problems.append(f"nothing says {self.told!r}: {messages[:3]}")
@@ -64,10 +65,3 @@ class Newer:
         kinds = {place.kind for place in outcome.damages}
         if kinds != {UNSUPPORTED}:
             yield f"expected {UNSUPPORTED}, found {', '.join(sorted(kinds)) or 'a clean file'}"
-
-
-def _find_messages(outcome: Outcome) -> Iterable[str]:
-    if outcome.refused is not None:
-        yield outcome.refused
-    for report in outcome.reports:
-        yield from (damage.detail for damage in report.damages)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sawlog import api
 from sawlog.errors import InternalError, SawlogError, StorageError
-from sawlog.format.damage import OnDamage, Report
+from sawlog.format.damage import OnDamage
 from sawlog.storage.names import HIDDEN
 from sawlog.testing.mutations import EFFORT, effort, make_random
 from sawlog.testing.outcome import places, read_rows, texts
@@ -42,17 +42,9 @@ def _answer_verify(url: str, options: dict[str, Any]) -> Answer:
     return [(report.path, report.rows, report.account, places(report.damages)) for report in reports]
 
 
-def _answer_damage_view(url: str, options: dict[str, Any]) -> Answer:
-    return texts(api.open(url, **{**options, "view": "damage"}).to_table())
-
-
 def _answer_watch(url: str, options: dict[str, Any]) -> Answer:
     watch = api.open(url, on_damage="skip", **options).watch()
-    return [row for batch in watch.look() for row in texts(_table(batch))], watch.positions
-
-
-def _table(batch: Any) -> Any:
-    return pa.Table.from_batches([batch])
+    return [row for batch in watch.look() for row in texts(pa.Table.from_batches([batch]))], watch.positions
 
 
 def _answer_filtered(url: str, options: dict[str, Any]) -> Answer:
@@ -66,11 +58,9 @@ def _answer_filtered(url: str, options: dict[str, Any]) -> Answer:
 def _answer_repair(url: str, all_options: dict[str, Any]) -> Answer:
     """The files that `repair` writes; nothing of them is there when it fails."""
     options = {key: value for key, value in all_options.items() if key != "view"}
-    return _answer_write(lambda target: _summarize_report(api.repair(url, target, **options)))
-
-
-def _summarize_report(report: Report) -> Answer:
-    return [(file.rows, places(file.damages)) for file in report.files]
+    return _answer_write(
+        lambda target: [(file.rows, places(file.damages)) for file in api.repair(url, target, **options).files]
+    )
 
 
 def _answer_write(write: Callable[[str], Answer]) -> Answer:
@@ -111,11 +101,6 @@ def _command(verb: str, url: str, all_options: dict[str, Any], *arguments: str) 
     return code, printed.buffer.getvalue()
 
 
-def _answer_repair_command(url: str, options: dict[str, Any]) -> Answer:
-    """The file that `sawlog repair` writes, and its exit code."""
-    return _answer_write(lambda target: _command("repair", url, options, target)[0])
-
-
 _VERBS: dict[str, Callable[[str, dict[str, Any]], Answer]] = {
     "fail": lambda url, options: _answer_table(url, options, "fail"),
     "skip": lambda url, options: _answer_table(url, options, "skip"),
@@ -124,13 +109,13 @@ _VERBS: dict[str, Callable[[str, dict[str, Any]], Answer]] = {
     "count_rows": lambda url, options: api.open(url, on_damage="skip", **options).count_rows(),
     "a filter": _answer_filtered,
     "verify": _answer_verify,
-    "the damage view": _answer_damage_view,
+    "the damage view": lambda url, options: texts(api.open(url, **{**options, "view": "damage"}).to_table()),
     "repair": _answer_repair,
     "watch": _answer_watch,
     "sawlog verify": lambda url, options: _command("verify", url, options),
     "sawlog cat": lambda url, options: _command("cat", url, options),
     "sawlog info": lambda url, options: _command("info", url, options),
-    "sawlog repair": _answer_repair_command,
+    "sawlog repair": lambda url, options: _answer_write(lambda target: _command("repair", url, options, target)[0]),
 }
 _OF_SOME: dict[str, Callable[[Sample], bool]] = {
     "watch": lambda sample: sample.grows,

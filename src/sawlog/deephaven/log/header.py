@@ -174,7 +174,9 @@ def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
     version = int.from_bytes(raw[layout.VERSION_OFFSET : layout.REMAINING_OFFSET], "big", signed=True)
     body_end = len(raw) - layout.DIGEST_SIZE
     notes: list[str] = []
-    digest = _name_digest_range(raw, body_end)
+    # The text leaves open which bytes the digest covers.
+    digests = {name: zlib.adler32(raw[start:body_end]) for name, start in layout.HEADER_DIGEST_STARTS.items()}
+    digest = next((name for name, value in digests.items() if value == int.from_bytes(raw[body_end:], "big")), "")
     if not digest:
         expected = zlib.adler32(raw[:body_end])
         note = f"byte {body_end}: digest of the header: expected {expected:#010x}, found {raw[body_end:].hex()}"
@@ -193,15 +195,6 @@ def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
     return Header(
         version, tuple(columns), application_version, raw, tuple(unknown), tuple(places), digest, tuple(notes)
     )
-
-
-def _name_digest_range(raw: bytes, end: int) -> str:
-    """Return the name of the bytes that the digest covers, empty if it matches none; the text leaves it open."""
-    stored = int.from_bytes(raw[end:], "big")
-    for name, start in layout.HEADER_DIGEST_STARTS.items():
-        if zlib.adler32(raw[start:end]) == stored:
-            return name
-    return ""
 
 
 def _records(

@@ -81,8 +81,10 @@ class AppendedLog:
             raise OptionError(f"{path}: append=True needs a local file; object stores cannot change one in place")
         self.path = path
         self._file = open(path, "r+b", buffering=0)
+        if not lock_file(self._file.fileno(), waits=False):
+            self._file.close()
+            raise OptionError(f"{path}: another process is writing this log")
         try:
-            lock(self._file.fileno(), path)
             self.start = committed_end(path, header, storage)
             self._file.truncate(self.start)
             self._file.seek(self.start)
@@ -121,16 +123,6 @@ class AppendedLog:
         del storage
         self._file.truncate(self.start)
         self._file.close()
-
-
-def lock(descriptor: int, path: str) -> None:
-    """Keep other writers of this library out: two processes must never write one log.
-
-    Raises:
-        OptionError: When another one holds it.
-    """
-    if not lock_file(descriptor, waits=False):
-        raise OptionError(f"{path}: another process is writing this log")
 
 
 def committed_end(path: str, header: bytes, storage: Storage) -> int:

@@ -106,7 +106,8 @@ class ColumnReader:
             picked = b"".join(read(path, offset, self.width) for offset in places.tolist())
             data = np.frombuffer(picked, np.uint8)
         else:
-            data = np.concatenate([self._read_rows(part) for part in _split_by_span(rows, WINDOW_BYTES // self.width)])
+            windows = np.split(rows, np.flatnonzero(np.diff(rows // (WINDOW_BYTES // self.width))) + 1)
+            data = np.concatenate([self._read_rows(window) for window in windows])
         return self._fitting(self._decode_words(data, 0))
 
     def close(self) -> None:
@@ -294,9 +295,3 @@ class ColumnReader:
         assert self._column.data is not None
         damaged_path = self._column.data.path if path is None else path
         self._findings.damage(Damage(damaged_path, offset, length, kind.name.lower(), detail))
-
-
-def _split_by_span(rows: NDArray[np.int64], span: int) -> list[NDArray[np.int64]]:
-    """Return ascending row numbers in parts, of which none reaches over more than `span` rows."""
-    cuts = np.flatnonzero(np.diff(rows // span)) + 1
-    return np.split(rows, cuts)

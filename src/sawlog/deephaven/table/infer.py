@@ -145,16 +145,9 @@ def _only_count(sizes: Sequence[int]) -> int | None:
     positive = [size for size in sizes if size > 0]
     if not positive:
         return 0 if sizes else None
-    possible = [
-        positive[0] // width
-        for width in layout.WIDTHS
-        if positive[0] % width == 0 and all(_divides(size, positive[0] // width) for size in positive)
-    ]
+    counts = (positive[0] // width for width in layout.WIDTHS if positive[0] % width == 0)
+    possible = [rows for rows in counts if all(size % rows == 0 and size // rows in layout.WIDTHS for size in positive)]
     return possible[0] if len(possible) == 1 else None
-
-
-def _divides(size: int, rows: int) -> bool:
-    return rows > 0 and size % rows == 0 and size // rows in layout.WIDTHS
 
 
 def definition_specs(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]:

@@ -29,7 +29,7 @@ from sawlog.deephaven.nulls import refuse_nulls
 from sawlog.deephaven.table.kernels import holds
 from sawlog.deephaven.table.layout import EMPTY_STRING
 from sawlog.deephaven.text import CHARSETS, characters, code_units, decode_text, encode_string
-from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType, Type, is_text
+from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType, is_text
 from sawlog.errors import SchemaError
 from sawlog.kernels.columns import gather_slices
 from sawlog.storage import Bytes
@@ -134,7 +134,9 @@ def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, 
         sentinels: Whether the patterns that stand for null become null.
     """
     if kind is ColumnType.BOOLEAN:
-        return _booleans(values, FIXED[kind])
+        # Null has no other form among true and false, so these sentinels are always null.
+        valid = (values != FIXED[kind].null) & (values != FIXED[kind].also_null)
+        return pa.Array.from_buffers(pa.bool_(), len(values), [bitmap(valid), bits_of(values != 0)])
     nulls = None
     if sentinels and any(holds(values, pattern) for pattern in _NULLS[kind]):
         first, *other_nulls = _NULLS[kind]
@@ -147,13 +149,6 @@ def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, 
     if nulls is None:
         return fixed_array(target, values)
     return pa.Array.from_buffers(target, len(values), [nulls, pa.py_buffer(values)])
-
-
-def _booleans(values: NDArray[Any], facts: Type) -> pa.Array:
-    """Null has no other form among true and false, so these sentinels are always null."""
-    true = bits_of(values != 0)
-    valid = (values != facts.null) & (values != facts.also_null)
-    return pa.Array.from_buffers(pa.bool_(), len(values), [bitmap(valid), true])
 
 
 def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any]:
@@ -320,7 +315,9 @@ def _in_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
         try:
             encoded.append(b"" if not value else encode_text(value, charset))
         except ValueError as error:
-            raise unencodable(place, row, value, charset, error) from error
+            lacks = isinstance(error, UnicodeEncodeError)
+            advice = f'{value!r} cannot be written in {charset}; charset="UTF-8" takes every text'
+            raise place.error(row, advice if lacks else str(error)) from error
     return _large_binary(np.fromiter(map(len, encoded), np.int64, len(encoded)), b"".join(encoded), text)
 
 
@@ -349,10 +346,3 @@ def encode_text(text: str, charset: str) -> bytes:
     if data == EMPTY_STRING:
         raise ValueError("a string of one NUL would be read as an empty one")
     return data
-
-
-def unencodable(place: Place, row: int, value: str, charset: str, error: ValueError) -> SchemaError:
-    """Return the error to raise about a string that `encode_text` refuses."""
-    if isinstance(error, UnicodeEncodeError):
-        return place.error(row, f'{value!r} cannot be written in {charset}; charset="UTF-8" takes every text')
-    return place.error(row, str(error))

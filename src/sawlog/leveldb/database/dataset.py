@@ -245,7 +245,9 @@ class DatabaseContents(Contents):
         low: bytes | None = b""
         while low is not None:
             high = next(cuts, None)
-            tables = overlapping(version.tables, low, high) if version.bytewise else version.tables
+            tables = version.tables
+            if version.bytewise:
+                tables = tuple(table for table in tables if table.end > low and (high is None or table.smallest < high))
             size = sum(file.size for file in version.logs) + sum(table.file.size for table in tables)
             if low or high is not None:
                 shared = SharedFiles(tables, shared)
@@ -551,8 +553,3 @@ class DatabaseContents(Contents):
             maps = (table_map(table.file, scan) for table in version.tables)
             facts[SPARED] = spared_blocks(maps, request.projection)
         return facts
-
-
-def overlapping(tables: Sequence[LiveTable], low: bytes, high: bytes | None) -> tuple[LiveTable, ...]:
-    """The tables that may hold keys in `[low, high)`."""
-    return tuple(table for table in tables if table.end > low and (high is None or table.smallest < high))

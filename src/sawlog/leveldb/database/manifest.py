@@ -73,7 +73,8 @@ class Manifest:
         """Take in all edits of a file that can be read."""
         manifest = cls(file)
         findings = manifest.findings
-        for edits, failed in _edits_of(file, dialect, storage).edits(findings):
+        scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
+        for edits, failed in EditRange.whole(file, scan, _edits_projection(), dialect).edits(findings):
             for offset, edit in edits:
                 manifest.apply(offset, edit)
             if failed is not None:
@@ -164,11 +165,6 @@ class Manifest:
             "last_sequence": self.last_sequence is not None,
         }
         return [name for name in (_REQUIRED_BY_PEBBLE if dialect == "pebble" else _REQUIRED) if not presence[name]]
-
-
-def _edits_of(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> EditRange:
-    scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
-    return EditRange.whole(file, scan, _edits_projection(), dialect)
 
 
 @cache

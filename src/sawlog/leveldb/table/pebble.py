@@ -261,7 +261,9 @@ class BlockLayer:
             elif self._columnar:
                 entries = _of_columns(content, self._schema, self._rules.longest)
             else:
-                entries = _split_row_block(content, self._rules.longest)
+                entries = split_rows(content, self._rules.longest)
+                prefixed = entries.trailers & np.uint64(255 & ~layout.OBSOLETE) == layout.PREFIXED_KIND
+                entries = entries._replace(places=_places(entries.sources[0], entries.values, prefixed))
             return self._with_values(entries)
         except MalformedError as error:
             return error.flaw(content.size), 0
@@ -304,13 +306,6 @@ class BlockLayer:
                 self._held.clear()
             self._held[number] = block
         return self._held[number]
-
-
-def _split_row_block(content: pa.Buffer, longest: int) -> Entries:
-    """Return the entries of an expanded row block; values lose the byte before them that says where they are."""
-    entries = split_rows(content, longest)
-    prefixed = entries.trailers & np.uint64(255 & ~layout.OBSOLETE) == layout.PREFIXED_KIND
-    return entries._replace(places=_places(entries.sources[0], entries.values, prefixed))
 
 
 def split_rows(content: pa.Buffer, longest: int) -> Entries:

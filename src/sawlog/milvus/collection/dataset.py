@@ -744,13 +744,11 @@ def _plan_new_files(dataset: CollectionContents, request: BoundScan, ranges: Seq
 
 def _is_complete(dataset: CollectionContents, segment: Segment, file: File) -> bool:
     """Whether all files of the batch that a file belongs to are there. While one is missing, none can be paired."""
-    return _is_even(dataset, segment) and all(
-        _is_finished(dataset, log.file) for log in _batch_of(segment, file).files.values()
-    )
-
-
-def _batch_of(segment: Segment, file: File) -> Batch:
-    return next(batch for batch in segment.batches() if any(log.file.path == file.path for log in batch.files.values()))
+    if not _is_even(dataset, segment):
+        return False
+    batches = (batch.files.values() for batch in segment.batches())
+    logs = next(logs for logs in batches if any(log.file.path == file.path for log in logs))
+    return all(_is_finished(dataset, log.file) for log in logs)
 
 
 def _is_even(dataset: CollectionContents, segment: Segment) -> bool:

@@ -11,7 +11,6 @@ from sawlog.errors import FormatError
 from sawlog.milvus.etcd import layout
 from sawlog.milvus.etcd.layout import Alarm, Comparison, Target
 from sawlog.milvus.etcd.messages import (
-    AlarmRequest,
     Compare,
     DeleteRangeRequest,
     PutRequest,
@@ -97,7 +96,10 @@ class Store:
         """
         alarm = request.alarm
         if alarm is not None:
-            self._apply_alarm(alarm)
+            if alarm.action == layout.ACTIVATE:
+                self.alarms.add((alarm.member, alarm.alarm))
+            elif alarm.action == layout.DEACTIVATE:
+                self.alarms.discard((alarm.member, alarm.alarm))
             return
         alarms = {number for _, number in self.alarms}
         if Alarm.CORRUPT in alarms:
@@ -126,12 +128,6 @@ class Store:
             changes += [_KeyEnd(key) for key, value in self.values.items() if value.lease == revoke.id]
         if has_space or not any(isinstance(change, PutRequest) for change in changes):
             self._change(changes)
-
-    def _apply_alarm(self, alarm: AlarmRequest) -> None:
-        if alarm.action == layout.ACTIVATE:
-            self.alarms.add((alarm.member, alarm.alarm))
-        elif alarm.action == layout.DEACTIVATE:
-            self.alarms.discard((alarm.member, alarm.alarm))
 
     def _check_put(self, put: PutRequest) -> None:
         """Refuse a value for a lease that is not there, or one that keeps what a key does not have."""

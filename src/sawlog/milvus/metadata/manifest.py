@@ -10,6 +10,7 @@ from typing import Any
 
 from sawlog.errors import FormatError
 from sawlog.guard import Undecodable, call_decoder, decoder_raising, optional
+from sawlog.kernels.varints import read_varint
 from sawlog.milvus import layout
 from sawlog.milvus.metadata import shape
 from sawlog.milvus.metadata.model import reading
@@ -80,8 +81,9 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
         FormatError: Says what is wrong with it.
     """
     with reading(path):
-        if unsupported := _newer(data):
-            return Manifest((), (), {}, unsupported)
+        if (bare := _bare(data)) is not None and bare[0] > layout.LAST_MANIFEST:
+            newer = f"a manifest of version {bare[0]}; versions up to {layout.LAST_MANIFEST} are read"
+            return Manifest((), (), {}, newer)
         record = manifest_record(data)
         logs = shape.mappings(shape.required(record, "delta_logs"), "'delta_logs'")
         if strange := next((log for log in logs if shape.required(log, "type") != layout.DELETES_BY_KEY), None):
@@ -157,6 +159,8 @@ def _check_rows(groups: Sequence[ColumnGroup]) -> None:
 
 
 _FILE = {"path": "string", "start_index": "long", "end_index": "long", "metadata": "bytes"}
+_NUMBER_BYTES = 5
+"""Bytes of one of Avro's ints, at most."""
 _LISTS = {"type": "array", "items": "string"}
 _TEXTS = {"type": "map", "values": "string"}
 
@@ -189,23 +193,8 @@ def _bare(data: bytes) -> tuple[int, int] | None:
 
 def _number(data: bytes, pos: int) -> tuple[int, int]:
     """Return one of Avro's ints, and where it ends; -1 where there is none."""
-    value = 0
-    for shift in range(0, 35, 7):
-        if pos >= len(data):
-            return -1, pos
-        value |= (data[pos] & 0x7F) << shift
-        pos += 1
-        if data[pos - 1] < 0x80:
-            return value >> 1 ^ -(value & 1), pos
-    return -1, pos
-
-
-def _newer(data: bytes) -> str:
-    """Return what is not supported of a manifest that is newer than what is known; empty for others."""
-    bare = _bare(data)
-    if bare is not None and bare[0] > layout.LAST_MANIFEST:
-        return f"a manifest of version {bare[0]}; versions up to {layout.LAST_MANIFEST} are read"
-    return ""
+    value, end = read_varint(data, pos, _NUMBER_BYTES) or (1, min(pos + _NUMBER_BYTES, len(data)))
+    return value >> 1 ^ -(value & 1), end
 
 
 def manifest_record(data: bytes) -> dict[str, Any]:

@@ -701,18 +701,15 @@ def _split_into_pieces(payload: Payload, index: int) -> Iterator[_Piece]:
     """The pages of a column; its row groups, where values are lists: those may go on in the next page."""
     first = 0
     leaves = payload.leaves(index)
-    flat = len(leaves) == 1 and payload.columns[leaves[0]].max_definition_level <= 1 and _is_flat(payload, index)
+    kind = payload.schema.types[index]
+    has_parts = pa.types.is_nested(kind) or pa.types.is_dictionary(kind)
+    flat = len(leaves) == 1 and payload.columns[leaves[0]].max_definition_level <= 1 and not has_parts
     for group, row_group in enumerate(payload.footer.groups):
         if flat:
             yield from _split_flat_group(payload, index, group, first)
         elif row_group.rows:
             yield _Piece(first, row_group.rows, partial(_read_group, payload, index, group), is_single=True)
         first += row_group.rows
-
-
-def _is_flat(payload: Payload, index: int) -> bool:
-    kind = payload.schema.types[index]
-    return not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)
 
 
 def _read_group(payload: Payload, index: int, group: int, batch_rows: int) -> Iterator[pa.Array]:
