@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -27,120 +28,72 @@ from sawlog.storage import Storage
 READING = "Options of reading"
 WRITING = "Options of writing"
 """Headings of the help below which options are that commands share."""
+_read_option = partial(typer.Option, rich_help_panel=READING)
+_write_option = partial(typer.Option, rich_help_panel=WRITING)
 
-Paths = Annotated[
-    list[str],
-    typer.Argument(metavar="PATH", help="Files, directories, globs or fsspec URLs.", show_default=False),
-]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="Files, directories, globs or fsspec URLs.")]
 FormatName = Annotated[
     str | None,
-    typer.Option(
+    _read_option(
         "--format",
         metavar="NAME",
         help="Format of the files; recognised if not given.",
-        show_default=False,
         autocompletion=completion.formats,
-        rich_help_panel=READING,
     ),
 ]
 View = Annotated[
     str,
-    typer.Option(
-        "--view",
-        metavar="NAME",
-        help="View of the bytes; sawlog formats lists them.",
-        autocompletion=completion.views,
-        rich_help_panel=READING,
+    _read_option(
+        "--view", metavar="NAME", help="View of the bytes; sawlog formats lists them.", autocompletion=completion.views
     ),
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(
-        "--columns",
-        metavar="A,B",
-        help="Columns, in order; also _file and _offset.",
-        show_default=False,
-        autocompletion=completion.columns,
-        rich_help_panel=READING,
+    _read_option(
+        "--columns", metavar="A,B", help="Columns, in order; also _file and _offset.", autocompletion=completion.columns
     ),
 ]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
+    _read_option(
         "--filter",
         metavar='"COL OP VALUE"',
         help="Rows that meet a condition, or all of several. OP: = != < <= > >= in, not in, like, ~ (regex), is null.",
-        show_default=False,
-        rich_help_panel=READING,
     ),
 ]
-Provenance = Annotated[
-    bool, typer.Option("--provenance", help="Append _file and _offset: where a row came from.", rich_help_panel=READING)
-]
+Provenance = Annotated[bool, _read_option("--provenance", help="Append _file and _offset: where a row came from.")]
 ReadOptions = Annotated[
     list[str] | None,
-    typer.Option(
-        "-o",
-        "--option",
-        metavar="KEY=VALUE",
-        help="Option for reading the format.",
-        show_default=False,
-        autocompletion=completion.options,
-        rich_help_panel=READING,
+    _read_option(
+        "-o", "--option", metavar="KEY=VALUE", help="Option for reading the format.", autocompletion=completion.options
     ),
 ]
 WriteOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-O",
-        "--write-option",
-        metavar="KEY=VALUE",
-        help="Option for writing.",
-        show_default=False,
-        rich_help_panel=WRITING,
-    ),
+    list[str] | None, _write_option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing.")
 ]
 PartitionBy = Annotated[
     str | None,
-    typer.Option(
+    _write_option(
         "--partition-by",
         metavar="COLUMN",
         help="Column with the partition of each row, where the format of DST has partitions.",
-        show_default=False,
-        rich_help_panel=WRITING,
     ),
 ]
-SchemaFile = Annotated[
-    str | None, typer.Option("--schema", metavar="FILE", help="Deephaven .schema file.", show_default=False)
-]
-SparkSettings = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark.", show_default=False),
-]
+SchemaFile = Annotated[str | None, typer.Option("--schema", metavar="FILE", help="Deephaven .schema file.")]
+SparkSettings = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark.")]
 StorageOptions = Annotated[
     list[str] | None,
-    typer.Option(
+    _read_option(
         "--storage",
         metavar="KEY=VALUE",
         help="Option of the store, such as endpoint_url; JSON where the value is JSON.",
-        show_default=False,
-        rich_help_panel=READING,
     ),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(
-        "--threads",
-        metavar="N",
-        min=1,
-        help="Number of threads that decode; all cores if not given.",
-        show_default=False,
-        rich_help_panel=READING,
-    ),
+    _read_option("--threads", metavar="N", min=1, help="Number of threads that decode; all cores if not given."),
 ]
-NoClobber = Annotated[
-    bool, typer.Option("--no-clobber", help="Do not replace a file that is there already.", rich_help_panel=WRITING)
-]
+NoClobber = Annotated[bool, _write_option("--no-clobber", help="Do not replace a file that is there already.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine output on stdout: one JSON object.")]
 
 

@@ -46,21 +46,15 @@ def cat(
     *,
     output: Annotated[Rendering, typer.Option("--output", help="Format of the rows.")] = Rendering.TABLE,
     selection: arguments.Selection,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after N rows.", show_default=False)
-    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after N rows.")] = None,
     tail: Annotated[
         int | None,
         typer.Option(
-            "--tail",
-            metavar="N",
-            min=0,
-            help="Only the last N rows; with --follow, those and what is added.",
-            show_default=False,
+            "--tail", metavar="N", min=0, help="Only the last N rows; with --follow, those and what is added."
         ),
     ] = None,
     sample: Annotated[
-        int | None, typer.Option("--sample", metavar="N", min=0, help="N rows at random, in order.", show_default=False)
+        int | None, typer.Option("--sample", metavar="N", min=0, help="N rows at random, in order.")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Continue with rows as they are written, until Ctrl-C.")

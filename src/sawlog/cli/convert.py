@@ -219,8 +219,7 @@ def convert(
         typer.Option("--on-damage", help="fail: write nothing if there is damage. skip: write everything intact."),
     ] = arguments.OnDamage.FAIL,
     write_option: Annotated[
-        list[str] | None,
-        typer.Option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing DST.", show_default=False),
+        list[str] | None, typer.Option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing DST.")
     ] = None,
     partition_by: arguments.PartitionBy = None,
     no_clobber: arguments.NoClobber = False,

@@ -162,8 +162,7 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="B", help="Another one, of any format.")],
     *,
     key: Annotated[
-        list[str] | None,
-        typer.Option("--key", metavar="A,B", help="Columns by which rows are matched.", show_default=False),
+        list[str] | None, typer.Option("--key", metavar="A,B", help="Columns by which rows are matched.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Differing rows to show.")] = 10,
     selection: arguments.Selection,

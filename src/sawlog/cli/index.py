@@ -17,9 +17,7 @@ def index(
     path: Annotated[str, typer.Argument(metavar="PATH", help="Directory, glob or fsspec URL of the files.")],
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output", metavar="FILE", help="The index; _sawlog_index in the directory by default.", show_default=False
-        ),
+        typer.Option("--output", metavar="FILE", help="The index; _sawlog_index in the directory by default."),
     ] = None,
     format: arguments.FormatName = None,
     statistics: Annotated[
@@ -27,7 +25,6 @@ def index(
         typer.Option(
             "--statistics/--no-statistics",
             help="Read files whole, once: filters then leave out files by their smallest and largest values.",
-            show_default=False,
         ),
     ] = None,
     option: arguments.ReadOptions = None,

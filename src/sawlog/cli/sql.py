@@ -17,8 +17,7 @@ def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="SQL in DuckDB's dialect; FROM 'PATH' or 'PATH#VIEW'.")],
     output: Annotated[Rendering, typer.Option("--output", help="Format of the rows.")] = Rendering.TABLE,
     table: Annotated[
-        list[str] | None,
-        typer.Option("--table", metavar="NAME=PATH", help="A name for PATH or PATH#VIEW.", show_default=False),
+        list[str] | None, typer.Option("--table", metavar="NAME=PATH", help="A name for PATH or PATH#VIEW.")
     ] = None,
     on_damage: Annotated[
         arguments.OnDamage, typer.Option("--on-damage", help="fail: stop at damage. skip: query everything intact.")

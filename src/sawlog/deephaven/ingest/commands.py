@@ -56,8 +56,7 @@ class ImportOptions:
         typer.Option("--on-damage", help="fail: stop a partition in front of damage. skip: import everything intact."),
     ] = arguments.OnDamage.FAIL
     on_unstorable: Annotated[
-        Unstorable,
-        typer.Option("--on-unstorable", help="What to do with values that column files cannot hold."),
+        Unstorable, typer.Option("--on-unstorable", help="What to do with values that column files cannot hold.")
     ] = Unstorable.ERROR
     option: arguments.ReadOptions = None
     write_option: arguments.WriteOptions = None
@@ -80,12 +79,10 @@ class MergeOptions:
 
     schema: arguments.SchemaFile = None
     group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="A,B", help="Grouping columns, not the schema's.", show_default=False),
+        list[str] | None, typer.Option("--group", metavar="A,B", help="Grouping columns, not the schema's.")
     ] = None
     sort: Annotated[
-        list[str] | None,
-        typer.Option("--sort", metavar="A,B", help="Columns to sort the rows of a group by.", show_default=False),
+        list[str] | None, typer.Option("--sort", metavar="A,B", help="Columns to sort the rows of a group by.")
     ] = None
     internal_partitions: Annotated[
         int | None,
@@ -97,8 +94,7 @@ class MergeOptions:
     append: Annotated[bool, typer.Option("--append", help="Add to history that sawlog did not merge.")] = False
     replace: Annotated[bool, typer.Option("--replace", help="Rebuild the whole date, sorted and spread.")] = False
     delete_intraday: Annotated[
-        bool,
-        typer.Option("--delete-intraday", help="Delete the intraday rows once they are checked to be in history."),
+        bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are checked to be in history.")
     ] = False
     option: arguments.ReadOptions = None
     write_option: arguments.WriteOptions = None

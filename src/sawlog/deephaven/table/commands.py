@@ -23,21 +23,12 @@ class ExpectationOptions:
 
     min_rows: Annotated[int | None, typer.Option("--min-rows", min=0, help="Rows of a location, at least.")] = None
     max_rows: Annotated[int | None, typer.Option("--max-rows", min=0, help="Rows of a location, at most.")] = None
-    no_nulls: Annotated[
-        Names, typer.Option("--no-nulls", metavar="A,B", help="Columns without nulls.", show_default=False)
-    ] = None
-    ascending: Annotated[
-        Names, typer.Option("--sorted", metavar="A,B", help="Columns that ascend.", show_default=False)
-    ] = None
+    no_nulls: Annotated[Names, typer.Option("--no-nulls", metavar="A,B", help="Columns without nulls.")] = None
+    ascending: Annotated[Names, typer.Option("--sorted", metavar="A,B", help="Columns that ascend.")] = None
     ascending_in_groups: Annotated[
-        Names,
-        typer.Option(
-            "--sorted-in-groups", metavar="A,B", help="Columns that ascend within groups.", show_default=False
-        ),
+        Names, typer.Option("--sorted-in-groups", metavar="A,B", help="Columns that ascend within groups.")
     ] = None
-    grouped: Annotated[
-        Names, typer.Option("--grouped", metavar="A,B", help="Columns that have groups.", show_default=False)
-    ] = None
+    grouped: Annotated[Names, typer.Option("--grouped", metavar="A,B", help="Columns that have groups.")] = None
 
     def add_to(self, expected: Expectations) -> Expectations:
         """Return expectations with these among them."""
@@ -52,12 +43,9 @@ class ExpectationOptions:
 def validate(
     tree: Annotated[str, typer.Argument(metavar="TREE", help="A tree or a location of column files.")],
     *,
-    expect: Annotated[
-        str | None, typer.Option("--expect", metavar="FILE", help="A TOML file of expectations.", show_default=False)
-    ] = None,
+    expect: Annotated[str | None, typer.Option("--expect", metavar="FILE", help="A TOML file of expectations.")] = None,
     partition: Annotated[
-        str | None,
-        typer.Option("--partition", metavar="DATE", help="Only this column partition.", show_default=False),
+        str | None, typer.Option("--partition", metavar="DATE", help="Only this column partition.")
     ] = None,
     expectations: ExpectationOptions,
     schema: arguments.SchemaFile = None,
