@@ -118,10 +118,11 @@ house: $(VENV)/.dev ## Measure the house: lines, small modules, late imports, ci
 	$(BIN)/python tools/house.py $(ARGS)
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Check style and formatting with Ruff, and words with codespell
+lint: $(VENV)/.dev ## Check style and formatting with Ruff, words with codespell, and that the house does not grow
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/words.py
+	$(BIN)/python tools/house.py --limits
 
 .PHONY: format
 format: $(VENV)/.dev ## Fix style and formatting with Ruff
