@@ -266,6 +266,20 @@ def test_formats(run: Run) -> None:
     assert run("formats", "nope").code == 2
 
 
+def test_an_option_without_a_description_has_no_line_for_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sawlog.formats()["leveldb_log"], "write_options", Sample)
+    lines = run("formats", "leveldb_log").out.splitlines()
+    assert [line.strip() for line in lines[-6:]] == [
+        "first = a  a|b",
+        "What it does, over two lines.",
+        "second  integer,...",
+        "Another one.",
+        "third = false  true|false",
+        "",
+    ]
+    assert all(not line or line.strip() for line in lines)
+
+
 def test_warm_up_makes_an_archive_where_spark_is(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = tmp_path / "spark-classes.jsa"
     monkeypatch.setattr(jvm, "make_archive", lambda: made)

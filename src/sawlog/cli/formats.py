@@ -47,7 +47,7 @@ class _Cards:
                 for option in options:
                     default = "" if option.default is None else f" = {option.default or '(none)'}"
                     page.line((f"    {option.name}", "bold"), (default, ""), (f"  {option.takes}", "dim"))
-                    for line in page.wrap_text(option.doc, 8):
+                    for line in page.wrap_text(option.doc, 8) if option.doc else ():
                         page.line((f"        {line}", ""))
             page.line()
 
