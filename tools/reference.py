@@ -245,7 +245,7 @@ def signature(one: Any) -> str:
     kind = griffe.ParameterKind
     keywords = False
     for each in one.parameters:
-        if each.name not in ("self", "cls"):
+        if each.name not in ("self", "cls") and not each.name.startswith("_"):
             if each.kind is kind.keyword_only and not keywords:
                 written.append("*")
             keywords |= each.kind in (kind.keyword_only, kind.var_positional)

@@ -24,10 +24,18 @@ SEVERAL = [[(1, 0.5), (2, 1.5)], [], [(3, 2.5), (3, 0.0), (4, -0.0)], [(5, 1e300
 
 def encode(groups: Sequence[bytes]) -> bytes:
     """A file, by nothing of the package."""
-    directory = b"".join(struct.pack("<II", len(group) // 16, zlib.crc32(group)) for group in groups)
+    directory = b"".join(
+        struct.pack("<II", len(group) // 16, zlib.crc32(group)) + struct.pack("<qq", *limits(group)) for group in groups
+    )
     count = struct.pack("<I", len(groups))
     checksum = struct.pack("<I", zlib.crc32(directory + count))
     return b"SCF1" + b"".join(groups) + directory + count + checksum + b"SCF1"
+
+
+def limits(group: bytes) -> tuple[int, int]:
+    """The least and the greatest time."""
+    times = struct.unpack_from(f"<{len(group) // 16}q", group) or (0,)
+    return min(times), max(times)
 
 
 def group_bytes(rows: Sequence[Row]) -> bytes:
@@ -83,9 +91,29 @@ def test_it_is_recognised_and_read_in_ranges(tmp_path: Path) -> None:
     dataset = sawlog.open(path)
     assert dataset.format.name == "column_file"
     assert dataset.info() == {"groups": 4}
-    assert [one.extent for one in dataset.fragments(30)] == [(0, 36), (36, 48), (84, 16 + 32 + 12)]
+    assert [one.extent for one in dataset.fragments(30)] == [(0, 36), (36, 48), (84, 16 + 96 + 12)]
     assert dataset.to_table().equals(table(SEVERAL))
     assert sawlog.read(path, columns=["_offset"]).column(0).to_pylist() == [4, 12, 36, 44, 52, 84]
+
+
+@pytest.mark.parametrize(
+    ("condition", "extents", "times"),
+    [
+        (("time", ">=", 3), [(0, 4), (36, 172)], [3, 3, 4, 5]),
+        (("time", ">", 5), [(0, 4), (100, 108)], []),
+        (("time", "<", 3), [(0, 36), (100, 108)], [1, 2]),
+        (("time", "=", 4), [(0, 4), (36, 48), (100, 108)], [4]),
+        (("value", "<", 0.1), [(0, 208)], [3, 4]),
+    ],
+)
+def test_groups_without_wanted_times_are_not_read(
+    tmp_path: Path, condition: tuple[str, str, float], extents: list[tuple[int, int]], times: list[int]
+) -> None:
+    path = tmp_path / "a.scf"
+    path.write_bytes(encode([group_bytes(group) for group in SEVERAL]))
+    dataset = sawlog.open(path, filters=[condition])
+    assert [one.extent for one in dataset.fragments()] == extents
+    assert dataset.to_table()["time"].to_pylist() == times
 
 
 def test_what_is_damaged_is_said(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.errors import SchemaError
+from sawlog import Damage, SchemaError
 from sawlog.format.contract import (
     BoundScan,
     Contents,
     FileRange,
     FileWriter,
+    Findings,
     Format,
     Fragment,
     Match,
@@ -22,7 +23,7 @@ from sawlog.format.contract import (
     Writer,
     assemble,
 )
-from sawlog.format.damage import Damage, Findings
+from sawlog.format.query import possible_within
 from sawlog.storage import File, Storage
 from sawlog_column_file.layout import COUNT, ENTRY, MAGIC, MAX_GROUP_ROWS, ROW_BYTES, TRAILER, WIDTH
 
@@ -30,11 +31,13 @@ ROWS_SCHEMA = pa.schema([pa.field("time", pa.int64(), nullable=False), pa.field(
 
 
 class Group(NamedTuple):
-    """Rows that lie together: where they begin, how many there are, and the CRC-32 of their bytes."""
+    """Rows that lie together: where they begin, how many there are, their CRC-32, their first and last time."""
 
     offset: int
     rows: int
     checksum: int
+    low: int
+    high: int
 
     @property
     def end(self) -> int:
@@ -55,8 +58,8 @@ def read_directory(file: File, storage: Storage) -> list[Group] | str:
     if zlib.crc32(directory + COUNT.pack(count)) != checksum:
         return f"expected a directory with the CRC-32 {checksum:#x}"
     groups, offset = [], len(MAGIC)
-    for rows, group_checksum in ENTRY.iter_unpack(directory):
-        groups.append(Group(offset, rows, group_checksum))
+    for entry in ENTRY.iter_unpack(directory):
+        groups.append(Group(offset, *entry))
         offset = groups[-1].end
     end = file.size - TRAILER.size - size
     return groups if offset == end else f"expected groups up to byte {end}, found {offset}"
@@ -88,11 +91,11 @@ class GroupRange(FileRange):
         for group in self.groups:
             yield from self.read_group(group, schema, findings)
         if self.end == self.file.size:
-            findings.account.header += self.end - max([len(MAGIC), *(group.end for group in self.groups)])
+            findings.account.header += self.end - max([len(MAGIC), self.start, *(group.end for group in self.groups)])
 
     def read_group(self, group: Group, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a group, if they are those that were written."""
-        offset, rows, checksum = group
+        offset, rows, checksum, *_ = group
         size = group.end - offset
         if rows > MAX_GROUP_ROWS:
             detail = f"a group of {rows} rows; expected at most {MAX_GROUP_ROWS}"
@@ -113,35 +116,46 @@ class GroupRange(FileRange):
         yield assemble(schema, rows, columns, self.path, pa.array(offset + WIDTH * np.arange(rows), pa.int64()))
 
 
+def find_wanted(groups: Sequence[Group], request: BoundScan) -> list[bool]:
+    """Return of which groups filters allow rows."""
+    limits = ([group.low for group in groups], [group.high for group in groups])
+    low, high = (pa.record_batch({"time": pa.array(times, pa.int64())}) for times in limits)
+    return possible_within(request.projection.query, low, high).to_pylist()
+
+
+def plan_groups(contents: Contents, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    """Yield ranges that begin and end at groups, without those of which filters allow nothing."""
+    for file in contents.files:
+        directory = read_directory(file, request.scan.storage)
+        if isinstance(directory, str):
+            yield GroupRange(*request, file.path, file.size, file, 0, file.size, (), directory)
+            continue
+        start, groups = 0, []
+        for group, is_wanted in zip(directory, find_wanted(directory, request), strict=True):
+            is_full = task_bytes and groups and group.offset - start >= task_bytes
+            if is_full or not is_wanted:
+                if group.offset > start:
+                    yield range_of(request, file, start, group.offset, groups)
+                start, groups = group.offset if is_wanted else group.end, []
+            if is_wanted:
+                groups.append(group)
+        yield range_of(request, file, start, file.size, groups)
+
+
+def range_of(request: BoundScan, file: File, start: int, end: int, groups: Sequence[Group]) -> Fragment:
+    """Return the fragment of some groups."""
+    return GroupRange(*request, file.path, end - start, file, start, end, tuple(groups), "")
+
+
 class ColumnFiles(Contents):
     """Column files, one after the other."""
 
+    views: ClassVar = {"rows": View(ROWS_SCHEMA, plan_groups)}
     files_are_independent = True
-
-    def plan_groups(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """Yield ranges that begin and end at groups."""
-        for file in self.files:
-            directory = read_directory(file, self.scan.storage)
-            if isinstance(directory, str):
-                yield GroupRange(*request, file.path, file.size, file, 0, file.size, (), directory)
-                continue
-            start, groups = 0, []
-            for group in directory:
-                if task_bytes and groups and group.offset - start >= task_bytes:
-                    yield self.range_of(request, file, start, group.offset, groups)
-                    start, groups = group.offset, []
-                groups.append(group)
-            yield self.range_of(request, file, start, file.size, groups)
-
-    def range_of(self, request: BoundScan, file: File, start: int, end: int, groups: Sequence[Group]) -> Fragment:
-        """Return the fragment of some groups."""
-        return GroupRange(*request, file.path, end - start, file, start, end, tuple(groups), "")
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
         directories = [read_directory(file, self.scan.storage) for file in self.files]
         return {"groups": sum(len(one) for one in directories if not isinstance(one, str))}
-
-    views: ClassVar = {"rows": View(ROWS_SCHEMA, plan_groups)}
 
 
 class ColumnFileWriter(FileWriter):
@@ -175,7 +189,7 @@ class ColumnFileWriter(FileWriter):
             times, values = (column.to_numpy() for column in group.columns)
             data = times.astype("<i8").tobytes() + values.astype("<f8").tobytes()
             self._file.write(data)
-            self._directory += ENTRY.pack(group.num_rows, zlib.crc32(data))
+            self._directory += ENTRY.pack(group.num_rows, zlib.crc32(data), times.min(), times.max())
         self._waiting = rows.to_batches()
 
     def _flush(self) -> None:

@@ -1,6 +1,6 @@
 """Every number of a column file, all little endian.
 
-    magic "SCF1" | groups: times, then values, 8 bytes each | directory: rows and CRC-32 of each group | trailer
+    magic "SCF1" | groups: times, then values, 8 bytes each | directory: an entry for each group | trailer
 
 The trailer is the number of groups, the CRC-32 of the directory and that number, and the magic again.
 """
@@ -8,8 +8,8 @@ The trailer is the number of groups, the CRC-32 of the directory and that number
 import struct
 
 MAGIC = b"SCF1"
-ENTRY = struct.Struct("<II")
-"""Rows of a group, and the CRC-32 of its bytes."""
+ENTRY = struct.Struct("<IIqq")
+"""Rows of a group, the CRC-32 of its bytes, its least and its greatest time."""
 TRAILER = struct.Struct("<II4s")
 COUNT = struct.Struct("<I")
 ROW_BYTES = 16

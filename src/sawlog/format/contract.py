@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +32,6 @@ from sawlog.guard import wrap_errors
 from sawlog.storage import File, Staged, StagedFile, Storage, each_file
 from sawlog.storage.workers import map_all
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = [
     "FILE_COLUMN",
     "MIN_TASK_BYTES",
@@ -47,6 +44,7 @@ __all__ = [
     "DirectoryLayout",
     "FileRange",
     "FileWriter",
+    "Findings",
     "Format",
     "Fragment",
     "Match",
@@ -82,10 +80,13 @@ class Match(IntEnum):
     """The certainty of a format that a file is its own."""
 
     NO = 0
+    """It is not."""
     ADJACENT = 1
     """It is next to files of another format, and is meant only where none of them is there."""
     NAME = 2
+    """It is called so."""
     CONTENT = 3
+    """It begins so."""
     TREE = 4
     """Nobody else lays a whole directory out like this: all files in it are a part of it, whatever their formats."""
 
@@ -560,7 +561,7 @@ class Format(ABC):
 
     @abstractmethod
     def match(self, file: File, head: bytes) -> Match:
-        """Whether a file is of this format, by its name and its first `PROBE_BYTES`."""
+        """The certainty that a file is of this format, by its name and its first `PROBE_BYTES`."""
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Return those files of a directory or glob that belong to a dataset of this format, in reading order.
