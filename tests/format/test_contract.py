@@ -28,6 +28,7 @@ from sawlog.format.contract import (
 from sawlog.format.damage import Findings
 from sawlog.storage import Directories, File, Storage
 
+pytestmark = pytest.mark.spread(1)  # of many parameter sets one would be taken
 MAX_MEMBERS = 16
 MAX_MODULES = 4
 CONTRACTS = (Format, Contents, View, Fragment, Writer, Findings, Storage, Directories, DirectoryLayout, StreamRules)

@@ -80,7 +80,6 @@ class Match(IntEnum):
     """The certainty of a format that a file is its own."""
 
     NO = 0
-    """It is not."""
     ADJACENT = 1
     """It is next to files of another format, and is meant only where none of them is there."""
     NAME = 2

@@ -309,7 +309,7 @@ class Storage:
 
         Raises:
             ChangedError: When the file is not the one that was found, or has become shorter.
-            StorageError: When its store, or the operating system, does not deliver it.
+            StorageError: When its store, or the operating system, does not return it.
         """
         name = path.path if isinstance(path, File) else normalize(path)
         if name in self.inputs.held:
