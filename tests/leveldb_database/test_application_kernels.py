@@ -906,6 +906,56 @@ IDB_ENTRIES = st.one_of(
 HOME = Home("/nowhere/x.indexeddb.leveldb", Storage(), 1 << 20)
 
 
+def notification(script: bytes, title: bytes = b"t") -> tuple[bytes, bytes]:
+    return b"DATA:http_a\0p#1", field_of(4, 2, field_of(1, 2, title) + field_of(8, 2, script)) + field_of(9, 0, b"\5")
+
+
+NOTIFICATION_ENTRIES = st.builds(
+    lambda envelope, value, end, title: notification(envelope + value + end, title),
+    ENVELOPES,
+    V8_VALUES,
+    st.sampled_from([b"", b"\0", b"1"]),
+    SHORT,
+)
+
+
+@given(st.lists(NOTIFICATION_ENTRIES | changed(NOTIFICATION_ENTRIES), max_size=5))
+def test_notifications_with_values_of_scripts_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
+    plain("notifications", entries)
+
+
+def test_usual_values_of_notifications_are_left_to_the_kernels() -> None:
+    head = b"\xff\x15" + TRAILER + b"\xff\x10"
+    double = b"N" + struct.pack("<d", 1.5)
+    scripts = [
+        head + b"o" + v8_text("a", b'"') + b"A\2" + double + b"T$\0\2{\1",
+        head + b"0",
+        head + double,
+        head + b"?",
+        b"",
+    ]
+    assert plain("notifications", [notification(script) for script in scripts]) == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize("depth", [60, 64, 65])
+def test_values_in_values_of_a_notification_are_plain_down_to_a_depth(depth: int) -> None:
+    value = b"\xff\x0f" + b"A\1" * depth + b"T" + b"$\0\1" * depth
+    assert plain("notifications", [notification(value)]) == [depth <= 64]
+
+
+def test_values_of_a_notification_that_need_much_room_find_it() -> None:
+    lists = b"\xff\x0fA\xc8\x01" + b"_" * 200 + b"$\0\xc8\x01"
+    entries = [notification(lists), notification(b"\xff\x0f" + v8_text("\1" * 4000, b'"')), notification(lists)]
+    assert plain("notifications", entries)[1]
+
+
+def test_the_last_of_fields_with_one_name_is_left_to_the_kernels() -> None:
+    key = b"REG_USER_DATA:7\0bgfetch_active_request_x"
+    first, last = field_of(5, 0, b"\1"), field_of(6, 0, b"\2")
+    entries = [(key, last), (key, first), (key, first + last)]
+    assert plain("service_worker", entries, context_of("service_worker", entries)) == [True, False, False]
+
+
 @given(st.lists(IDB_ENTRIES | changed(IDB_ENTRIES), max_size=6))
 def test_entries_of_indexed_db_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
     names = Names(HOME, {1: ("https_a_0@1", "notes")}, {(1, 2): "n\xf6tes"}, {Place(1, 2, 30): "by title"})

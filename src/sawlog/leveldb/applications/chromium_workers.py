@@ -513,7 +513,7 @@ class Notifications(ApplicationView):
         return named or any(key.startswith((_DATA, _RESOURCES)) and b"\0p#" in key for key in keys)
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """All but notifications that carry a value of a script."""
+        """Notifications and images."""
         del context
         stored = _NOTIFICATION_KEYS.read(keys)
         rendered = _SHOWN.render(values, stored.roots)

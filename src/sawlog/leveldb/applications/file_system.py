@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,8 @@ _PLACE = re.compile(r"(?:^|/)([^/]*)/([tps])/Paths$")
 _ORIGIN = b"ORIGIN:"
 CHILD = b"CHILD_OF:"
 _COUNTERS = {b"LAST_PATH": "last_directory", b"LAST_FILE_ID": "last_file_id", b"LAST_INTEGER": "last_data_file"}
+_NOBODY = 1 << 64
+"""An ID that none has."""
 _MOST_PATH = 4096
 """Characters of a path; longer ones, and those of directories that are in themselves, are not made."""
 
@@ -78,31 +80,17 @@ _RECORDS = KeyPatterns([KeyPattern(b"", "", _RECORD_PARTS, group=_KEYS.kinds.ind
 _KINDS = (*_KEYS.kinds, "directory")
 
 
-class _File(NamedTuple):
-    """File or directory.
-
-    Attributes:
-        kind: Which it is.
-        parent_id: The ID of the directory that it is in.
-        name: Its name there.
-    """
-
-    kind: str
-    parent_id: int
-    name: str
-
-
 @dataclass
 class _Files:
     """Files and directories by their ID, as they were last written.
 
     Attributes:
         columns: What each row of the database has of where it is.
-        rows: The files.
+        rows: Kinds, IDs of the directories that they are in, and names there.
     """
 
     columns: dict[str, Any]
-    rows: dict[int, _File] = field(default_factory=dict)
+    rows: dict[int, tuple[str, int, str]] = field(default_factory=dict)
     _paths: dict[int, str | None] = field(default_factory=lambda: {0: ""})
 
     def path_of(self, parent: int, name: str) -> str:
@@ -116,9 +104,9 @@ class _Files:
             row = self.rows.get(parent)
             if row is None:
                 raise UnknownBytesError(f"path: there is no directory {parent}")
-            names.append(row.name)
-            length += len(row.name) + 1
-            parent = row.parent_id
+            _, parent, directory = row
+            names.append(directory)
+            length += len(directory) + 1
             if length > _MOST_PATH:
                 raise UnknownBytesError(f"path: more than {_MOST_PATH} characters, or a directory is in itself")
         return "/" + "/".join(reversed(names))
@@ -132,11 +120,11 @@ class _Files:
             if row is None or len(numbers) > _MOST_PATH:
                 self._paths[number] = None
             else:
-                number = row.parent_id
+                number = row[1]
         path = self._paths[number]
         for number in reversed(numbers):
             if path is not None and number not in self._paths:
-                path = f"{path}/{self.rows[number].name}"
+                path = f"{path}/{self.rows[number][2]}"
                 path = path if len(path) <= _MOST_PATH else None
             self._paths[number] = path
         return path
@@ -184,21 +172,19 @@ class FileSystem(ApplicationView):
         records = _RECORDS.read(entries.values, stored.patterns)
         is_plain = (records.patterns > 0) & boolean_values(called("is_valid", entries.values))
         kinds, names = (column.to_pylist() for column in (_kinds(stored, records), records.texts("name")))
-        files_by_entry: list[_File | None] = list(map(_File, kinds, records.numbers("parent_id").tolist(), names))
+        rows = list(zip(kinds, records.numbers("parent_id").tolist(), names, strict=True))
         numbers = stored.numbers("file_id").tolist()
         doubtful = np.flatnonzero(~is_plain).tolist()
         for index, entry in zip(doubtful, entries.filter(array_of(~is_plain, pa.bool_())), strict=True):
-            files_by_entry[index] = None
+            numbers[index] = _NOBODY
             try:
-                numbers[index] = integer_of(entry.key)
                 if entry.value is not None:
                     row = _file(entry.value)
-                    files_by_entry[index] = _File(row["kind"], row["parent_id"], row["name"])
+                    numbers[index], rows[index] = integer_of(entry.key), (row["kind"], row["parent_id"], row["name"])
             except UnknownBytesError:
                 continue  # which its own row says
-        for number, file in zip(reversed(numbers), reversed(files_by_entry), strict=True):
-            if file is not None:
-                files.rows[number] = file
+        files.rows = dict(zip(reversed(numbers), reversed(rows), strict=True))
+        files.rows.pop(_NOBODY, None)
         return files
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> PlainRows | None:
@@ -254,10 +240,10 @@ class FileSystem(ApplicationView):
             return context.with_path(row, row["parent_id"], name)
         number = integer_of(key)
         last = context.rows.get(number)
-        kind = "file" if last is None else last.kind
+        kind = "file" if last is None else last[0]
         row = {"kind": kind, **columns_of(value, _file), **context.columns, "file_id": number}
         if value is None:
-            return row if last is None else context.with_path(row, last.parent_id, last.name)
+            return row if last is None else context.with_path(row, *last[1:])
         return context.with_path(row, row["parent_id"], row["name"]) if "name" in row else row
 
 

@@ -37,6 +37,7 @@ from sawlog.leveldb.applications.indexed_db_layout import (
     Place,
     read_place,
 )
+from sawlog.leveldb.applications.script_kernels import ROOM
 from sawlog.leveldb.applications.script_values import (
     MAX_DEPTH,
     binary,
@@ -298,7 +299,7 @@ class IndexedDB(ApplicationView):
 def _allocate_texts(rows: int, size: int) -> k.Texts:
     """Return room for the texts of so many rows of so many bytes."""
     slots = size // _SLOT_BYTES + 1
-    room = np.empty(k.ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8)
+    room = np.empty(ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8)
     return k.Texts(room, np.zeros(rows + 1, np.int64), np.empty(slots, np.int64), np.empty(slots, np.uint64))
 
 

@@ -29,6 +29,12 @@ UNKNOWN_SINCE = 17
 TAGGED_HOLES, TAGGED_STRINGS, TAGGED_HOSTS, VIEW_FLAGS = 11, 12, 13, 14
 """V8's first versions that distinguish holes from undefined, have tags before all strings, and before host objects, and
 flags of views."""
+LATIN_1_TAG, UTF_16_TAG, UTF_8_TAG = map(ord, '"cS')
+INT_TAG, UNSIGNED_TAG, DOUBLE_TAG, DATE_TAG = map(ord, "IUND")
+TRUE_TAG, FALSE_TAG, NULL_TAG, UNDEFINED_TAG = map(ord, "TF0_")
+OBJECT_TAG, DENSE_LIST_TAG, SPARSE_LIST_TAG = map(ord, "oAa")
+OBJECT_END_TAG, DENSE_LIST_END_TAG, SPARSE_LIST_END_TAG = map(ord, "{$@")
+"""What values of V8 begin with, and what ends those that have others in them."""
 WRAPPED = 17
 """In place of Blink's version: the value is not here as it is."""
 IN_BLOB, IN_SNAPPY = 1, 2

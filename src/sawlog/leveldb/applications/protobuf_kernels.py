@@ -29,11 +29,27 @@ from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TE
 from sawlog.kernels.protobuf import of_group, read_field, varint
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s
 from sawlog.kernels.text import put_latin_1, put_utf_16, utf8_end
+from sawlog.leveldb.applications.script_kernels import LEVEL, MAX_LEVELS, MAX_NAMES, NAME, put_script
 from sawlog.leveldb.records.kernels import Strings
 
-KINDS = ("int", "uint", "bool", "text", "bytes", "float", "double", "fixed", "enum", "message", "path", "other")
-"""Kinds of fields; a `path` is a text of a `base::Pickle`, and `other` ones are left to Python."""
-_INT, _UINT, _BOOL, _TEXT, _BYTES, _FLOAT, _DOUBLE, _FIXED, _ENUM, _MESSAGE, _PATH, _OTHER = range(len(KINDS))
+KINDS = (
+    "int",
+    "uint",
+    "bool",
+    "text",
+    "bytes",
+    "float",
+    "double",
+    "fixed",
+    "enum",
+    "message",
+    "script",
+    "path",
+    "other",
+)
+"""Kinds of fields; a `script` is a value of a script, a `path` is a text of a `base::Pickle`, and `other` ones are left
+to Python."""
+_INT, _UINT, _BOOL, _TEXT, _BYTES, _FLOAT, _DOUBLE, _FIXED, _ENUM, _MESSAGE, _SCRIPT, _PATH, _OTHER = range(len(KINDS))
 NOTHING, PLAIN_TEXT, QUOTED_TEXT, JSON_TEXT, UTF_16_TEXT, MARKED_TEXT, DECIMAL, EMPTY, UNREAD = range(-1, -10, -1)
 """In place of a message: no value is shown; text in UTF-8 as it is, or as JSON, with other bytes in an object; a text
 that is JSON; text in UTF-16, or in that or Latin-1 after the byte 0 or 1; an integer in digits, which is captured as
@@ -44,13 +60,13 @@ FIELD = record_type("number", "kind", "is_repeated", "target", "name", "name_end
 in JSON with the colon, and `capture` the number that its value is noted down as, or -1."""
 NODE = record_type("first", "last", ("captures", np.uint64))
 """A message: its fields, by number, and a bit for each number that is noted down in it or in messages in it."""
-LEVEL = record_type("node", "field", "number", "items", ("end", np.uint64))
+_LEVEL = record_type("node", "field", "number", "items", ("end", np.uint64))
 """A message that is open: the next field of its node, the number of the last field that was read, how many values that
 has so far if it is a list and otherwise -1, and where the message ends."""
-MAX_DEPTH = 32
+_MAX_DEPTH = 32
 """Messages in messages; declarations have fewer."""
-STATE = record_type(("position", np.uint64), "slots", "is_full")
-"""How far the texts and the slots are, and whether there was no room for a value."""
+_STATE = record_type(("position", np.uint64), "slots", "names", "is_full")
+"""How far the texts, the slots and the names in values of scripts are, and whether there was no room for a value."""
 ROOMS = (2, 16)
 """Bytes of text that there is room for, for each byte of all values, at first and if it was not enough: short fields
 have long names."""
@@ -121,18 +137,28 @@ class Rendered(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory: `LEVEL` of what is open, and one `STATE`."""
+    """Working memory.
 
+    Attributes:
+        messages: `_LEVEL` of messages that are open.
+        stack: `LEVEL` of what is open in a value of a script.
+        names: `NAME` of properties in that.
+        state: One `_STATE`.
+    """
+
+    messages: Annotated[Any, Array(_LEVEL, writable=True)]
     stack: Annotated[Any, Array(LEVEL, writable=True)]
-    state: Annotated[Any, Array(STATE, writable=True)]
+    names: Annotated[Any, Array(NAME, writable=True)]
+    state: Annotated[Any, Array(_STATE, writable=True)]
 
 
 def new_scratch() -> Scratch:
     """Room for what is rendered at all."""
-    return Scratch(np.empty(MAX_DEPTH + 1, LEVEL), np.empty(1, STATE))
+    messages, stack = np.empty(_MAX_DEPTH + 1, _LEVEL), np.empty(MAX_LEVELS, LEVEL)
+    return Scratch(messages, stack, np.empty(MAX_NAMES, NAME), np.empty(1, _STATE))
 
 
-_WIRES = np.array([0, 0, 0, 2, 2, 5, 1, 5, 0, 2, 2, -1], np.int64)
+_WIRES = np.array([0, 0, 0, 2, 2, 5, 1, 5, 0, 2, 2, 2, -1], np.int64)
 """By kind: the wire type of its fields. That of `fixed` is 1 as well."""
 _LONGEST_TAG, _LONGEST = np.uint64(5), _TEN
 _SINGLE = np.uint64(1)
@@ -270,9 +296,12 @@ def _put_path(data: Any, pos: Any, end: Any, out: Any, state: Any) -> Any:
 
 
 @inlined
-def _put_scalar(data: Any, declared: Any, field: Any, start: Any, end: Any, rendered: Any, state: Any) -> Any:
+def _put_scalar(data: Any, declared: Any, field: Any, start: Any, end: Any, rendered: Any, scratch: Any) -> Any:
     """Write a value that is neither a varint nor a message. Returns whether it is a plain one."""
-    kind, out = field.kind, rendered.out
+    kind, out, state = field.kind, rendered.out, scratch.state[0]
+    if kind == _SCRIPT:
+        has_room = _has_room(out, state, _SIX * (end - start))
+        return has_room and put_script(data, start, end, rendered, scratch, state)
     if kind == _TEXT:
         if not _has_room_for_text(data, start, end, out, state):
             return False
@@ -335,7 +364,7 @@ def _capture(field: Any, start: Any, end: Any, row: Any, captures: Any) -> Any:
 @inlined
 def _enter(declared: Any, node: Any, end: Any, depth: Any, row: Any, captures: Any, scratch: Any) -> None:
     """Open a message; what was noted down of one before it in a list is forgotten."""
-    level = scratch.stack[depth]
+    level = scratch.messages[depth]
     level.node = node
     level.end = end
     level.field = declared.nodes[node].first
@@ -386,7 +415,7 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
     _enter(declared, node, end, depth, row, rendered.captures, scratch)
     _put(out, state, 123)
     while True:
-        level = scratch.stack[depth]
+        level = scratch.messages[depth]
         if not _has_room(out, state, _ZERO):
             return False
         if pos >= level.end:
@@ -430,7 +459,7 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
             if field.capture >= 0 and not _capture(field, start, pos, row, rendered.captures):
                 return False
             if kind == _MESSAGE:
-                if depth + 1 >= len(scratch.stack):
+                if depth + 1 >= len(scratch.messages):
                     return False
                 depth += 1
                 _enter(declared, field.target, pos, depth, row, rendered.captures, scratch)
@@ -438,7 +467,7 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
                 pos = start
             elif wire == 0:
                 _put_number(declared, field, start, out, state)
-            elif not _put_scalar(data, declared, field, start, pos, rendered, state):
+            elif not _put_scalar(data, declared, field, start, pos, rendered, scratch):
                 return False
         elif number == level.number or not _put_undeclared(data, tag, start, pos, out, state):
             return False

@@ -276,8 +276,9 @@ class MessageRows:
         self._fields.append(rows)
         self._captures.append(sum(1 << slot for _, slot in paths))
         declared = self._messages.fields.get(message, {})
-        names = [field.name for field in declared.values()]
-        for number, field in sorted(declared.items()):
+        fields = sorted(declared.items())
+        names = [field.name for _, field in fields]
+        for index, (number, field) in enumerate(fields):
             below = tuple((path[1:], slot) for path, slot in paths if path[0] == field.name)
             kind, target = field.kind, 0
             if field.kind in self._messages.fields:
@@ -286,7 +287,7 @@ class MessageRows:
                 target = len(self._values)
                 self._values += field.values
                 self._last_values[target] = len(self._values)
-            if kind not in k.KINDS or names.count(field.name) > 1:
+            if kind not in k.KINDS or field.name in names[index + 1 :]:  # of fields of one name, the last is usual
                 kind = "other"
             start = len(self._text)
             self._text += f'"{field.name}":'.encode()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sawlog.leveldb.applications import indexed_db_layout as layout
 from sawlog.leveldb.applications.indexed_db_layout import (
     SEPARATE_ENVELOPE,
     TAGGED_HOLES,
@@ -307,10 +308,10 @@ class ScriptValue:
         self._referenced.add(number)
         return {"$ref": number}
 
-    def _properties(self, end: str) -> dict[str, Any]:
+    def _properties(self, end: int) -> dict[str, Any]:
         """Names and values up to a tag, then their count."""
         properties: dict[str, Any] = {}
-        while not self._is_stopped and self._peek() != ord(end):
+        while not self._is_stopped and self._peek() != end:
             name = self._part()
             if self._is_stopped:
                 properties["$bytes"] = name["$bytes"]
@@ -332,13 +333,13 @@ class ScriptValue:
 
     def _object(self) -> Thing:
         thing = self._new({}, "$object")
-        thing.plain = self._properties("{")
+        thing.plain = self._properties(layout.OBJECT_END_TAG)
         return thing
 
     def _sparse_array(self) -> Thing:
         length = self._in.varint(32)
         thing = self._new({})
-        elements = self._properties("@")
+        elements = self._properties(layout.SPARSE_LIST_END_TAG)
         self._same(length)
         thing.plain = {"$sparse": elements, "length": length}
         indexes = [str(index) for index in range(len(elements))]
@@ -359,7 +360,7 @@ class ScriptValue:
             else:
                 item = self._part()
                 items.append(_HOLE if item is _UNDEFINED and self._version < TAGGED_HOLES else item)
-        properties = self._properties("$")
+        properties = self._properties(layout.DENSE_LIST_END_TAG)
         self._same(length)
         thing.plain = items
         if properties:
@@ -527,22 +528,22 @@ def property_name(value: float) -> str:
 _BUFFERS = frozenset(b"B~^")
 """Tags after which there may be a view: of buffers, and of what may refer to one."""
 _READERS: dict[int, Callable[[ScriptValue], Any]] = {
-    ord("_"): lambda value: _UNDEFINED,
-    ord("0"): lambda value: None,
-    ord("T"): lambda value: True,
-    ord("F"): lambda value: False,
-    ord("I"): ScriptValue._int32,
-    ord("U"): lambda value: value._in.varint(32),
-    ord("N"): lambda value: number(value._in.double()),
+    layout.UNDEFINED_TAG: lambda value: _UNDEFINED,
+    layout.NULL_TAG: lambda value: None,
+    layout.TRUE_TAG: lambda value: True,
+    layout.FALSE_TAG: lambda value: False,
+    layout.INT_TAG: ScriptValue._int32,
+    layout.UNSIGNED_TAG: lambda value: value._in.varint(32),
+    layout.DOUBLE_TAG: lambda value: number(value._in.double()),
     ord("Z"): lambda value: {"$bigint": value._bigint()},
-    ord("S"): ScriptValue._text,
-    ord('"'): lambda value: value._in.take(value._in.varint(32), "string").decode("latin-1"),
-    ord("c"): ScriptValue._utf16,
+    layout.UTF_8_TAG: ScriptValue._text,
+    layout.LATIN_1_TAG: lambda value: value._in.take(value._in.varint(32), "string").decode("latin-1"),
+    layout.UTF_16_TAG: ScriptValue._utf16,
     ord("^"): ScriptValue._reference,
-    ord("o"): ScriptValue._object,
-    ord("a"): ScriptValue._sparse_array,
-    ord("A"): ScriptValue._dense_array,
-    ord("D"): ScriptValue._date,
+    layout.OBJECT_TAG: ScriptValue._object,
+    layout.SPARSE_LIST_TAG: ScriptValue._sparse_array,
+    layout.DENSE_LIST_TAG: ScriptValue._dense_array,
+    layout.DATE_TAG: ScriptValue._date,
     ord("y"): lambda value: value._new({"$boolean": True}),
     ord("x"): lambda value: value._new({"$boolean": False}),
     ord("n"): lambda value: value._wrapped("$number_object", lambda: number(value._in.double())),
