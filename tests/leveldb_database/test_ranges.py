@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import random
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from rocksdict import Options, Rdict
 
 import sawlog
+from sawlog import DamageError
 from sawlog.leveldb.database.fragments import KeyRange, LogEntries
 from sawlog.leveldb.table import rows as table_rows
 
@@ -71,3 +75,50 @@ def test_a_range_that_another_process_reads_gives_the_same_rows(overlapping: Pat
     assert sum(batch.num_rows for batch in batches) == dataset.count_rows()
     keys = [key for batch in batches for key in batch.column("key").to_pylist()]
     assert keys == sorted(set(keys))
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_keys_before_those_of_a_damaged_table_are_delivered(step: int, tmp_path: Path) -> None:
+    """Tables of level 0 are read where their keys begin, whatever their ages; all range deletions before them count."""
+    options = Options(raw_mode=True)
+    options.set_disable_auto_compactions(True)
+    database = Rdict(str(tmp_path / "db"), options)
+    for number in range(6)[::step]:
+        for key in range(10):
+            database[b"%d%d" % (number, key)] = bytes(100)
+        database.delete_range(b"%d0" % number, b"%d2" % number)
+        database.flush()
+    database.close()
+    table = sorted((tmp_path / "db").glob("*.sst"))[::step][4]
+    content = table.read_bytes()
+    table.write_bytes(content[:10] + b"\xff" + content[11:])
+    batches: list[pa.RecordBatch] = []
+    with pytest.raises(DamageError, match=table.name):
+        batches.extend(sawlog.open(tmp_path / "db", view="live").to_batches())
+    keys = [key for batch in batches for key in batch.column("key").to_pylist()]
+    assert keys == [b"%d%d" % (number, key) for number in range(4) for key in range(2, 10)]
+
+
+def test_tables_give_what_the_engine_answers_however_they_overlap(tmp_path: Path) -> None:
+    dice = random.Random(54)
+    options = Options(raw_mode=True)
+    options.set_disable_auto_compactions(True)
+    database = Rdict(str(tmp_path), options)
+    for number in range(80):
+        first = dice.randrange(900)
+        for _ in range(dice.randrange(1, 40)):
+            key = first + dice.randrange(dice.choice([1, 40, 900]))
+            if dice.random() < 0.1:
+                database.delete_range(b"%04d" % key, b"%04d" % (key + dice.randrange(1, 90)))
+            elif dice.random() < 0.2:
+                database.delete(b"%04d" % key)
+            else:
+                database[b"%04d" % key] = b"%d" % number
+        database.flush()
+    expected = list(database.items())
+    database.close()
+    for size in (None, 4 << 10):
+        dataset = sawlog.open(tmp_path, format="leveldb_database", view="live")
+        batches = [batch for part in dataset.fragments(size) for batch in part.to_batches()]
+        table = pa.Table.from_batches(batches, dataset.schema)
+        assert list(zip(*(table.column(name).to_pylist() for name in ("key", "value")), strict=True)) == expected

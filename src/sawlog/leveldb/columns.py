@@ -114,12 +114,14 @@ class Stream:
     Attributes:
         path: The file.
         level: Its level.
+        smallest: A key that no entry of it precedes.
         batches: Entries of `ENTRY_SCHEMA`: range deletions first, in batches of their own, the others in key order;
             among them batches with a column `STRAY`, none of which precedes what was given already.
     """
 
     path: str
     level: int
+    smallest: bytes
     batches: Iterator[pa.RecordBatch]
 
 

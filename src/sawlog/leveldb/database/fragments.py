@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -474,7 +476,7 @@ class KeyRange(Fragment):
 
     def _streams(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
         """Newest first: the logs, each table of level 0, and the tables of each other level."""
-        groups = _sorted_groups(self.tables)
+        groups = _sorted_groups(self.tables, disjoint=self.version.bytewise)
         tables = [[self._table_stream(table, findings, ledgers) for table in group] for group in groups]
         return [*([stream] for stream in self._log_streams(findings)), *tables]
 
@@ -523,7 +525,7 @@ class KeyRange(Fragment):
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
         if self.select is not None:
             batches = _selected(batches, self.select)
-        return Stream(table.file.path, table.level, batches)
+        return Stream(table.file.path, table.level, table.smallest, batches)
 
     def _log_streams(self, findings: Findings) -> Iterator[Stream]:
         from sawlog.leveldb.database.merge import slice_keys
@@ -535,7 +537,7 @@ class KeyRange(Fragment):
         if not self.low and logs.tail is not None:
             findings.tail = logs.tail
         for path, deletions, points in logs.entries:
-            yield Stream(path, LOG_LEVEL, iter([deletions, slice_keys(points, self.low, self.high)]))
+            yield Stream(path, LOG_LEVEL, b"", iter([deletions, slice_keys(points, self.low, self.high)]))
 
     def read_logs(self, on_damage: OnDamage) -> LogEntries:
         """The entries of all logs that may count."""
@@ -691,24 +693,27 @@ def _unwritten(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.less(batch.column(SEQUENCE), scalar_of(0, pa.int64())))
 
 
-def _sorted_groups(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
-    """Tables in groups, newest first; those of a group follow each other in key order.
+def _sorted_groups(tables: Sequence[LiveTable], *, disjoint: bool) -> list[list[LiveTable]]:
+    """Tables in groups, newest first; those of a group are of one level, and follow each other in key order.
 
-    Each of level 0 is one; those of a deeper level are, unless the MANIFEST gives them ranges that overlap.
+    Args:
+        tables: The tables.
+        disjoint: Whether tables are where the MANIFEST has them in the order of the bytes; otherwise each is a group.
     """
     groups: list[list[LiveTable]] = []
     for table in sorted(tables, key=_newest_first):
-        # Neighbours may share a key.
-        before = (
-            group_before
-            for group_before in groups
-            if group_before[-1].level == table.level and group_before[-1].end <= table.smallest + b"\0"
-        )
-        group = next(before, None) if table.level else None
-        if group is None:
-            groups.append([table])
+        group = groups[-1] if disjoint and groups and groups[-1][0].level == table.level else []
+        row = bisect_right(group, table.smallest, key=attrgetter("smallest"))
+        # Neighbours may share a key, of which the first one has the newer entries: but not on level 0.
+        shared_end = table.smallest + (b"\0" if table.level else b"")
+        if (
+            group
+            and all(before.end <= shared_end for before in group[:row][-1:])
+            and all(table.end <= after.smallest for after in group[row : row + 1])
+        ):
+            group.insert(row, table)
         else:
-            group.append(table)
+            groups.append([table])
     return groups
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import posixpath
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +28,7 @@ from sawlog.arrow import (
     scalar_of,
     values_of,
 )
+from sawlog.errors import SawlogError
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.columns import (
     BLOB,
@@ -647,22 +651,14 @@ def merged(
         covers = _covers_of([] if order is None else deletions_of_all, order)
         yield MergedEntries(runs, covers, pending, bytewise=False, order_of_keys=order, uncertain=uncertain)
         return
-    deletions = _Deletions(low, high)
-    feeds = [_StreamGroup(group, deletions) for group in groups]
-    for feed in feeds:
-        feed.fill()
-    while waiting := [feed for feed in feeds if not feed.done]:
-        limit = min(feed.last_key for feed in waiting)
-        runs = [feed.take(limit) for feed in feeds]
-        strays = [run for feed in feeds for run in feed.take_strays(limit)]
-        runs += [*strays, *deletions.take(limit)]
-        yield MergedEntries(runs, deletions.covers, pending, bytewise=True)
-        for feed in waiting:
-            if feed.last_key == limit:
-                feed.fill()
-    strays = [run for feed in feeds for run in feed.take_strays(None)]
-    runs = [*(feed.take(None) for feed in feeds), *strays, *deletions.take(None)]
-    yield MergedEntries(runs, deletions.covers, pending, bytewise=True)
+    reader = _MergeReader(groups, low, high)
+    while reader.bounds:
+        try:
+            reader.fill()
+        except (SawlogError, OSError):
+            yield MergedEntries(*reader.take(), pending, bytewise=True)
+            raise
+        yield MergedEntries(*reader.take(), pending, bytewise=True)
 
 
 def _newest(batch: pa.RecordBatch) -> int:
@@ -670,75 +666,141 @@ def _newest(batch: pa.RecordBatch) -> int:
     return int(values_of(batch.column(SEQUENCE), np.int64).max(initial=0))
 
 
-class _Deletions:
-    """The range deletions of the files that are open, or were, as far as they reach into a range of keys."""
+class _MergeReader:
+    """Reads streams side by side, window after window of keys; streams are opened where their keys begin.
 
-    def __init__(self, low: bytes, high: bytes | None) -> None:
+    Args:
+        groups: Streams, newest first; those of a group follow each other in key order.
+        low: The first key that is wanted.
+        high: The key after the last one; `None`: there is no end.
+
+    Attributes:
+        bounds: A heap of keys that nothing precedes which is still to be read, with the numbers of their groups.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None) -> None:
         self._low = low
         self._high = high
-        self._every: list[pa.RecordBatch] = []
-        self._waiting: list[Run] = []
-        self._covers: Covers | None = None
-
-    def add(self, path: str, level: int, batch: pa.RecordBatch) -> None:
-        """Take in those of a file, in any order."""
-        # As rows, the others belong to the ranges that they begin in.
-        self._waiting.append(Run(path, level, [slice_keys(sorted_batch(batch), self._low, self._high)]))
-        if self._high is not None:
-            batch = batch.filter(pc.less(batch.column(KEY), scalar_of(self._high, pa.binary())))
-        if self._low:
-            batch = batch.filter(pc.greater(batch.column(VALUE), scalar_of(self._low, pa.binary())))
-        self._every.append(batch)
-        self._covers = None
-
-    @property
-    def covers(self) -> Covers:
-        """The keys that they delete."""
-        if self._covers is None:
-            self._covers = _covers_of(self._every)
-        return self._covers
-
-    def take(self, limit: bytes | None) -> list[list[Run]]:
-        """As rows of their own: those that begin below a key, each run as a group."""
-        runs, self._waiting = _cut(self._waiting, limit)
-        return [[run] for run in runs]
-
-
-class _StreamGroup:
-    """Batches of the streams of a group, one stream after the other."""
-
-    def __init__(self, streams: Sequence[Stream], deletions: _Deletions) -> None:
-        self._batches = ((stream, batch) for stream in streams for batch in stream.batches)
-        self._deletions = deletions
-        self._pending: list[Run] = []
-        self._strays: list[Run] = []
-        self.done = False
-        self.last_key = b""
+        self._queue = _RunQueue()
+        self._deletions = _Deletions()
+        self._readers = [self._read(streams, number) for number, streams in enumerate(groups)]
+        self.bounds = [(next(reader), number) for number, reader in enumerate(self._readers)]
+        heapq.heapify(self.bounds)
 
     def fill(self) -> None:
-        """Read one more batch."""
-        for stream, batch in self._batches:
-            if not batch.num_rows:
-                continue
-            if STRAY in batch.schema.names:
-                self._strays.append(Run(stream.path, stream.level, [batch]))
-            elif batch.column(OPERATION)[0].as_py() == RANGE:
-                self._deletions.add(stream.path, stream.level, batch)
+        """Read on from the lowest key, so much that every run that waits may have enough of the window."""
+        volume_due = self._queue.volume + 1 + len(self._queue.runs)
+        while self.bounds and self._queue.volume < volume_due:
+            _, number = self.bounds[0]
+            bound = next(self._readers[number], None)
+            if bound is None:
+                heapq.heappop(self.bounds)
             else:
-                self._pending.append(Run(stream.path, stream.level, [batch]))
-                self.last_key = batch.column(KEY)[-1].as_py()
-                return
-        self.done = True
+                heapq.heapreplace(self.bounds, (bound, number))
 
-    def take(self, limit: bytes | None) -> list[Run]:
-        """The entries below a key; `None`: all."""
-        runs, self._pending = _cut(self._pending, limit)
-        return runs
+    def take(self) -> tuple[list[list[Run]], Covers]:
+        """Remove what precedes all that is still to be read, as groups, with the range deletions that count there."""
+        limit = self.bounds[0][0] if self.bounds else None
+        covers = self._deletions.covers(self._low)
+        self._low = limit or b""
+        return self._queue.take(limit), covers
 
-    def take_strays(self, limit: bytes | None) -> list[list[Run]]:
-        """Stray entries that are given before a key, each run as a group."""
-        runs, self._strays = _cut(self._strays, limit)
-        return [[run] for run in runs]
+    def _read(self, streams: Sequence[Stream], number: int) -> Iterator[bytes]:
+        """Queue the entries of a group, and yield the keys that nothing precedes which follows."""
+        for stream in streams:
+            yield stream.smallest
+            for batch in stream.batches:
+                if not batch.num_rows:
+                    continue
+                run = Run(stream.path, stream.level, [batch])
+                if STRAY in batch.schema.names:
+                    self._queue.add(_STRAYS, number, run)
+                elif batch.column(OPERATION)[0].as_py() == RANGE:
+                    self._deletions.add(batch)
+                    # As rows, the others belong to the ranges that they begin in.
+                    rows = slice_keys(sorted_batch(batch), self._low, self._high)
+                    self._queue.add(_DELETIONS, number, Run(stream.path, stream.level, [rows]))
+                else:
+                    self._queue.add(_ENTRIES, number, run)
+                    yield batch.column(KEY)[-1].as_py()
+
+
+_ENTRIES, _STRAYS, _DELETIONS = range(3)
+"""Kinds of runs, in the order in which entries of one key and number are given."""
+_RUN_ROWS = 256
+_RUN_BYTES = 64 << 10
+"""So many rows, or bytes, are read for each run that waits, so that a merge is not slower the more of them overlap."""
+
+
+class _RunQueue:
+    """Runs of one batch each, by their first keys: a window touches only those that have something in it.
+
+    Attributes:
+        runs: A heap of first keys, kinds, groups, numbers in the order of reading, and runs.
+        volume: How much was ever added, by rows and bytes.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[bytes, int, int, int, Run]] = []
+        self.volume = 0.0
+        self._numbers = itertools.count()
+
+    def add(self, kind: int, group: int, run: Run) -> None:
+        """Queue a run."""
+        (batch,) = run.batches
+        if batch.num_rows:
+            heapq.heappush(self.runs, (batch.column(KEY)[0].as_py(), kind, group, next(self._numbers), run))
+            self.volume += batch.num_rows / _RUN_ROWS + batch.nbytes / _RUN_BYTES
+
+    def take(self, limit: bytes | None) -> list[list[Run]]:
+        """Remove the entries below a key, `None`: all, as groups that each are in key order."""
+        parts = []
+        while self.runs and (limit is None or self.runs[0][0] < limit):
+            _, kind, group, number, run = self.runs[0]
+            (batch,) = run.batches
+            keys = batch.column(KEY)
+            count = len(keys) if limit is None else count_below(keys, limit)
+            if count < len(keys):
+                remainder = Run(run.path, run.level, [batch.slice(count)])
+                heapq.heapreplace(self.runs, (keys[count].as_py(), kind, group, number, remainder))
+                run = Run(run.path, run.level, [batch.slice(0, count)])
+            else:
+                heapq.heappop(self.runs)
+            parts.append((kind, group, number, run))
+        groups: list[list[Run]] = []
+        parts.sort(key=itemgetter(0, 1, 2))
+        for (kind, _), parts_of_group in itertools.groupby(parts, itemgetter(0, 1)):
+            runs = [run for _, _, _, run in parts_of_group]
+            groups += [runs] if kind == _ENTRIES else [[run] for run in runs]
+        return groups
+
+
+class _Deletions:
+    """The range deletions of the files that are open, as far as they reach into the keys that are still to be read."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._covers = _covers_of([])
+        self._is_complete = True
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in those of a file, in any order."""
+        self._batches.append(batch)
+        self._is_complete = False
+
+    def covers(self, low: bytes) -> Covers:
+        """The keys from `low` on that they delete; what ends before it is forgotten."""
+        if not self._is_complete:
+            batch = pa.concat_batches(self._batches)
+            self._batches = [batch.filter(pc.greater(batch.column(VALUE), scalar_of(low, pa.binary())))]
+            self._covers = _covers_of(self._batches)
+            self._is_complete = True
+        keys, starts, sequences = self._covers
+        reached = range(len(sequences))
+        first = max(
+            bisect_right(reached, low, key=lambda cover: keys[starts[cover] : starts[cover + 1]].tobytes()) - 1, 0
+        )
+        return Covers(keys, starts[first:], sequences[first:])
 
 
 def only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
