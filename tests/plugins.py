@@ -28,7 +28,7 @@ def forget_package(package: str) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         del sys.modules[name]
     for cached in (
-        lazy.installed,
+        lazy.list_entry_points,
         lazy.entry_points,
         recognition.load,
         recognition.formats,

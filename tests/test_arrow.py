@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.arrow import array_of, fill_null, grouped, index_of, one_array, scalar_of, values_of
+from sawlog.arrow import array_of, fill_null, group_rows, index_of, one_array, scalar_of, values_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -95,7 +95,7 @@ def test_groups_are_those_of_arrow(rows: list[tuple[str | None, int | None, int]
         pa.schema([("a", pa.string()), ("b", pa.int64()), ("c", pa.int64())]),
     )
     batch = batch.set_column(0, "a", batch["a"].dictionary_encode())
-    firsts, which = grouped(batch)
+    firsts, which = group_rows(batch)
     assert (np.sort(firsts) == firsts).all()
     found = [
         (*row.values(), count) for row, count in zip(batch.take(firsts).to_pylist(), np.bincount(which), strict=True)
@@ -106,7 +106,7 @@ def test_groups_are_those_of_arrow(rows: list[tuple[str | None, int | None, int]
 
 
 def test_rows_without_columns_are_one_group() -> None:
-    firsts, which = grouped(pa.record_batch({"a": [1, 2]}).select([]))
+    firsts, which = group_rows(pa.record_batch({"a": [1, 2]}).select([]))
     assert (firsts.tolist(), which.tolist()) == ([0], [0, 0])
 
 

@@ -79,7 +79,7 @@ def constant_string(value: str, length: int) -> pa.Array:
     return constant(value, pa.string(), length)
 
 
-def computed(table: pa.Table, expressions: Mapping[str, Any], context: str) -> pa.Table:
+def evaluate_expressions(table: pa.Table, expressions: Mapping[str, Any], context: str) -> pa.Table:
     """Return what expressions make of the rows of a table.
 
     Acero works in the calling thread. How many threads decode is for the reader to say, and those of Arrow's own may
@@ -98,7 +98,7 @@ def computed(table: pa.Table, expressions: Mapping[str, Any], context: str) -> p
         raise SchemaError(f"{context}: {str(error).splitlines()[0]}") from error
 
 
-def called(function: str, *values: Any, options: tuple[Any, ...] | None = None) -> Any:
+def call_function(function: str, *values: Any, options: tuple[Any, ...] | None = None) -> Any:
     """Return what one of Arrow's functions makes of values.
 
     `pyarrow.compute` writes a Python function for each of them when it is imported, which takes a tenth of what `cat`
@@ -112,7 +112,7 @@ def called(function: str, *values: Any, options: tuple[Any, ...] | None = None) 
 
 def cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Values as another type that holds all of them."""
-    return called("cast", values, options=("CastOptions", kind))
+    return call_function("cast", values, options=("CastOptions", kind))
 
 
 def schema_metadata(schema: pa.Schema) -> list[tuple[str, str]]:
@@ -360,7 +360,7 @@ def index_of(values: pa.Array, value: Any) -> int:
     return place
 
 
-def grouped(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def group_rows(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows by the values of all columns; Arrow's own `group_by` pulls pandas in.
 
     Returns:

@@ -30,11 +30,6 @@ def raised_by_system(error: BaseException) -> bool:
     return isinstance(error, OSError) and not _innermost(error.__traceback__).endswith(_CYTHON)
 
 
-def foreign(error: Exception) -> bool:
-    """Whether an exception is neither sawlog's own, nor the system's, nor a warning that was made an error."""
-    return not (isinstance(error, SawlogError | Warning) or raised_by_system(error))
-
-
 def explain(error: Exception) -> str:
     """Return what a foreign exception says, and the place in sawlog that it passed last."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(_PACKAGE)]
@@ -44,7 +39,7 @@ def explain(error: Exception) -> str:
     return f"{type(error).__name__}{place}{': ' if message else ''}{message}"
 
 
-def internal(error: Exception, doing: str = "") -> InternalError:
+def make_internal_error(error: Exception, doing: str = "") -> InternalError:
     """A foreign exception as sawlog's own: it names the place, and asks for a report."""
     prefix = f"{doing}: " if doing else ""
     return InternalError(f"{prefix}{explain(error)}; this is a fault of sawlog or of the machine: please report it")
@@ -77,7 +72,7 @@ def call_decoder(decoder: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     except (SawlogError, Warning):
         raise
     except FAULTS as error:
-        raise internal(error) from error
+        raise make_internal_error(error) from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None and raised_by_system(error):
             raise StorageError(str(error)) from error
@@ -140,7 +135,7 @@ def decode_json(text: bytes | str) -> Any | Undecodable:
 
 @contextmanager
 def wrap_errors(doing: str) -> Iterator[None]:
-    """Turn foreign exceptions into an `InternalError`, whose cause they are.
+    """Turn exceptions that are neither sawlog's, nor the system's, nor warnings into an `InternalError`.
 
     Args:
         doing: What is being done, and to which path, for the message.
@@ -148,9 +143,9 @@ def wrap_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not foreign(error):
+        if isinstance(error, SawlogError | Warning) or raised_by_system(error):
             raise
-        raise internal(error, doing) from error
+        raise make_internal_error(error, doing) from error
 
 
 def parse_time(option: str, value: object, expected: str = "a time like 2024-05-01T12:00:00Z") -> dt.datetime:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from sawlog.chain import kernels as c
 from sawlog.chain.walk import ChainWalk, Span
-from sawlog.format.damage import Findings
+from sawlog.format.damage import DamageKind, Findings
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.layout import Number, loader
 from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s, Record
@@ -33,21 +32,14 @@ NOTE_HEADER = SUM.end
 ALIGNMENT = 4
 
 
-class Kind(IntEnum):
+class ToyDamageKind(DamageKind):
     """Kinds of damage."""
 
-    BAD_BOX = 1
-    BAD_NOTE = 2
-    BAD_SUM = 3
+    BAD_BOX = 1, "a box of {0} bytes"
+    BAD_NOTE = 2, "a note of {0} bytes; {1} are left in the box"
+    BAD_SUM = 3, "expected the sum {0}, found {1}"
     READ_ERROR = 4
     BAD_TEXT = 5
-
-
-DETAIL = {
-    Kind.BAD_BOX: "a box of {0} bytes",
-    Kind.BAD_NOTE: "a note of {0} bytes; {1} are left in the box",
-    Kind.BAD_SUM: "expected the sum {0}, found {1}",
-}
 
 
 def note(text: bytes) -> bytes:
@@ -132,7 +124,7 @@ _LOOK = np.uint64(BOX_HEADER)
 _NOTE = np.uint64(NOTE_HEADER)
 _ROUND = np.uint64(ALIGNMENT - 1)
 _ZERO = np.uint64(0)
-_BAD_BOX, _BAD_NOTE, _BAD_SUM = int(Kind.BAD_BOX), int(Kind.BAD_NOTE), int(Kind.BAD_SUM)
+_BAD_BOX, _BAD_NOTE, _BAD_SUM = int(ToyDamageKind.BAD_BOX), int(ToyDamageKind.BAD_NOTE), int(ToyDamageKind.BAD_SUM)
 
 
 @inlined
@@ -223,8 +215,7 @@ def read(window: c.Window, state: Annotated[Any, Record(STATE)], out: Out, rules
 class ToyWalk(ChainWalk):
     """Texts with their offsets; texts that begin with an exclamation mark cannot be delivered."""
 
-    kinds = Kind
-    details = DETAIL
+    kinds = ToyDamageKind
 
     def __init__(
         self, source: Any, findings: Findings, *, rows: int = 3, room: int = 8, end: int | None = None
@@ -252,7 +243,7 @@ class ToyWalk(ChainWalk):
         texts = [bytes(self._data[a:b]) for a, b in zip(self._ends[:rows], self._ends[1 : rows + 1], strict=True)]
         bad = [row for row, text in enumerate(texts) if text.startswith(b"!")]
         for row in bad:
-            self.complain(Kind.BAD_TEXT, int(self.starts[row]), 3 + len(texts[row]), "an exclamation mark")
+            self.complain(ToyDamageKind.BAD_TEXT, int(self.starts[row]), 3 + len(texts[row]), "an exclamation mark")
         kept = [row for row in range(rows) if row not in bad and not (self.fails and bad and row > bad[0])]
         arrays = [pa.array([int(self.starts[row]) for row in kept], pa.int64()), pa.array([texts[row] for row in kept])]
         yield len(kept), pa.RecordBatch.from_arrays(arrays, ["offset", "text"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format.query import bind_query, filter_batch, interval, possible
+from sawlog.format.query import bind_query, can_match, filter_batch, interval
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
@@ -108,8 +108,8 @@ def test_what_is_pruned_holds_no_wanted_row(
         assert all((first is None or value >= first) and (end is None or value < end) for value in inside)
         for i in range(rows.num_rows):
             wanted = filter_batch(query, rows.slice(i, 1)).num_rows > 0
-            assert possible(query, rows.slice(i, 1)) == wanted
-            assert possible(query, rows.slice(i, 1).select([name])) or not wanted
+            assert can_match(query, rows.slice(i, 1)) == wanted
+            assert can_match(query, rows.slice(i, 1).select([name])) or not wanted
 
 
 @pytest.mark.parametrize(

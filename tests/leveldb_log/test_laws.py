@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sawlog.leveldb.datastore.layout import ENTITY_DAMAGE
-from sawlog.leveldb.records.layout import EDIT_DAMAGE, BatchKind
+from sawlog.leveldb.records.layout import EDIT_DAMAGE, BatchDamageKind
 from sawlog.testing import Exemption, Laws, Sample, Span
 
 from .datastore import entity
@@ -170,7 +170,7 @@ def _writes(name: str, **options: object) -> Sample:
         checked=not options,
         blocks=True,
         folded=bool(options),
-        kept=[kind.name.lower() for kind in BatchKind],
+        kept=[kind.name.lower() for kind in BatchDamageKind],
         ordered=not options,
         grows=not options,
     )

@@ -7,8 +7,7 @@ from sawlog_tfrecord import kernels, layout
 class Walk(RecordWalk):
     """One pass over a range of a file."""
 
-    kinds = layout.Kind
-    details = layout.DETAIL
+    kinds = layout.RecordDamageKind
     kernel = kernels.read
 
 

@@ -9,7 +9,7 @@ from sawlog.chain.record_walk import Out, Rules, State, take_record
 from sawlog.kernels.language import Bool, Bytes, Int32s, Int64, OutBytes, always_inlined, copy_bytes, crc32c, kernel
 from sawlog.kernels.layout import loader, storer
 from sawlog_tfrecord import layout
-from sawlog_tfrecord.layout import Kind
+from sawlog_tfrecord.layout import RecordDamageKind
 
 _load_length, _load_length_checksum = loader(layout.LENGTH), loader(layout.LENGTH_CHECKSUM)
 _store_length, _store_length_checksum = storer(layout.LENGTH), storer(layout.LENGTH_CHECKSUM)
@@ -18,7 +18,8 @@ _LENGTH = np.uint64(layout.LENGTH.size)
 _HEADER, _FRAME = np.uint64(layout.HEADER_SIZE), np.uint64(layout.HEADER_SIZE + layout.CHECKSUM.size)
 _RIGHT, _LEFT, _DELTA = np.uint64(layout.MASK_SHIFT), np.uint64(32 - layout.MASK_SHIFT), np.uint64(layout.MASK_DELTA)
 _MASK, _ZERO = np.uint64(0xFFFFFFFF), np.uint64(0)
-_BAD_LENGTH, _BAD_CHECKSUM, _TOO_LARGE = int(Kind.BAD_LENGTH), int(Kind.BAD_CHECKSUM), int(Kind.RECORD_TOO_LARGE)
+_BAD_LENGTH, _BAD_CHECKSUM = int(RecordDamageKind.BAD_LENGTH), int(RecordDamageKind.BAD_CHECKSUM)
+_TOO_LARGE = int(RecordDamageKind.RECORD_TOO_LARGE)
 
 
 @always_inlined

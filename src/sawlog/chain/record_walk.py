@@ -14,6 +14,7 @@ from sawlog.chain.records import RECORD_COLUMN, RecordRange
 from sawlog.chain.records import RecordFormat as RecordFormat  # noqa: PLC0414 - for formats of records
 from sawlog.chain.walk import ChainWalk, Span
 from sawlog.format.contract import assemble
+from sawlog.format.damage import DamageKind as DamageKind  # noqa: PLC0414 - for formats of records
 from sawlog.format.damage import Findings
 from sawlog.kernels.jit import always_inlined
 from sawlog.kernels.memory import copy_bytes

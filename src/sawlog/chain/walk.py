@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import array_of, constant_string, fixed_array
 from sawlog.chain import kernels as k
 from sawlog.errors import DiskError
-from sawlog.format.damage import DAMAGE_SCHEMA, UNSUPPORTED, Damage, Findings, Tail, TailStatus
+from sawlog.format.damage import DAMAGE_SCHEMA, Damage, DamageKind, Findings, Tail, TailStatus
 from sawlog.storage import Bytes, File, Source
 from sawlog.storage.sources import LEAST_BYTES, WINDOW_BYTES
 
@@ -54,8 +53,6 @@ class ChainWalk(ABC):
 
     Attributes:
         kinds: The format's kinds of damage; one of them is `READ_ERROR`.
-        details: What damage says, per kind; the two numbers of the event are filled in.
-        unsupported: Those kinds that a newer or another writer may have meant: they are reported as `UNSUPPORTED`.
         torn: What is said of a tail that the end of the file cuts off.
         events_per_step: How many events one step of the kernel may record past the limit.
         window_passes: Whether what the kernel writes down points into the window, which then must be handed over first.
@@ -64,9 +61,7 @@ class ChainWalk(ABC):
         starts: File offset of each row in hand, ascending; the format's to set.
     """
 
-    kinds: ClassVar[type[IntEnum]]
-    details: ClassVar[Mapping[Any, str]]
-    unsupported: ClassVar[frozenset[IntEnum]] = frozenset()
+    kinds: ClassVar[type[DamageKind]]
     torn: ClassVar[str] = "the file ends inside a record"
     events_per_step: ClassVar[int] = 4
     window_passes: ClassVar[bool] = False
@@ -129,7 +124,7 @@ class ChainWalk(ABC):
 
     def describe(self, event: Event) -> str:
         """Return the detail of an event's damage; it depends on the event's kind and its two numbers only."""
-        return self.details[self.kinds(event.kind)].format(event.one, event.two)
+        return self.kinds(event.kind).detail.format(event.one, event.two)
 
     def window_length(self, position: int) -> int:
         """Return how many bytes from `position` on the kernel needs to see."""
@@ -189,10 +184,10 @@ class ChainWalk(ABC):
                 status = k.MORE
         self._account()
 
-    def complain(self, kind: IntEnum, offset: int, length: int, detail: str) -> None:
+    def complain(self, kind: DamageKind, offset: int, length: int, detail: str) -> None:
         """Report a row that the kernel took and that cannot be delivered; no byte past the end of the file."""
         available = min(length, self.span.file.size - offset)
-        self._complaints.append(Damage(self.path, offset, available, self.kind_name(kind), detail))
+        self._complaints.append(Damage(self.path, offset, available, kind.label, detail))
 
     def _window(self) -> k.Window:
         position, size = int(self.state["position"]), self.span.file.size
@@ -202,10 +197,10 @@ class ChainWalk(ABC):
         try:
             data = self.source.window(position, length)
         except DiskError:  # up to where it cannot be read it is
-            data = self._readable(position, max(need, LEAST_BYTES), length)
+            data = self._read_longest_window(position, max(need, LEAST_BYTES), length)
         return k.Window(data, np.uint64(position), np.uint64(self.span.end), np.uint64(size))
 
-    def _readable(self, position: int, min_length: int, length: int) -> Bytes:
+    def _read_longest_window(self, position: int, min_length: int, length: int) -> Bytes:
         """The longest window that can be read of one that cannot, halved until it can.
 
         Raises:
@@ -254,7 +249,7 @@ class ChainWalk(ABC):
                 self._tally(events[index:])
                 return
             dropped = event.dropped if event.dropped >= 0 else None
-            kind, detail = self.kind_name(event.kind), self.describe(event)
+            kind, detail = self.kinds(event.kind).label, self.describe(event)
             self.findings.damage(Damage(self.path, event.offset, event.length, kind, detail, dropped))
         for complaint in waiting:
             self.findings.damage(complaint)
@@ -267,7 +262,7 @@ class ChainWalk(ABC):
             codes = codes * len(distinct) + code
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
         described_events = list(map(Event._make, events[first].tolist()))
-        kinds = array_of([self.kind_name(event.kind) for event in described_events], pa.string())
+        kinds = array_of([self.kinds(event.kind).label for event in described_events], pa.string())
         details = array_of([self.describe(event) for event in described_events], pa.string())
         rows, dropped = fixed_array(pa.int64(), places), events["dropped"]
         arrays = [
@@ -280,15 +275,10 @@ class ChainWalk(ABC):
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
 
-    def kind_name(self, code: int) -> str:
-        """The name of a kind of damage."""
-        kind = self.kinds(code)
-        return UNSUPPORTED if kind in self.unsupported else kind.name.lower()
-
     def _tally(self, events: Any) -> None:
         for kind in np.unique(events["kind"]):
             lengths = events["length"][events["kind"] == kind]
-            self.findings.tally(self.kind_name(int(kind)), len(lengths), int(lengths.sum()))
+            self.findings.tally(self.kinds(int(kind)).label, len(lengths), int(lengths.sum()))
 
     def _read_error(self, error: DiskError) -> None:
         """Bytes that the disk cannot read are damage up to the end of the range, and so is what was read after them."""
@@ -297,10 +287,8 @@ class ChainWalk(ABC):
         offset = min(place for place in (*self.pending(), position) if place >= 0)
         end = max(position, self.span.end)
         if end > offset:
-            kind = self.kinds["READ_ERROR"]
-            self.findings.damage(
-                Damage(self.path, offset, end - offset, kind.name.lower(), str(error), self.unread(end - offset))
-            )
+            kind = self.kinds["READ_ERROR"].label
+            self.findings.damage(Damage(self.path, offset, end - offset, kind, str(error), self.unread(end - offset)))
 
     def unread(self, length: int) -> int | None:
         """Return what the original system's reader counts as lost for so many unreadable bytes; see `Damage`."""

@@ -23,7 +23,7 @@ from sawlog.errors import (
     UnsupportedError,
     without_secrets,
 )
-from sawlog.guard import internal
+from sawlog.guard import make_internal_error
 
 P = ParamSpec("P")
 
@@ -91,7 +91,7 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
                 if (signalled := ended(error)) is not None:
                     return signalled
                 if isinstance(error, MemoryError):
-                    error = internal(error)
+                    error = make_internal_error(error)
                 message = explain(error)
                 if message is None:
                     raise

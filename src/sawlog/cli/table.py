@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from sawlog.arrow import called
+from sawlog.arrow import call_function
 from sawlog.cli.errors import complain
 from sawlog.cli.output import Page
 from sawlog.format.printing import is_binary, printable, texts
@@ -130,7 +130,7 @@ def _cells(batch: pa.RecordBatch, room: int | None) -> list[list[str]]:
 
 def _heads(column: pa.Array, room: int) -> pa.Array:
     """No more of long binary values than can be shown."""
-    return called("binary_slice", column, options=("SliceOptions", 0, 4 * room))
+    return call_function("binary_slice", column, options=("SliceOptions", 0, 4 * room))
 
 
 def _is_number(kind: pa.DataType) -> bool:

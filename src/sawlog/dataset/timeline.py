@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import TICKS_PER_SECOND, called, fixed_array, values_of
+from sawlog.arrow import TICKS_PER_SECOND, call_function, fixed_array, values_of
 from sawlog.dataset.dataset import Dataset
 from sawlog.format.printing import texts
 
@@ -135,7 +135,7 @@ class Timeline:
             places, ticks = places[latest], ticks[latest]
         rows = fixed_array(pa.int64(), places)
         zone = "UTC" if times.type.tz else ""
-        columns = ticks.tolist(), texts(called("take", times, rows)), _format_rows(labels, rows)
+        columns = ticks.tolist(), texts(call_function("take", times, rows)), _format_rows(labels, rows)
         for tick, time, label in zip(*columns, strict=True):
             nanoseconds = tick * (10**9 // per_second)
             self._added += 1
@@ -155,7 +155,7 @@ def _format_rows(columns: pa.RecordBatch, rows: pa.Array) -> list[str]:
     """Return some rows of columns as text, without nulls."""
     labels = [""] * len(rows)
     for name, values in zip(columns.schema.names, columns.columns, strict=True):
-        for place, text in enumerate(texts(called("take", values, rows))):
+        for place, text in enumerate(texts(call_function("take", values, rows))):
             if text:
                 shown = text if len(text) <= _LABEL_LENGTH else f"{text[:_LABEL_LENGTH]}\u2026"
                 labels[place] += f"{', ' if labels[place] else ''}{name}={shown}"

@@ -18,7 +18,7 @@ from sawlog.filodb.columns import POINTED, SCALARS, ViewField
 from sawlog.filodb.kernels import columns as k
 from sawlog.filodb.kernels import gather, histograms, maps
 from sawlog.filodb.kernels.series import FIXED, PAYLOADS
-from sawlog.filodb.layout import HistogramFormat, Kind
+from sawlog.filodb.layout import ContainerDamageKind, HistogramFormat
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.schemas.record import RecordSchema
 from sawlog.kernels.columns import gathered
@@ -41,8 +41,9 @@ class RowErrors:
         """Take in what a kernel marked in one column."""
         for row in np.flatnonzero(bad.kinds).tolist():
             kind, offset = int(bad.kinds[row]), int(bad.where[row])
-            if kind == Kind.BAD_HISTOGRAM and offset >= 0 and offset not in HistogramFormat.__members__.values():
-                kind = int(Kind.UNKNOWN_HISTOGRAM)
+            is_histogram = kind == ContainerDamageKind.BAD_HISTOGRAM and offset >= 0
+            if is_histogram and offset not in HistogramFormat.__members__.values():
+                kind = int(ContainerDamageKind.UNKNOWN_HISTOGRAM)
             self.found.setdefault(row, (kind, name, offset))
 
 
@@ -140,7 +141,7 @@ class ColumnBuilder:
         bad = gather.PayloadErrors(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
         payloads = gather.Payloads(rows.window, *self.payloads(field.name, rows.count))
         if field.kind == "string":
-            gather.judge_texts(payloads, int(Kind.INVALID_UTF8), bad)
+            gather.judge_texts(payloads, int(ContainerDamageKind.INVALID_UTF8), bad)
         else:
             text = pa.types.is_string(field.arrow.type.key_type)
             memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.new_memo())
@@ -402,7 +403,7 @@ class ColumnBuilder:
         layout_numbers = np.zeros(rows.count, np.uint8)
         arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, layout_numbers), inside)
         for row, (_, _, place) in inside.found.items():
-            marks.found.setdefault(row, (int(Kind.BAD_NESTED_RECORD), field.name, place))
+            marks.found.setdefault(row, (int(ContainerDamageKind.BAD_NESTED_RECORD), field.name, place))
         return pa.Array.from_buffers(field.arrow.type, rows.count, [validity], children=arrays)
 
     @cached_property
@@ -437,7 +438,7 @@ def _split(texts: gather.Texts) -> list[bytes]:
 def _check_text(texts: gather.Texts, groups: NDArray[np.int32], bad: gather.PayloadErrors) -> None:
     """Mark rows whose text is not UTF-8."""
     if not _is_text(texts):
-        gather.check_text(texts, groups, int(Kind.INVALID_UTF8), bad)
+        gather.check_text(texts, groups, int(ContainerDamageKind.INVALID_UTF8), bad)
 
 
 def _is_text(texts: gather.Texts) -> bool:

@@ -18,7 +18,7 @@ from sawlog.filodb import layout
 from sawlog.filodb.judge import LOOK, PLAIN_WORD, UNSEEN, is_header, is_whole
 from sawlog.filodb.kernels import state as s
 from sawlog.filodb.kernels.chain import find_header
-from sawlog.filodb.layout import ALIGNMENT, CONTAINER_HEADER_SIZE, LENGTH_SIZE, Kind
+from sawlog.filodb.layout import ALIGNMENT, CONTAINER_HEADER_SIZE, LENGTH_SIZE, ContainerDamageKind
 
 FIRST_LOOK, LARGEST_LOOK = 4 << 10, 1 << 20
 """Bytes that a search looks at, at first and at a time."""
@@ -45,7 +45,7 @@ class Container:
     """A container as it was judged.
 
     Attributes:
-        what: INTACT, UNUSED, or the `Kind` of damage that its header, or all of it, is, explained by two numbers.
+        what: INTACT, UNUSED, or the `ContainerDamageKind` of its header, or of all of it, explained by two numbers.
         start: Its header.
         first: Its first record.
         end: Where its records end.
@@ -147,7 +147,8 @@ class Framing:
         """The container, where it takes more than its header and the next one."""
         if self._before + len(self._doubts) >= layout.DOUBTS + offset // layout.DOUBT_BYTES:
             next_header, _ = self._search(min(offset + layout.DOUBT_BYTES, self._size))
-            return Container(int(Kind.DOUBTFUL), offset, next_header, next_header, next_header, head, one=layout.DOUBTS)
+            kind = int(ContainerDamageKind.DOUBTFUL)
+            return Container(kind, offset, next_header, next_header, next_header, head, one=layout.DOUBTS)
         self._doubts.append(offset)
         self.asked += 1
         size, total = self._size, head.length + LENGTH_SIZE
@@ -168,7 +169,7 @@ class Framing:
             following = self._other_end(offset)
             if following is None:
                 return self._broken(offset, head)
-            kind = int(Kind.UNKNOWN_VERSION)
+            kind = int(ContainerDamageKind.UNKNOWN_VERSION)
             return Container(kind, offset, following, following, following, head, one=head.length, two=head.version)
         if self.step and offset + self.step >= end and offset + self.step > size:
             # The file was cut off in the unused rest of a whole container.
@@ -252,9 +253,8 @@ class Framing:
             return Container(s.UNUSED, offset, offset, offset, offset, head, s.TORN_REST)
         if offset == self._resumed and gap < self.header(next_header).record + LENGTH_SIZE:
             return Container(s.UNUSED, offset, next_header, next_header, next_header, head)
-        return Container(
-            int(Kind.BAD_HEADER), offset, next_header, next_header, next_header, head, one=head.length, two=head.word
-        )
+        kind = int(ContainerDamageKind.BAD_HEADER)
+        return Container(kind, offset, next_header, next_header, next_header, head, one=head.length, two=head.word)
 
     def _intact(self, offset: int, head: Header, following: int, ending: int = 0) -> Container:
         first, end = offset + CONTAINER_HEADER_SIZE, offset + LENGTH_SIZE + head.length
@@ -264,7 +264,7 @@ class Framing:
         """Return a container whose length is wrong: another one begins at `next_header`."""
         first = offset + CONTAINER_HEADER_SIZE
         return Container(
-            int(Kind.BAD_CONTAINER_LENGTH),
+            int(ContainerDamageKind.BAD_CONTAINER_LENGTH),
             offset,
             first,
             next_header,

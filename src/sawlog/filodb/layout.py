@@ -10,6 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from sawlog.format.damage import UNSUPPORTED, DamageKind
 from sawlog.kernels.layout import Number, Scalar, Slice
 
 ColumnType = Literal["int", "long", "double", "ts", "string", "map", "hist", "br"]
@@ -109,54 +110,47 @@ class HistogramFormat(IntEnum):
     EXPONENTIAL_XOR = 0x10
 
 
-class Kind(IntEnum):
-    """Kinds of damage; the names are those of the `kind` column."""
+class ContainerDamageKind(DamageKind):
+    """Kinds of damage of containers and the records in them."""
 
-    BAD_HEADER = 1
-    UNKNOWN_VERSION = 2
-    BAD_CONTAINER_LENGTH = 3
-    BAD_RECORD_LENGTH = 4
-    UNKNOWN_SCHEMA = 5
-    UNEXPECTED_SCHEMA = 6
-    BAD_POINTER = 7
-    BAD_MAP = 8
-    UNKNOWN_PREDEFINED_KEY = 9
-    BAD_HISTOGRAM = 10
-    BAD_NESTED_RECORD = 11
-    INVALID_UTF8 = 12
-    HASH_MISMATCH = 13
+    BAD_HEADER = 1, "expected a container header (version 1 in byte 7), found length {0} and version word {1:#010x}"
+    UNKNOWN_VERSION = 2, "a container of version {1}; only version 1 is known", UNSUPPORTED
+    BAD_CONTAINER_LENGTH = (
+        3,
+        "the container's length, {0}, is wrong: another container begins at byte {1}; the records up to it are read",
+    )
+    BAD_RECORD_LENGTH = 4, "a record of length {0}; the rest of the container, which ends at byte {1}, is lost"
+    UNKNOWN_SCHEMA = (
+        5,
+        (
+            "a record of schema ID {0}, which is not among the known schemas; give schema=,"
+            ' or take such records as raw bytes with salvage="unknown_schemas"'
+        ),
+        UNSUPPORTED,
+    )
+    UNEXPECTED_SCHEMA = (
+        6,
+        (
+            "a record of schema ID {0}, whose columns are not being read: it is not among"
+            ' the schemas at the start of the data; name all schemas to read with table=, or table="all"'
+        ),
+    )
+    BAD_POINTER = 7, "column {0}: pointer or length {1} leads outside the record"
+    BAD_MAP = 8, "column {0}: the map's entries do not end where the map does (entry at byte {1} of the map)"
+    UNKNOWN_PREDEFINED_KEY = 9, "column {0}: predefined key number {1} is beyond the schema's list"
+    BAD_HISTOGRAM = 10, "column {0}: not a histogram (format code {1})"
+    BAD_NESTED_RECORD = 11, "column {0}: the nested record is damaged (byte {1} of its payload)"
+    INVALID_UTF8 = 12, 'column {0}: not UTF-8 (byte {1} of the payload); strings="binary" returns the bytes'
+    HASH_MISMATCH = 13, "the stored partition hash is {0}, the computed one {1}"
     READ_ERROR = 14
     BAD_TIMESTAMP = 15
-    BAD_RECORD_SIZE = 16
-    HIDDEN_CONTAINER = 17
-    UNKNOWN_HISTOGRAM = 18
-    DOUBTFUL = 19
-
-
-DETAIL = {
-    Kind.BAD_HEADER: "expected a container header (version 1 in byte 7), found length {0} and version word {1:#010x}",
-    Kind.DOUBTFUL: "a doubtful container after {0} others and more: these bytes are not looked at",
-    Kind.UNKNOWN_VERSION: "a container of version {1}; only version 1 is known",
-    Kind.BAD_CONTAINER_LENGTH: "the container's length, {0}, is wrong: another container begins at byte {1};"
-    " the records up to it are read",
-    Kind.HIDDEN_CONTAINER: "a container begins inside the one at byte {1}, whose length, {0}, is wrong;"
-    " the records of both are read",
-    Kind.BAD_RECORD_LENGTH: "a record of length {0}; the rest of the container, which ends at byte {1}, is lost",
-    Kind.UNKNOWN_SCHEMA: "a record of schema ID {0}, which is not among the known schemas; give schema=,"
-    ' or take such records as raw bytes with salvage="unknown_schemas"',
-    Kind.UNEXPECTED_SCHEMA: "a record of schema ID {0}, whose columns are not being read: it is not among"
-    ' the schemas at the start of the data; name all schemas to read with table=, or table="all"',
-    Kind.BAD_POINTER: "column {0}: pointer or length {1} leads outside the record",
-    Kind.BAD_MAP: "column {0}: the map's entries do not end where the map does (entry at byte {1} of the map)",
-    Kind.UNKNOWN_PREDEFINED_KEY: "column {0}: predefined key number {1} is beyond the schema's list",
-    Kind.BAD_HISTOGRAM: "column {0}: not a histogram (format code {1})",
-    Kind.UNKNOWN_HISTOGRAM: "column {0}: a histogram of format {1}, which is not known",
-    Kind.BAD_NESTED_RECORD: "column {0}: the nested record is damaged (byte {1} of its payload)",
-    Kind.INVALID_UTF8: 'column {0}: not UTF-8 (byte {1} of the payload); strings="binary" returns the bytes',
-    Kind.BAD_RECORD_SIZE: "a record of length {0}, whose columns end at byte {1} of it",
-    Kind.HASH_MISMATCH: "the stored partition hash is {0}, the computed one {1}",
-}
-"""What damage found by the kernels says; the two numbers come with the event, the first may be a column's name."""
+    BAD_RECORD_SIZE = 16, "a record of length {0}, whose columns end at byte {1} of it"
+    HIDDEN_CONTAINER = (
+        17,
+        "a container begins inside the one at byte {1}, whose length, {0}, is wrong; the records of both are read",
+    )
+    UNKNOWN_HISTOGRAM = 18, "column {0}: a histogram of format {1}, which is not known", UNSUPPORTED
+    DOUBTFUL = 19, "a doubtful container after {0} others and more: these bytes are not looked at"
 
 
 def align(size: int) -> int:

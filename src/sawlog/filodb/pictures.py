@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import fixed_array, grouped, values_of
-from sawlog.format.charts import MOST_BOXES, BarChart, LaneBox, Picture, counted, time_text
+from sawlog.arrow import fixed_array, group_rows, values_of
+from sawlog.format.charts import MOST_BOXES, BarChart, LaneBox, Picture, format_count, time_text
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 
 SCHEMA, HASH = "_schema", "_hash"
@@ -53,7 +53,7 @@ class Charts:
     def _count(self) -> None:
         batch = pa.concat_batches(self._waiting)
         self._waiting.clear()
-        firsts, groups = grouped(batch.select([SCHEMA]))
+        firsts, groups = group_rows(batch.select([SCHEMA]))
         for row, count in zip(firsts.tolist(), np.bincount(groups).tolist(), strict=True):
             self._schemas.add(str(batch.column(SCHEMA)[row].as_py()), "", count)
         if self._timed:
@@ -71,7 +71,7 @@ class Charts:
             largest = sorted(series_by_key.items(), key=lambda item: (-item[1].rows, str(item[0])))[:MOST_BOXES]
             for (metric, number), series in largest:
                 times = f"{time_text(series.first)} to {time_text(series.last)}"
-                text = f"{metric}, partition hash {number}: {counted(series.rows, 'records')}, {times}"
+                text = f"{metric}, partition hash {number}: {format_count(series.rows, 'records')}, {times}"
                 box = LaneBox(series.first, max(series.last, series.first), text, "", 1, series.path, series.offset)
                 lanes.setdefault(metric, []).append(box)
             note = f"{len(series_by_key):,} series"
@@ -87,7 +87,7 @@ def _add(batch: pa.RecordBatch, series_by_key: dict[tuple[str, Any], _Series]) -
     stamps = batch.column(TIME)
     times = values_of(stamps.cast(pa.timestamp("ms", stamps.type.tz), safe=False).cast(pa.int64()), np.int64)
     keys = [name for name in (METRIC, HASH) if name in batch.schema.names]
-    firsts, groups = grouped(batch.select(keys))
+    firsts, groups = group_rows(batch.select(keys))
     begins, ends = times[firsts], times[firsts]
     np.minimum.at(begins, groups, times)
     np.maximum.at(ends, groups, times)

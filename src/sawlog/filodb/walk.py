@@ -24,7 +24,7 @@ from sawlog.filodb.kernels import state as s
 from sawlog.filodb.kernels.columns import BLOCK
 from sawlog.filodb.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb.kernels.records import Out
-from sawlog.filodb.layout import DETAIL, Kind
+from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.selection import Layout, Selection, Tables
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, FileRange, assemble
@@ -84,9 +84,7 @@ class Walk(ChainWalk):
         bounds: Where each value begins, and the last one ends, where the bytes are those of a column of values.
     """
 
-    kinds: ClassVar = Kind
-    details: ClassVar = DETAIL
-    unsupported: ClassVar = frozenset({Kind.UNKNOWN_SCHEMA, Kind.UNKNOWN_VERSION, Kind.UNKNOWN_HISTOGRAM})
+    kinds: ClassVar = ContainerDamageKind
     events_per_step: ClassVar = BLOCK
     window_passes: ClassVar = True
 
@@ -183,12 +181,13 @@ class Walk(ChainWalk):
         head = self.framing.header(offset) if has_header else Header(0, 0, 0, 0)
         if offset != self._expected:
             bound = int(self.state["bound"])
-            return Container(int(Kind.BAD_HEADER), offset, bound, bound, bound, head, one=head.length, two=head.word)
+            kind = int(ContainerDamageKind.BAD_HEADER)
+            return Container(kind, offset, bound, bound, bound, head, one=head.length, two=head.word)
         end, first = offset + layout.LENGTH_SIZE + head.length, offset + layout.CONTAINER_HEADER_SIZE
         hider, self._hider = self._hider, None
         if hider is None:
             return Container(s.INTACT, offset, first, end, end, head)
-        kind = int(Kind.HIDDEN_CONTAINER)
+        kind = int(ContainerDamageKind.HIDDEN_CONTAINER)
         return Container(kind, offset, first, end, end, head, one=hider.header.length, two=hider.start)
 
     def _open(self, container: Container) -> None:
@@ -202,7 +201,8 @@ class Walk(ChainWalk):
         )
         state["time"], state["step"], state["counted"] = container.header.time, self.framing.step, 0
         state["ending"] = container.ending or state["ending"]
-        state["inside"] = container.end > container.first or container.what in (s.INTACT, int(Kind.HIDDEN_CONTAINER))
+        begins_inside = container.what in (s.INTACT, int(ContainerDamageKind.HIDDEN_CONTAINER))
+        state["inside"] = container.end > container.first or begins_inside
         state["position"] = container.first
         length = container.first - container.start
         if container.what == s.UNUSED:
@@ -221,7 +221,7 @@ class Walk(ChainWalk):
         head = self.framing.header(start)
         container = Container(s.INTACT, start, int(state["first"]), end, int(state["next"]), head)
         state["broken"] = offset
-        ends_here = offset < end and state["kind"] == Kind.HIDDEN_CONTAINER
+        ends_here = offset < end and state["kind"] == ContainerDamageKind.HIDDEN_CONTAINER
         hidden_start = self.framing.hidden(container, offset, bound, ends_here=ends_here)
         if hidden_start is not None:
             if offset < end:
@@ -338,11 +338,12 @@ class RecordsWalk(Walk):
         """The rows that filters leave, as far as they are decided before anything is decoded."""
         return rows
 
-    def _complain(self, row: int, kind: int, name: str, place: int) -> None:
+    def _complain(self, row: int, code: int, name: str, place: int) -> None:
+        kind = ContainerDamageKind(code)
         start = int(self.starts[row])
         pos = start - self._sight.base
         size = layout.LENGTH.of(self._sight.data, pos) + layout.LENGTH_SIZE
-        self.complain(Kind(kind), start, layout.align(size), DETAIL[Kind(kind)].format(name, place))
+        self.complain(kind, start, layout.align(size), kind.detail.format(name, place))
 
     def reset(self) -> None:
         self._builder.reset()
@@ -355,8 +356,8 @@ class RecordsWalk(Walk):
 
     def describe(self, event: Event) -> str:
         """Damage in a column gives its name."""
-        if event.kind == Kind.BAD_POINTER:
-            return DETAIL[Kind.BAD_POINTER].format(self._builder.fields[event.one].name, event.two)
+        if event.kind == ContainerDamageKind.BAD_POINTER:
+            return ContainerDamageKind.BAD_POINTER.detail.format(self._builder.fields[event.one].name, event.two)
         return super().describe(event)
 
 
@@ -433,7 +434,7 @@ class RowsWalk(RecordsWalk):
                 k.hash_payloads(rows.window, positions[mine], lengths[mine], is_map, hashes)
             computed = hashes.astype(np.uint32).view(np.int32)
             for row in np.flatnonzero(computed != stored[mine]).tolist():
-                damage = (int(Kind.HASH_MISMATCH), str(stored[mine[row]]), int(computed[row]))
+                damage = (int(ContainerDamageKind.HASH_MISMATCH), str(stored[mine[row]]), int(computed[row]))
                 marks.found.setdefault(int(mine[row]), damage)
 
 

@@ -7,7 +7,7 @@ import datetime as dt
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -150,7 +150,7 @@ class BarChart:
                 if total and not sums[series]:
                     continue
                 share = f", {sums[series] / total:.1%}" if total and len(sums) > 1 else ""
-                text = f"{lane}: {counted(sums[series], self.unit)}{f' {series}' if series else ''}{share}"
+                text = f"{lane}: {format_count(sums[series], self.unit)}{f' {series}' if series else ''}{share}"
                 path, offset = self.places[lane, series]
                 boxes.append(LaneBox(position, position + sums[series], text, series, 1, path, offset))
                 position += sums[series]
@@ -246,7 +246,7 @@ def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
     return Picture(title, "keys", lanes, note, ends)
 
 
-def counted(number: int, units: str) -> str:
+def format_count(number: int, units: str) -> str:
     """A number of things, which are named in the plural."""
     return f"{number:,} {units.removesuffix('s') if number == 1 else units}"
 
@@ -278,8 +278,3 @@ def key_text(key: bytes) -> str:
 def last_key_text(end: bytes) -> str:
     """The last key before a bound, where that is its successor."""
     return key_text(end.removesuffix(b"\0"))
-
-
-def failed(title: str, error: Exception) -> Picture:
-    """A picture in place of a chart that could not be drawn."""
-    return replace(Picture(title, "number", {}), note=f"This could not be drawn: {error}")

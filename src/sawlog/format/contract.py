@@ -148,7 +148,7 @@ class Fragment(ABC):
             yield from self._damage_rows()
             return
         ledger = findings if findings is not None else Findings(self.scan.on_damage)
-        for batch in self._decoded(self.projection.decoded, ledger):
+        for batch in self._decode_batches(self.projection.decoded, ledger):
             delivered = self.projection.apply(batch)
             if delivered.num_rows:
                 yield delivered
@@ -165,11 +165,11 @@ class Fragment(ABC):
         Raises:
             DamageError: At the first damage, if their policy is `fail`.
         """
-        for _ in self._decoded(pa.schema([]), findings):
+        for _ in self._decode_batches(pa.schema([]), findings):
             pass
         return findings
 
-    def _decoded(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+    def _decode_batches(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The batches of `decode`; only judges, `call_decoder` and stores report damage: other errors are faults."""
         with wrap_errors(f"{self.path}: reading failed"):
             try:
@@ -181,7 +181,7 @@ class Fragment(ABC):
 
     def _damage_rows(self) -> Iterator[pa.RecordBatch]:
         findings = Findings("skip", drained=True, columns=[])
-        for _ in self._decoded(pa.schema([]), findings):
+        for _ in self._decode_batches(pa.schema([]), findings):
             if (batch := take_damage_batch(findings)) is not None:
                 yield self._deliver_damage(batch)
         if (batch := take_damage_batch(findings)) is not None:

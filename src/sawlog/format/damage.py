@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
-from typing import Any, Literal, get_args
+from enum import IntEnum, StrEnum
+from typing import Any, Literal, Self, get_args
 
 import pyarrow as pa
 
@@ -48,6 +48,28 @@ MISMATCHED_FILE = "mismatched_file"
 """Kind of a file that is there and is of another state than the metadata says."""
 INCOMPLETE_KINDS = frozenset({MISSING_FILE, CUT_METADATA, MISMATCHED_FILE})
 """Kinds that make a dataset incomplete. They are not damage, and take no bytes of the account."""
+
+
+class DamageKind(IntEnum):
+    """Base of a format's kinds of damage, whose numbers kernels write.
+
+    A member is a number, or a number and its detail, or these and `UNSUPPORTED` where a newer or another writer may
+    have meant what the bytes say.
+
+    Attributes:
+        detail: The text of a damage of this kind; two numbers that explain it are filled in.
+        label: Its name in the `kind` column.
+    """
+
+    def __new__(cls, number: int, *_: str) -> Self:
+        kind = int.__new__(cls, number)
+        kind._value_ = number
+        return kind
+
+    def __init__(self, number: int, detail: str = "", label: str = "") -> None:
+        del number
+        self.detail = detail
+        self.label = label or self.name.lower()
 
 
 class Verdict(StrEnum):

@@ -110,12 +110,12 @@ def entry_points(group: str) -> Mapping[str, EntryPoint]:
 
     own_entry_points = {name: EntryPoint(name, value, group) for name, value in OWN_ENTRY_POINTS.get(group, {}).items()}
     return dict(
-        sorted({**own_entry_points, **{point.name: point for point in installed().select(group=group)}}.items())
+        sorted({**own_entry_points, **{point.name: point for point in list_entry_points().select(group=group)}}.items())
     )
 
 
 @functools.cache
-def installed() -> Any:
+def list_entry_points() -> Any:
     """All of them: to look for one group takes as long, for the files of all packages are read."""
     from importlib.metadata import entry_points
 

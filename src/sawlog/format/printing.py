@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, called, cast
+from sawlog.arrow import array_of, call_function, cast
 from sawlog.guard import Undecodable, call_decoder
 
 BinaryText: TypeAlias = Literal["escape", "hex", "base64"]
@@ -129,13 +129,13 @@ def values(array: pa.Array, encode: Encode = escape) -> list[Any]:
     if isinstance(array, pa.ExtensionArray):
         return values(array.storage, encode)
     if pa.types.is_dictionary(kind):
-        return values(called("take", array.dictionary, array.indices), encode)
+        return values(call_function("take", array.dictionary, array.indices), encode)
     if is_binary(kind):
         return [None if value is None else encode(value) for value in array.to_pylist()]
     if is_text(kind):
         return _strings(array)
     if pa.types.is_nested(kind):
-        return _nested(array, encode)
+        return _encode_nested(array, encode)
     if pa.types.is_floating(kind):
         return _floats(array)
     if pa.types.is_timestamp(kind):
@@ -226,9 +226,9 @@ def _duration(count: int, digits: int) -> str:
     return f"{sign}PT{seconds}" + (f".{fraction:0{digits}d}".rstrip("0").rstrip(".") if fraction else "") + "S"
 
 
-def _nested(array: pa.Array, encode: Encode) -> list[Any]:
+def _encode_nested(array: pa.Array, encode: Encode) -> list[Any]:
     kind = array.type
-    valid = called("is_valid", array).to_pylist()
+    valid = call_function("is_valid", array).to_pylist()
     if pa.types.is_struct(kind):
         names = [kind.field(index).name for index in range(kind.num_fields)]
         columns = [values(child, encode) for child in array.flatten()]

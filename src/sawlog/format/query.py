@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, computed, constant, fill_null, one_array, scalar_of, schema_metadata
+from sawlog.arrow import array_of, constant, evaluate_expressions, fill_null, one_array, scalar_of, schema_metadata
 from sawlog.errors import OptionError, SchemaError, suggest_name
 
 _COMPARISONS = {
@@ -151,7 +151,9 @@ def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
             return pc.invert(mask(query.part, batch))
         case Computed():
             context = f"filter {query.expression}"
-            return one_array(computed(pa.Table.from_batches([batch]), {"": query.expression}, context).column(0))
+            return one_array(
+                evaluate_expressions(pa.Table.from_batches([batch]), {"": query.expression}, context).column(0)
+            )
     is_conjunction = isinstance(query, And)
     masks = (mask(part, batch) for part in query.parts)
     return functools.reduce(
@@ -159,13 +161,13 @@ def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
     )
 
 
-def possible(query: Query, values: pa.RecordBatch) -> bool:
+def can_match(query: Query, values: pa.RecordBatch) -> bool:
     """Whether a query may hold for rows that all have the values of `values`, a batch of one row and some columns."""
     match query:
         case And():
-            return all(possible(part, values) for part in query.parts)
+            return all(can_match(part, values) for part in query.parts)
         case Or():
-            return any(possible(part, values) for part in query.parts)
+            return any(can_match(part, values) for part in query.parts)
         case Computed():
             return True
     return not columns_of(query) <= set(values.schema.names) or bool(mask(query, values)[0].as_py())
@@ -189,11 +191,11 @@ def possible_within(query: Query, low: pa.RecordBatch, high: pa.RecordBatch) -> 
                 pc.and_ if is_conjunction else pc.or_, parts, constant(is_conjunction, pa.bool_(), low.num_rows)
             )
         case Condition() if query.key is None and query.column in low.schema.names:
-            return fill_null(_within(query, low.column(query.column), high.column(query.column)), True)
+            return fill_null(_can_meet(query, low.column(query.column), high.column(query.column)), True)
     return constant(True, pa.bool_(), low.num_rows)
 
 
-def _within(condition: Condition, low: pa.Array, high: pa.Array) -> pa.Array:
+def _can_meet(condition: Condition, low: pa.Array, high: pa.Array) -> pa.Array:
     """Whether a value between others may meet a condition; null or true where that is unknown."""
     import pyarrow.compute as pc
 
@@ -273,7 +275,9 @@ def bind_query(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewe
         kind, columns = resolve_expression(expression, schema, viewed, f"filter {expression}")
         if not pa.types.is_boolean(kind):
             raise SchemaError(f"filter {expression}: expected a condition, and it is {kind}")
-        translation, exact = translated(expression, schema)
+        arrow_parts = _Parts.of(expression)
+        query = None if arrow_parts is None else arrow_parts.take(schema)
+        translation, exact = query if isinstance(query, tuple) else _UNKNOWN
         parts += translation.parts if isinstance(translation, And) else [translation]
         if not exact:
             parts.append(Computed(expression, columns))
@@ -347,7 +351,7 @@ def resolve_expression(
     names = columns_named(expression)
     bound_schema = viewed if names is None else schema
     try:
-        (field,) = computed(pa.Table.from_batches([], bound_schema), {"": expression}, context).schema
+        (field,) = evaluate_expressions(pa.Table.from_batches([], bound_schema), {"": expression}, context).schema
     except SchemaError as error:
         raise SchemaError(f"{error}; columns: {', '.join(bound_schema.names)}") from error
     return field.type, frozenset(viewed.names) if names is None else names
@@ -362,14 +366,8 @@ def columns_named(expression: Any) -> frozenset[str] | None:
     return frozenset(parts.columns)
 
 
-def translated(expression: Any, schema: pa.Schema) -> tuple[Query, bool]:
-    """A query that holds wherever an expression of Arrow's does, and whether the two are equivalent."""
-    parts = _Parts.of(expression)
-    query = None if parts is None else parts.take(schema)
-    return query if isinstance(query, tuple) else _UNKNOWN
-
-
 _UNKNOWN = EVERY_ROW, False
+"""A query that holds wherever an expression of Arrow's does, and whether the two are equivalent."""
 
 
 class _Parts:
@@ -395,7 +393,7 @@ class _Parts:
         return cls(pickled)
 
     def take(self, schema: pa.Schema) -> Any:
-        """The next part with all that belongs to it: a name, a scalar, what `translated` returns, or None."""
+        """The next part with all that belongs to it: a name, a scalar, what `_translate_call` returns, or None."""
         part, value = self._left.pop()
         if part == "literal":
             return self._values[int(value)][0]
@@ -416,7 +414,7 @@ class _Parts:
 
 
 def _translate_call(function: str, operands: list[Any], options: Any, schema: pa.Schema) -> tuple[Query, bool]:
-    """A call of one of Arrow's functions as a query; see `translated`."""
+    """A call of one of Arrow's functions as a query; see `_UNKNOWN`."""
     known_parts = [operand if isinstance(operand, tuple) else _UNKNOWN for operand in operands]
     exact = all(part_exact for _, part_exact in known_parts)
     match function:

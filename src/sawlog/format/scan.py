@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import batch_of_rows, computed, one_batch
+from sawlog.arrow import batch_of_rows, evaluate_expressions, one_batch
 from sawlog.errors import OptionError, SchemaError, suggest_name
 from sawlog.format.damage import OnDamage
 from sawlog.format.query import EVERY_ROW, And, bind_query, columns_named, columns_of, mask, resolve_expression
@@ -160,7 +160,9 @@ def compute_columns(batch: pa.RecordBatch, expressions: Mapping[str, Any], schem
     """
     if not batch.num_rows:
         return batch_of_rows([], schema)
-    return one_batch(computed(pa.Table.from_batches([batch]), expressions, _format_expressions(expressions)))
+    return one_batch(
+        evaluate_expressions(pa.Table.from_batches([batch]), expressions, _format_expressions(expressions))
+    )
 
 
 def _format_expressions(expressions: Mapping[str, Any]) -> str:
@@ -198,7 +200,7 @@ class Projection:
                 OFFSET_COLUMN if OFFSET_COLUMN in known_names else full_schema.names[0]
             }  # which counts the rows
         else:
-            names = _chosen(scan, viewed, known_names)
+            names = _choose_columns(scan, viewed, known_names)
             schema = pa.schema([full_schema.field(name) for name in names], metadata=view_schema.metadata)
         query = bind_query(scan.filters, scan.expression, full_schema, view_schema)
         read_names = {*names, *columns_of(query)}
@@ -215,7 +217,7 @@ class Projection:
         return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
 
 
-def _chosen(scan: Scan, viewed: Collection[str], known_names: Collection[str]) -> Collection[str]:
+def _choose_columns(scan: Scan, viewed: Collection[str], known_names: Collection[str]) -> Collection[str]:
     """The names of the columns to deliver."""
     if scan.columns is None:
         return [*viewed, *(f.name for f in PROVENANCE if scan.provenance and f.name not in viewed)]

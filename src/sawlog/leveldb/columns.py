@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, called, constant_string, fixed_array, values_of
+from sawlog.arrow import array_of, binary_parts, call_function, constant_string, fixed_array, values_of
 from sawlog.errors import SchemaError
 from sawlog.format.scan import PROVENANCE
 from sawlog.kernels.columns import gathered
@@ -136,7 +136,7 @@ def numbers_of(operations: pa.Array) -> NDArray[Any]:
     if pa.types.is_integer(operations.type):
         return values_of(operations, np.uint8)
     lookup = ("SetLookupOptions", name_array(OPERATION_NAMES))
-    return values_of(called("index_in", operations, options=lookup), np.int32)
+    return values_of(call_function("index_in", operations, options=lookup), np.int32)
 
 
 def named(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sawlog.format.charts import BarChart, LaneBox, Picture, RateChart, counted
+from sawlog.format.charts import BarChart, LaneBox, Picture, RateChart, format_count
 from sawlog.map.content import Column
 from sawlog.map.order import Order
 
@@ -107,7 +107,7 @@ class Highlights:
 
     def _boxes(self, kind: int, unit: str, order: Order) -> Iterator[LaneBox]:
         for start, end, amount, height in self._rates.buckets(kind):
-            text = f"{counted(amount, unit)} in {order.length_text(end - start)} from {order.text(start)}"
+            text = f"{format_count(amount, unit)} in {order.length_text(end - start)} from {order.text(start)}"
             yield LaneBox(order.shown(start), order.shown(end), text, unit, height)
 
     def _gap(self, gap: Large, order: Order) -> LaneBox:

@@ -13,7 +13,7 @@ from sawlog.arrow import array_of, one_batch, values_of
 from sawlog.dataset.scanning import is_verified_by_reading, report_findings
 from sawlog.errors import SawlogError
 from sawlog.format.capabilities import Counting, CountsCharts, HasCharts, ReportsFiles
-from sawlog.format.charts import Picture, failed
+from sawlog.format.charts import Picture
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus, take_damage_batch
 from sawlog.format.planning import bind_scan, describe_files, plan_for_threads, plan_fragments
@@ -253,7 +253,8 @@ def _pictures(dataset: sawlog.Dataset, counting: Counting | None) -> list[Pictur
             elif isinstance(contents, HasCharts):
                 found.extend(contents.pictures(bind_scan(contents, dataset.scan)))
     except (OSError, SawlogError) as error:
-        found.append(failed(f"Charts of {dataset.format.title}", error))
+        title, note = f"Charts of {dataset.format.title}", f"This could not be drawn: {error}"
+        found.append(Picture(title, "number", {}, note=note))
     return found
 
 

@@ -12,7 +12,7 @@ from sawlog.arrow import binary_parts, bits_of, boolean_values, fixed_array, ind
 from sawlog.errors import SchemaError
 from sawlog.milvus import kernels
 from sawlog.milvus.kernels import Elements, Messages
-from sawlog.milvus.layout import LARGE_TEXT, LOB_INLINE, LOB_REFERENCE, TIMESTAMP_FIELD, DataType, Kind
+from sawlog.milvus.layout import LARGE_TEXT, LOB_INLINE, LOB_REFERENCE, TIMESTAMP_FIELD, BinlogDamageKind, DataType
 from sawlog.milvus.types import ARRAY_ELEMENTS, SPARSE, VECTOR_BYTES, VECTOR_ELEMENTS, Field
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ class LargeTextError(SchemaError):
     """Texts in a file of large texts, which is not read."""
 
 
-def kind_of(error: SchemaError) -> Kind:
+def kind_of(error: SchemaError) -> BinlogDamageKind:
     """Return the kind of damage of values that cannot be decoded."""
-    return Kind.UNSUPPORTED if isinstance(error, LargeTextError) else Kind.BAD_VALUE
+    return BinlogDamageKind.UNSUPPORTED if isinstance(error, LargeTextError) else BinlogDamageKind.BAD_VALUE
 
 
 def _large_text(field: Field, array: pa.Array) -> pa.Array:

@@ -15,7 +15,7 @@ from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment, assembl
 from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout
 from sawlog.milvus.deletes.log import Deletes, read_deletes
-from sawlog.milvus.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN, DataType, Kind
+from sawlog.milvus.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN, BinlogDamageKind, DataType
 from sawlog.milvus.log import Content, Descriptor, Log, Part, blame, check_content, content_of, explain, opened
 from sawlog.milvus.metadata.manifest import read_manifest
 from sawlog.milvus.paths import LogFile
@@ -200,10 +200,10 @@ class FileFragment(Fragment):
             manifest = read_manifest(self.scan.storage.read(self.path), self.path, log.root)
         except FormatError as error:
             detail = str(error).removeprefix(f"{self.path}: ")
-            findings.damage(Damage(self.path, 0, self.size, Kind.BAD_MANIFEST, detail))
+            findings.damage(Damage(self.path, 0, self.size, BinlogDamageKind.BAD_MANIFEST, detail))
         else:
             if manifest.unsupported:
-                findings.damage(Damage(self.path, 0, self.size, Kind.UNSUPPORTED, manifest.unsupported))
+                findings.damage(Damage(self.path, 0, self.size, BinlogDamageKind.UNSUPPORTED, manifest.unsupported))
             else:
                 findings.account.record += self.size
 

@@ -12,6 +12,7 @@ import struct
 from enum import IntEnum, StrEnum
 from typing import Literal
 
+from sawlog.format.damage import UNSUPPORTED, DamageKind
 from sawlog.guard import EPOCH, count_microseconds
 from sawlog.kernels.layout import places
 
@@ -236,7 +237,7 @@ class SegmentLevel(IntEnum):
     L2 = 3
 
 
-class Kind(StrEnum):
+class BinlogDamageKind(StrEnum):
     """Kinds of damage."""
 
     BAD_MAGIC = "bad_magic"
@@ -260,10 +261,15 @@ class Kind(StrEnum):
     BAD_MANIFEST = "bad_manifest"
 
 
-EventKind = IntEnum(
-    "EventKind", ["TRUNCATED", "BAD_EVENT_LENGTH", "UNKNOWN_EVENT", "TRAILING_BYTES", "ENCRYPTED", "UNSUPPORTED"]
-)
-"""Those that the walk over events finds, which only their names describe."""
+class EventDamageKind(DamageKind):
+    """Kinds of damage that the walk over events finds."""
+
+    TRUNCATED = 1
+    BAD_EVENT_LENGTH = 2
+    UNKNOWN_EVENT = 3
+    TRAILING_BYTES = 4
+    ENCRYPTED = 5, "", UNSUPPORTED
+    UNSUPPORTED = 6
 
 
 OTHER_STATE = "it is of another state of the segment: copy files and metadata again, of one state"

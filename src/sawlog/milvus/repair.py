@@ -16,7 +16,7 @@ from sawlog.milvus import layout, paths
 from sawlog.milvus.deletes.log import Deletes, part_deletes, stored_deletes
 from sawlog.milvus.encode import NewEvent, descriptor_bytes, event_bytes, parquet
 from sawlog.milvus.fragments import Subject, decoded, part_values, subject_of
-from sawlog.milvus.layout import DataType, Kind
+from sawlog.milvus.layout import BinlogDamageKind, DataType
 from sawlog.milvus.log import Descriptor, Log, Part, blame, check_content, opened
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.payloads.payload import ColumnStream, Payload, UnreadableError, rows_at_once
@@ -62,7 +62,7 @@ def repair(
         base = max(0, log.head[: layout.MAGIC_SEARCH].find(layout.MAGIC)) if log.shape == "unknown" else 0
         if base:
             detail = f"{base} bytes in front of the magic number: {log.head[:16].hex(' ')}"
-            findings.damage(Damage(file.path, 0, base, Kind.BAD_MAGIC, detail))
+            findings.damage(Damage(file.path, 0, base, BinlogDamageKind.BAD_MAGIC, detail))
         inside = Findings("skip", drained=True)
         staged = storage.stage(target)
         size = 0
@@ -127,7 +127,7 @@ def _refuse(findings: Findings, path: str) -> None:
 def _descriptor(log: Log, descriptor: Descriptor, findings: Findings) -> bytes:
     """Magic number and descriptor; with extras that say what has to be said where those of the file are broken."""
     stored = bytes(log.source.window(0, descriptor.end))
-    if not findings.kinds[Kind.BAD_EXTRA]:
+    if not findings.kinds[BinlogDamageKind.BAD_EXTRA]:
         return stored
     pos = len(layout.MAGIC) + layout.HEADER.size
     fixed = stored[pos : pos + layout.DESCRIPTOR.size]

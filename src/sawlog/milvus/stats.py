@@ -17,7 +17,7 @@ from sawlog.errors import FormatError
 from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import kernels, layout
 from sawlog.milvus.columns import offsets_of
-from sawlog.milvus.layout import DataType, Kind
+from sawlog.milvus.layout import BinlogDamageKind, DataType
 from sawlog.milvus.metadata import shape
 
 STATS_SCHEMA = pa.schema(
@@ -150,7 +150,7 @@ def check_stats(text: bytes, path: str, findings: Findings) -> list[dict[str, An
     try:
         entries = parse_stats(text)
     except FormatError as error:
-        findings.damage(Damage(path, 0, len(text), Kind.BAD_STATS, f"not a stats log: {error}"))
+        findings.damage(Damage(path, 0, len(text), BinlogDamageKind.BAD_STATS, f"not a stats log: {error}"))
         return []
     findings.account.record += len(text)
     findings.rows += len(entries)
@@ -188,7 +188,7 @@ def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
     count, remainder = divmod(len(data) - header, entry)
     if count < 0 or remainder:
         detail = f"not BM25 statistics: {len(data)} bytes where {header} and a multiple of {entry} were expected"
-        findings.damage(Damage(path, 0, len(data), Kind.BAD_STATS, detail))
+        findings.damage(Damage(path, 0, len(data), BinlogDamageKind.BAD_STATS, detail))
         return batch_of_rows([], BM25_SCHEMA)
     findings.account.header += header
     findings.account.record += len(data) - header

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of, bitmap, bits_of, called, constant, constant_string, fixed_array
+from sawlog.arrow import array_of, batch_of, bitmap, bits_of, call_function, constant, constant_string, fixed_array
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.columns import PARTITION_KEY, constant_array, enum_table
 from sawlog.deephaven.log.header import Header, LogColumn
@@ -270,7 +270,7 @@ class RowBatch:
         facts = self._gathered[place]
         if column.type is LogType.ENHANCED_STRING:
             text = self._text(place, rows)[0]
-            return text if bad is None else called("if_else", array_of(bad, pa.bool_()), None, text)
+            return text if bad is None else call_function("if_else", array_of(bad, pa.bool_()), None, text)
         nulls, values = facts["nulls"], facts["values"]
         validity = bits_of(self._valid(place, rows)) if nulls else None
         if column.type is LogType.BOOLEAN:

@@ -46,7 +46,7 @@ from sawlog.format.contract import (
 from sawlog.format.damage import Damage, DamageWarning
 from sawlog.format.fields import FieldParser
 from sawlog.format.planning import count_threads, plan
-from sawlog.format.query import possible
+from sawlog.format.query import can_match
 from sawlog.storage import File, Source, Storage, each_file, known_answer, note_answer
 from sawlog.storage.index import packed, unpacked
 from sawlog.storage.names import is_remote
@@ -458,7 +458,7 @@ class DeephavenLogContents(Contents):
         if log.header is not None and name in {column.name for column in log.header.columns}:
             return True
         value = constant(log.name.column_partition, field.type, 1)
-        return possible(request.projection.query, pa.RecordBatch.from_arrays([value], schema=pa.schema([field])))
+        return can_match(request.projection.query, pa.RecordBatch.from_arrays([value], schema=pa.schema([field])))
 
     def _layout(self, log: Log, task_bytes: int | None, threads: int) -> Layout:
         if log.header is None:

@@ -15,7 +15,7 @@ from sawlog.arrow import array_of, fixed_array
 from sawlog.chain.walk import Span
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.header import Header
-from sawlog.deephaven.log.layout import Flag, Kind
+from sawlog.deephaven.log.layout import BinaryLogDamageKind, Flag
 from sawlog.deephaven.log.walk import Entries, RowWalk
 from sawlog.deephaven.text import encoded_array
 from sawlog.errors import ChangedError
@@ -222,5 +222,5 @@ class UnreadableFile(Fragment):
         elif self.newer is not None:
             findings.damage(replace(self.newer, offset=0, length=self.size))
         else:
-            findings.damage(Damage(self.path, 0, self.size, Kind.BAD_HEADER.name.lower(), self.reason))
+            findings.damage(Damage(self.path, 0, self.size, BinaryLogDamageKind.BAD_HEADER.label, self.reason))
         yield from ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 
 from sawlog.deephaven.types import BY_LOG, LogType
+from sawlog.format.damage import UNSUPPORTED, DamageKind
 from sawlog.kernels.layout import Number, Scalar, Slice
 
 MAGIC = 0xDB1AA1DB
@@ -92,38 +93,27 @@ HEADER_DIGEST_STARTS = {"file": 0, "size": REMAINING_OFFSET, "records": PREAMBLE
 """Where the bytes that the digest of the header covers may begin; the first is what we write."""
 
 
-class Kind(IntEnum):
-    """Kinds of damage; the names are those of the `kind` column."""
+class BinaryLogDamageKind(DamageKind):
+    """Kinds of damage of a binary log."""
 
-    BAD_SIZE = 1
-    CHECKSUM_MISMATCH = 2
-    BAD_FLAGS = 3
-    BAD_ROW = 4
-    BROKEN_SET = 5
-    LOST_START = 6
-    ORPHAN_ROW = 7
+    BAD_SIZE = 1, "an entry of {0} bytes cannot be here: expected at least {1}, within the file and max_item_bytes"
+    CHECKSUM_MISMATCH = 2, "expected Adler-32 {0:#010x}, found {1:#010x}"
+    BAD_FLAGS = 3, "flags {0:#04x} have reserved bits set"
+    BAD_ROW = 4, "the columns do not fit the row of {0} bytes: they need more at byte {1} of it"
+    BROKEN_SET = 5, "{0} rows of a set that lost a member to the damage after them"
+    LOST_START = 6, "a row of a set that lost a member to the damage before it"
+    ORPHAN_ROW = 7, "flags {0}: a row of a set that was never started"
     HEADER_DIGEST = 8
-    INCOMPLETE_SET = 9
+    INCOMPLETE_SET = 9, "a set of {0} rows so far has no end"
     BAD_VALUE = 10
     READ_ERROR = 11
     BAD_HEADER = 12
-    UNUSED_SPACE = 13
-    UNKNOWN_FLAGS = 14
-
-
-DETAIL = {
-    Kind.BAD_SIZE: "an entry of {0} bytes cannot be here: expected at least {1}, within the file and max_item_bytes",
-    Kind.CHECKSUM_MISMATCH: "expected Adler-32 {0:#010x}, found {1:#010x}",
-    Kind.BAD_FLAGS: "flags {0:#04x} have reserved bits set",
-    Kind.UNKNOWN_FLAGS: "flags {0:#04x} have reserved bits set, and the digest says that they were written so",
-    Kind.BAD_ROW: "the columns do not fit the row of {0} bytes: they need more at byte {1} of it",
-    Kind.BROKEN_SET: "{0} rows of a set that lost a member to the damage after them",
-    Kind.LOST_START: "a row of a set that lost a member to the damage before it",
-    Kind.ORPHAN_ROW: "flags {0}: a row of a set that was never started",
-    Kind.INCOMPLETE_SET: "a set of {0} rows so far has no end",
-    Kind.UNUSED_SPACE: "zeros in the middle of the log",
-}
-"""What damage found by the kernel says; the two numbers come with the event."""
+    UNUSED_SPACE = 13, "zeros in the middle of the log"
+    UNKNOWN_FLAGS = (
+        14,
+        "flags {0:#04x} have reserved bits set, and the digest says that they were written so",
+        UNSUPPORTED,
+    )
 
 
 def _scalar(kind: LogType) -> Scalar:

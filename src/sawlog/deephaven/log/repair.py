@@ -12,14 +12,14 @@ from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.dataset import open_log
 from sawlog.deephaven.log.fragments import whole_log
 from sawlog.deephaven.log.header import Header
-from sawlog.deephaven.log.layout import Flag, Kind
+from sawlog.deephaven.log.layout import BinaryLogDamageKind, Flag
 from sawlog.deephaven.log.options import ReadOptions
 from sawlog.deephaven.log.walk import Remarkable, locate_values
 from sawlog.format.damage import Damage, Findings, TailStatus, take_listed_damage
 from sawlog.storage import File, Source, StagedFile, Storage
 
 _COPY_BYTES = 8 << 20
-_BAD_VALUE = Kind.BAD_VALUE.name.lower()
+_BAD_VALUE = BinaryLogDamageKind.BAD_VALUE.label
 
 
 def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> None:

@@ -16,7 +16,7 @@ from sawlog.deephaven.log.batches import RowBatch, stored_columns
 from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.kernels import digest, gather, rows, scan
 from sawlog.deephaven.log.kernels import judge as k
-from sawlog.deephaven.log.layout import DETAIL, Kind
+from sawlog.deephaven.log.layout import BinaryLogDamageKind
 from sawlog.deephaven.log.options import ReadOptions
 from sawlog.errors import SawlogError
 from sawlog.format.damage import MAX_LISTED, UNSUPPORTED, Damage, Findings, Tail, TailStatus
@@ -96,9 +96,7 @@ class LogWalk(ChainWalk):
         verify: Whether digests are verified; None: as the options say.
     """
 
-    kinds: ClassVar = Kind
-    details: ClassVar = DETAIL
-    unsupported: ClassVar = frozenset({Kind.UNKNOWN_FLAGS})
+    kinds: ClassVar = BinaryLogDamageKind
     torn: ClassVar = "the file ends inside an entry"
 
     def __init__(
@@ -169,7 +167,7 @@ class LogWalk(ChainWalk):
             )
             self.findings.damage(Damage(self.path, offset, size, UNSUPPORTED, detail))
         if length:
-            offset, damage_kind = self.header.size - length, Kind.HEADER_DIGEST.name.lower()
+            offset, damage_kind = self.header.size - length, BinaryLogDamageKind.HEADER_DIGEST.label
             self.findings.damage(Damage(self.path, offset, length, damage_kind, self.header.notes[0]))
 
 
@@ -241,7 +239,7 @@ class RowWalk(LogWalk):
             if self.findings.drained:
                 self.bad_values.append((row_start, bad.place))
             elif self._complaints_left == 0:
-                self.findings.tally(Kind.BAD_VALUE.name.lower(), 1, bad.length)
+                self.findings.tally(BinaryLogDamageKind.BAD_VALUE.label, 1, bad.length)
                 self._complained_bytes += bad.length
                 continue
             else:
@@ -250,7 +248,7 @@ class RowWalk(LogWalk):
             body_start = row_start + layout.SIZE_SIZE + layout.FLAGS_SIZE
             body = self.source.window(body_start, size - layout.FLAGS_SIZE).tobytes()
             offset = next(start for place, start, _ in locate_values(self.header, body) if place == bad.place)
-            self.complain(Kind.BAD_VALUE, body_start + offset, bad.length, bad.what)
+            self.complain(BinaryLogDamageKind.BAD_VALUE, body_start + offset, bad.length, bad.what)
         yield rows, batch.slice(0, rows)
 
     def grow(self) -> None:
@@ -292,9 +290,8 @@ class RowWalk(LogWalk):
             return False
         state.set_start = -1
         if self._incomplete == "error":
-            detail = DETAIL[Kind.INCOMPLETE_SET].format(count)
-            name = Kind.INCOMPLETE_SET.name.lower()
-            self.findings.damage(Damage(self.path, start, end - start, name, detail))
+            kind = BinaryLogDamageKind.INCOMPLETE_SET
+            self.findings.damage(Damage(self.path, start, end - start, kind.label, kind.detail.format(count)))
             return False
         self._remember(True, start, end)
         self.findings.notes["salvaged_rows"] += count

@@ -13,7 +13,7 @@ from sawlog.deephaven.table.checkpoint import Verdict, row_width
 from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.fragments import BATCH_ROWS, bad_metadata
 from sawlog.deephaven.table.groups.grouping import GroupComparison, comparable
-from sawlog.deephaven.table.layout import Kind
+from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles
 from sawlog.deephaven.table.values import check_ends, words
 from sawlog.deephaven.table.views import column_grouping
@@ -55,7 +55,8 @@ class FileCheck(Fragment):
         parts = layout.split_name(self.file.name)
         header = used = unreadable = 0
         if self.escapes:
-            self._damage(findings, Kind.UNSAFE_PATH, f"a link to {self.escapes}, outside of what was named: not read")
+            detail = f"a link to {self.escapes}, outside of what was named: not read"
+            self._damage(findings, ColumnDamageKind.UNSAFE_PATH, detail)
         elif parts is None:
             header = self._check_other_file(findings)
         elif parts[0] not in self.verdict.specs:
@@ -77,7 +78,7 @@ class FileCheck(Fragment):
         rows = self.verdict.rows
         if self.file.name == layout.TABLE_SIZE and rows.stated is not None:
             detail = f"expected columns of {rows.stated} rows, found {rows.count} in the longest"
-            self._damage(findings, Kind.SHORT_FILE, detail)
+            self._damage(findings, ColumnDamageKind.SHORT_FILE, detail)
             return 0
         return self.file.size
 
@@ -165,6 +166,8 @@ class FileCheck(Fragment):
         detail = "bytes after the committed rows" if tail else ""
         findings.tail = Tail(status, start, tail, detail)
 
-    def _damage(self, findings: Findings, kind: Kind, detail: str, offset: int = 0, length: int | None = None) -> None:
+    def _damage(
+        self, findings: Findings, kind: ColumnDamageKind, detail: str, offset: int = 0, length: int | None = None
+    ) -> None:
         size = self.file.size if length is None else length
-        findings.damage(Damage(self.path, offset, size, kind.name.lower(), detail))
+        findings.damage(Damage(self.path, offset, size, kind.label, detail))

@@ -11,7 +11,7 @@ from sawlog.arrow import array_of, value_offsets
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import Verdict, row_width
 from sawlog.deephaven.table.codecs import decode_arrays, decode_objects, decode_slots
-from sawlog.deephaven.table.layout import Kind
+from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import HEAD_SIZE
 from sawlog.deephaven.table.symbols import UNUSABLE, SymbolTable, load_symbols, symbol_sets
 from sawlog.deephaven.table.values import MAX_VALUE, check_ends, gather, plain_array, text_array, words
@@ -140,7 +140,7 @@ class ColumnReader:
         if header is None:
             head = bytes(self._source.window(0, layout.HEADER_SIZE)).hex(" ") or "nothing"
             detail = f"expected sizes of metadata and header within the file, found {head}"
-            self._damage(Kind.BAD_HEADER, 0, data.size, detail)
+            self._damage(ColumnDamageKind.BAD_HEADER, 0, data.size, detail)
             return
         self._start = header.data_start
         self._little = self._headers.little(header)
@@ -148,7 +148,7 @@ class ColumnReader:
         if self._capacity < self._rows:
             end = self._start + self._capacity * self.width
             detail = f"expected {self._rows} rows of {self.width} bytes, found {self._capacity}"
-            self._damage(Kind.SHORT_FILE, end, max(0, self._source.size - end), detail)
+            self._damage(ColumnDamageKind.SHORT_FILE, end, max(0, self._source.size - end), detail)
         if symbols:
             self._open_symbols()
         elif self.width == layout.OFFSET_SIZE and (spec.variable or layout.BINARY in files):
@@ -175,7 +175,7 @@ class ColumnReader:
                 file is not None and suffix == layout.SYMBOL_OFFSETS and self._headers.of(self._column, suffix) is None
             ):
                 detail = "expected sizes of metadata and header within the file"
-                self._damage(Kind.BAD_HEADER, 0, file.size, detail, file.path)
+                self._damage(ColumnDamageKind.BAD_HEADER, 0, file.size, detail, file.path)
         self._symbols = load_symbols(self._column, self._headers, self._spec.charset, self._storage)
 
     def _open_binary(self) -> None:
@@ -191,7 +191,7 @@ class ColumnReader:
     def _missing(self, suffix: str) -> None:
         assert self._column.data is not None
         path = self._column.data.path.removesuffix(layout.DATA) + suffix
-        self._damage(Kind.MISSING_FILE, 0, 0, "expected a file next to the column's .dat, found none", path)
+        self._damage(ColumnDamageKind.MISSING_FILE, 0, 0, "expected a file next to the column's .dat, found none", path)
 
     def _decode(self, first: int, count: int) -> pa.Array:
         if self._binary is not None:
@@ -203,22 +203,21 @@ class ColumnReader:
         spec = self._spec
         if self._slots:
             array, bad = decode_slots(spec, data, self.type)
-            self._report(Kind.BAD_VALUE, first, bad, f"no {spec.type.value} of its codec")
+            self._report(ColumnDamageKind.BAD_VALUE, first, bad, f"no {spec.type.value} of its codec")
             return array
         values = words(data, self.width, little=self._little)
         if self._symbols is not None and spec.type is ColumnType.STRING:
             indices, unknown = self._symbols.indices(values)
             if unknown is not None:
-                self._report(
-                    Kind.BAD_SYMBOL, first, unknown, f"expected an id of {self._symbols.count} readable symbols"
-                )
+                detail = f"expected an id of {self._symbols.count} readable symbols"
+                self._report(ColumnDamageKind.BAD_SYMBOL, first, unknown, detail)
             return pa.DictionaryArray.from_arrays(indices, self._symbols.strings, safe=False)
         if self._symbols is not None:
             places = self._symbols.places
             unusable = None if places is None else places == UNUSABLE
             array, bad = symbol_sets(values, self._all_symbols(self._symbols), unusable, self.type)
             detail = f"a set with members beyond its {self._symbols.count} symbols, or that cannot be read"
-            self._report(Kind.BAD_SYMBOL, first, bad, detail)
+            self._report(ColumnDamageKind.BAD_SYMBOL, first, bad, detail)
             return array
         return plain_array(spec.type, values, self.type, sentinels=self._sentinels)
 
@@ -231,19 +230,21 @@ class ColumnReader:
             base, end = (int(ends[good].min()), int(ends[good + 1].max())) if len(good) else (0, 0)
         slices = gather(ends, bad, self._binary.window(base, end - base), base)
         self._budget -= int(slices.ends[-1])
-        self._report(Kind.BAD_OFFSET, first, bad, f"expected ends in order and within {self._binary.size} bytes")
+        detail = f"expected ends in order and within {self._binary.size} bytes"
+        self._report(ColumnDamageKind.BAD_OFFSET, first, bad, detail)
         spec = self._spec
         if spec.type is ColumnType.STRING:
             array, replaced = text_array(slices, spec.charset)
             malformed = np.zeros(count, np.bool_)
             malformed[replaced] = True
-            self._report(Kind.BAD_VALUE, first, malformed, f"not {spec.charset}: what is malformed was replaced")
+            detail = f"not {spec.charset}: what is malformed was replaced"
+            self._report(ColumnDamageKind.BAD_VALUE, first, malformed, detail)
             return array
         if spec.type in ARRAYS:
             array, unfit = decode_arrays(spec.type, slices, self.type, sentinels=self._sentinels)
         else:
             array, unfit = decode_objects(spec, slices, self.type)
-        self._report(Kind.BAD_VALUE, first, unfit & ~bad, f"no {spec.type.value} as it is serialized")
+        self._report(ColumnDamageKind.BAD_VALUE, first, unfit & ~bad, f"no {spec.type.value} as it is serialized")
         return array
 
     def _read_rows(self, rows: NDArray[np.int64]) -> Bytes:
@@ -275,7 +276,7 @@ class ColumnReader:
         missing = table.places < 0
         return table.strings.take(array_of(np.where(missing, 0, table.places), pa.int64(), missing))
 
-    def _report(self, kind: Kind, first: int, bad: NDArray[np.bool_], detail: str) -> None:
+    def _report(self, kind: ColumnDamageKind, first: int, bad: NDArray[np.bool_], detail: str) -> None:
         """Report bad rows, neighbours together."""
         if not bad.any():
             return
@@ -283,15 +284,13 @@ class ColumnReader:
         for begin, end in edges.reshape(-1, 2).tolist():
             if not self._findings.listing:
                 remaining_edges = edges[edges >= begin].reshape(-1, 2)
-                self._findings.tally(
-                    kind.name.lower(), len(remaining_edges), int(np.diff(remaining_edges).sum()) * self.width
-                )
+                self._findings.tally(kind.label, len(remaining_edges), int(np.diff(remaining_edges).sum()) * self.width)
                 return
             rows = f"row {first + begin}" if end == begin + 1 else f"rows {first + begin} to {first + end - 1}"
             offset = self._start + (first + begin) * self.width
             self._damage(kind, offset, (end - begin) * self.width, f"column {self._column.name!r}, {rows}: {detail}")
 
-    def _damage(self, kind: Kind, offset: int, length: int, detail: str, path: str | None = None) -> None:
+    def _damage(self, kind: ColumnDamageKind, offset: int, length: int, detail: str, path: str | None = None) -> None:
         assert self._column.data is not None
         damaged_path = self._column.data.path if path is None else path
-        self._findings.damage(Damage(damaged_path, offset, length, kind.name.lower(), detail))
+        self._findings.damage(Damage(damaged_path, offset, length, kind.label, detail))

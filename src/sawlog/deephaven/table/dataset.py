@@ -19,7 +19,7 @@ from sawlog.deephaven.table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
 from sawlog.deephaven.table.fields import parts
 from sawlog.deephaven.table.fragments import BATCH_ROWS, RowRange
 from sawlog.deephaven.table.groups.grouping import GroupComparison, Grouping, comparable
-from sawlog.deephaven.table.layout import Kind
+from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles, Location
 from sawlog.deephaven.table.options import ReadOptions
 from sawlog.deephaven.table.specs import TableSpecs
@@ -32,7 +32,7 @@ from sawlog.format.charts import BarChart, Picture
 from sawlog.format.contract import PROVENANCE, BoundScan, Contents, Format, Fragment, Scan, View
 from sawlog.format.damage import DAMAGE_SCHEMA, Damage, DamageWarning, Findings
 from sawlog.format.fields import FieldParser
-from sawlog.format.query import EVERY_ROW, Condition, conditions, possible
+from sawlog.format.query import EVERY_ROW, Condition, can_match, conditions
 from sawlog.storage import File, Source, each_file, is_remote
 
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
@@ -211,7 +211,7 @@ class DeephavenTableContents(Contents):
         partition_values = {
             name: array_of([value], pa.string()) for name, value in named.items() if name not in self.specs
         }
-        return possible(request.projection.query, pa.record_batch(partition_values))
+        return can_match(request.projection.query, pa.record_batch(partition_values))
 
     def _ranges(self, request: BoundScan, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
         verdict = self._verdict(location)
@@ -308,7 +308,7 @@ class DeephavenTableContents(Contents):
 
 def _link_damage(path: str, target: str) -> Damage:
     detail = f"a link to {target}, outside of what was named: not followed; name its target, to read it too"
-    return Damage(path, 0, 0, Kind.UNSAFE_PATH.name.lower(), detail)
+    return Damage(path, 0, 0, ColumnDamageKind.UNSAFE_PATH.label, detail)
 
 
 def _intersection(ranges: Sequence[tuple[int, int]], other_ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

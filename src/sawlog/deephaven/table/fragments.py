@@ -12,7 +12,7 @@ from sawlog.arrow import constant_string, fixed_array, index_of
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import Verdict, row_width
 from sawlog.deephaven.table.columns import ColumnReader
-from sawlog.deephaven.table.layout import Kind
+from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles, Headers, plain_count, read_checkpoint
 from sawlog.deephaven.table.types import PARTITION_KEY
 from sawlog.errors import SchemaError
@@ -32,7 +32,7 @@ def bad_metadata(column: ColumnFiles, headers: Headers, detail: str) -> Damage:
     data, header = column.data, headers.of(column, layout.DATA)
     assert data is not None
     length = min(header.prefix_size, data.size - layout.HEADER_SIZE) if header is not None else 0
-    return Damage(data.path, layout.HEADER_SIZE, length, Kind.BAD_METADATA.name.lower(), detail)
+    return Damage(data.path, layout.HEADER_SIZE, length, ColumnDamageKind.BAD_METADATA.label, detail)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class RowRange(Fragment):
         rows, checkpoint = self.verdict.rows, self.verdict.location.other(layout.TABLE_SIZE)
         if rows.stated is not None and checkpoint is not None and self.start == 0:
             detail = f"expected columns of {rows.stated} rows, found {rows.count} in the longest"
-            findings.damage(Damage(checkpoint.path, 0, checkpoint.size, Kind.SHORT_FILE.name.lower(), detail))
+            findings.damage(Damage(checkpoint.path, 0, checkpoint.size, ColumnDamageKind.SHORT_FILE.label, detail))
 
 
 def _partition(field: pa.Field) -> bytes | None:

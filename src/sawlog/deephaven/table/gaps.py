@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import Gap, Rows
-from sawlog.deephaven.table.layout import Kind
+from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import Headers, Location
 from sawlog.deephaven.table.types import ColumnSpec
 from sawlog.format.damage import CUT_METADATA, MISSING_FILE, Damage
@@ -101,10 +101,11 @@ def _stumps(location: Location, rows: Rows, headers: Headers, specs: Mapping[str
             continue
         header = headers.of(column, layout.DATA)
         if header is None:
-            detail, start, kind = "expected sizes of metadata and header within the file", 0, Kind.BAD_HEADER
+            start, kind = 0, ColumnDamageKind.BAD_HEADER
+            detail = "expected sizes of metadata and header within the file"
         elif data.size - header.data_start < rows.count:
-            start, kind = header.data_start, Kind.SHORT_FILE
+            start, kind = header.data_start, ColumnDamageKind.SHORT_FILE
             detail = f"expected {rows.count} rows of at least a byte, found {data.size - start} bytes"
         else:
             continue
-        yield Gap(name, Damage(data.path, start, data.size - start, kind.name.lower(), f"column {name!r}: {detail}"))
+        yield Gap(name, Damage(data.path, start, data.size - start, kind.label, f"column {name!r}: {detail}"))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from enum import IntEnum
 from typing import Final
 
 from sawlog.deephaven.types import ARRAYS
+from sawlog.format.damage import DamageKind
 
 # Files of a location.
 
@@ -156,8 +156,8 @@ FILE_SIZE_SIZE: Final = 8
 MAX_CHECKPOINT_SIZE: Final = 4 << 20
 
 
-class Kind(IntEnum):
-    """Kinds of damage; the names are those of the `kind` column."""
+class ColumnDamageKind(DamageKind):
+    """Kinds of damage of a location and its column files."""
 
     BAD_HEADER = 1
     BAD_METADATA = 2

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, bitmap, called, ends_of, fill_null, fixed_array, values_of
+from sawlog.arrow import array_of, bitmap, call_function, ends_of, fill_null, fixed_array, values_of
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.kernels import reaches
 from sawlog.deephaven.table.location import ColumnFiles, Headers
@@ -94,7 +94,7 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
         and len({*strings.to_pylist(), None}) == count + 1
     ):
         return SymbolTable(strings, None, count)
-    encoded = called("dictionary_encode", strings)
+    encoded = call_function("dictionary_encode", strings)
     if not bad.any() and not replaced and len(encoded.dictionary) == count:
         return SymbolTable(strings, None, count)
     places = values_of(fill_null(encoded.indices, NULL), np.int32).copy()

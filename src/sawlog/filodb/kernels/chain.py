@@ -24,18 +24,18 @@ from sawlog.filodb import judge as header
 from sawlog.filodb import layout
 from sawlog.filodb.kernels import state as s
 from sawlog.filodb.kernels.records import Out, ask_ahead, judge_record, on_damage, take_records
-from sawlog.filodb.layout import Kind
+from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.layout import loader
 from sawlog.kernels.numbers import _U32, _ZERO
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutInt64s, OutUInt64s, Record, UInt32s, UInt64, UInt64s
 from sawlog.kernels.xxh32 import xxh32
 
-_BAD_RECORD_LENGTH = int(Kind.BAD_RECORD_LENGTH)
-_HIDDEN = int(Kind.HIDDEN_CONTAINER)
-_UNKNOWN_VERSION = int(Kind.UNKNOWN_VERSION)
-_BAD_HEADER = int(Kind.BAD_HEADER)
-_BAD_LENGTH = int(Kind.BAD_CONTAINER_LENGTH)
+_BAD_RECORD_LENGTH = int(ContainerDamageKind.BAD_RECORD_LENGTH)
+_HIDDEN = int(ContainerDamageKind.HIDDEN_CONTAINER)
+_UNKNOWN_VERSION = int(ContainerDamageKind.UNKNOWN_VERSION)
+_BAD_HEADER = int(ContainerDamageKind.BAD_HEADER)
+_BAD_LENGTH = int(ContainerDamageKind.BAD_CONTAINER_LENGTH)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _HEADER = np.uint64(layout.CONTAINER_HEADER_SIZE)
 _LOOK = np.uint64(header.LOOK)

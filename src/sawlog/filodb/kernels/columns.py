@@ -9,7 +9,7 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.filodb import layout
 from sawlog.filodb.kernels.gather import PayloadErrors, Payloads
-from sawlog.filodb.layout import HistogramFormat, Kind
+from sawlog.filodb.layout import ContainerDamageKind, HistogramFormat
 from sawlog.kernels.columns import taker
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.layout import loader
@@ -52,7 +52,7 @@ _LENGTH = np.uint64(layout.LENGTH_SIZE)
 _HISTOGRAM_HEAD = np.uint64(layout.HISTOGRAM_HEADER_SIZE)
 _MAX_BUCKETS = np.uint64(layout.MAX_BUCKETS)
 _EMPTY_HISTOGRAM = int(HistogramFormat.EMPTY)
-_BAD_NESTED = int(Kind.BAD_NESTED_RECORD)
+_BAD_NESTED = int(ContainerDamageKind.BAD_NESTED_RECORD)
 take_4, take_8 = taker(4), taker(8)
 _load_length = loader(layout.LENGTH)
 _load_id = loader(layout.SCHEMA_ID)

@@ -75,7 +75,7 @@ class PayloadErrors(NamedTuple):
     """Marks of payloads that are damaged.
 
     Attributes:
-        kinds: uint8 per row, a `Kind`, or 0; rows that are marked already are left alone.
+        kinds: uint8 per row, a `ContainerDamageKind`, or 0; rows that are marked already are left alone.
         where: int64 per row: what explains it.
     """
 

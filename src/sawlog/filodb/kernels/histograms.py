@@ -11,7 +11,7 @@ from sawlog.filodb import layout
 from sawlog.filodb.kernels.gather import PayloadErrors, Payloads
 from sawlog.filodb.kernels.nibblepack import unpack_delta, unpack_xor
 from sawlog.filodb.kernels.powers import fill_powers
-from sawlog.filodb.layout import HistogramFormat, Kind
+from sawlog.filodb.layout import ContainerDamageKind, HistogramFormat
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import load_u16, load_u32, load_u64
 from sawlog.kernels.numbers import _ONE, _TWO, _ZERO
@@ -32,7 +32,7 @@ _GEOMETRIC_SIZE = np.uint64(layout.GEOMETRIC_SIZE)
 _EXPONENTIAL_SIZE = np.uint64(layout.EXPONENTIAL_SIZE)
 _MAX_BUCKETS = np.uint64(layout.MAX_BUCKETS)
 _MAX_EXPONENTIAL = np.uint64(layout.MAX_EXPONENTIAL)
-_BAD = int(Kind.BAD_HISTOGRAM)
+_BAD = int(ContainerDamageKind.BAD_HISTOGRAM)
 _EMPTY = int(HistogramFormat.EMPTY)
 _GEOMETRIC = int(HistogramFormat.GEOMETRIC_DELTA)
 _GEOMETRIC_1 = int(HistogramFormat.GEOMETRIC_1_DELTA)

@@ -14,7 +14,7 @@ from sawlog.arrow import Column
 from sawlog.chain.kernels import record_type
 from sawlog.filodb import layout
 from sawlog.filodb.kernels.gather import LabelRoom, PayloadErrors, Payloads, Texts
-from sawlog.filodb.layout import Kind
+from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.kernels.columns import append
 from sawlog.kernels.intern import enter, find, hash_string, new_seed
 from sawlog.kernels.jit import always_inlined, inlined, kernel
@@ -57,9 +57,9 @@ and whether it has text beyond ASCII; 4 bytes each. A head without a map comes f
 _VALUE_LENGTH = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _load_size = loader(layout.PAYLOAD.length)
 _FLAG = layout.PREDEFINED_FLAG
-_BAD_MAP = int(Kind.BAD_MAP)
-_UNKNOWN_KEY = int(Kind.UNKNOWN_PREDEFINED_KEY)
-_INVALID_UTF8 = int(Kind.INVALID_UTF8)
+_BAD_MAP = int(ContainerDamageKind.BAD_MAP)
+_UNKNOWN_KEY = int(ContainerDamageKind.UNKNOWN_PREDEFINED_KEY)
+_INVALID_UTF8 = int(ContainerDamageKind.INVALID_UTF8)
 _AHEAD = 8
 """Rows ahead of the present one that are asked into the cache."""
 

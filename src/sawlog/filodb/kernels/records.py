@@ -22,7 +22,7 @@ from sawlog.filodb.kernels.columns import (
     take_4,
     take_8,
 )
-from sawlog.filodb.layout import Kind
+from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.kernels.jit import always_inlined, inlined
 from sawlog.kernels.layout import loader
 from sawlog.kernels.memory import prefetch
@@ -33,12 +33,12 @@ _LENGTH = np.uint64(layout.LENGTH_SIZE)
 _WITH_ID = np.uint64(layout.LENGTH_SIZE + layout.SCHEMA_ID_SIZE)
 _ROUND = np.uint64(layout.ALIGNMENT - 1)
 _SIGN = np.uint64(0x80000000)
-_BAD_LENGTH = int(Kind.BAD_RECORD_LENGTH)
-_HIDDEN = int(Kind.HIDDEN_CONTAINER)
-_BAD_POINTER = int(Kind.BAD_POINTER)
-_BAD_SIZE = int(Kind.BAD_RECORD_SIZE)
-_UNKNOWN_SCHEMA = int(Kind.UNKNOWN_SCHEMA)
-_UNEXPECTED_SCHEMA = int(Kind.UNEXPECTED_SCHEMA)
+_BAD_LENGTH = int(ContainerDamageKind.BAD_RECORD_LENGTH)
+_HIDDEN = int(ContainerDamageKind.HIDDEN_CONTAINER)
+_BAD_POINTER = int(ContainerDamageKind.BAD_POINTER)
+_BAD_SIZE = int(ContainerDamageKind.BAD_RECORD_SIZE)
+_UNKNOWN_SCHEMA = int(ContainerDamageKind.UNKNOWN_SCHEMA)
+_UNEXPECTED_SCHEMA = int(ContainerDamageKind.UNEXPECTED_SCHEMA)
 _AHEAD = np.uint64(32)
 """Records ahead of the present one whose bytes are asked into the cache."""
 _LINE = np.uint64(64)

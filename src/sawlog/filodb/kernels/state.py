@@ -27,7 +27,7 @@ STATE = state_type(
     "buckets",  # of histograms, of the rows in hand
 )
 
-# What a container turns out to be, besides a `Kind` of damage.
+# What a container turns out to be, besides a `ContainerDamageKind` of damage.
 INTACT = 0
 UNUSED = -1
 """None: what is there is the unused rest of a container."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from sawlog.arrow import (
 from sawlog.chain.walk import Event
 from sawlog.errors import SchemaError
 from sawlog.filodb.columns import ViewField, extra_fields, row_fields
-from sawlog.filodb.layout import Kind
+from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.selection import Selection, select
 from sawlog.filodb.walk import ContainerRange, RowsWalk
@@ -188,14 +188,15 @@ class ValueDecoder:
         ends = starts[1:]
 
         class ValueWalk(RowsWalk):
-            details: ClassVar = {**RowsWalk.details, Kind.BAD_CONTAINER_LENGTH: _BAD_CONTAINER_LENGTH}
-
             def describe(self, event: Event) -> str:
-                return super().describe(event._replace(two=self._end_in_value(event)))
+                end = self._end_in_value(event)
+                if event.kind == ContainerDamageKind.BAD_CONTAINER_LENGTH:
+                    return _BAD_CONTAINER_LENGTH.format(event.one, end)
+                return super().describe(event._replace(two=end))
 
             def _end_in_value(self, event: Event) -> int:
                 """Return where a container, or its value, ends, counted from the value's start."""
-                if event.kind not in (Kind.BAD_RECORD_LENGTH, Kind.BAD_CONTAINER_LENGTH):
+                if event.kind not in (ContainerDamageKind.BAD_RECORD_LENGTH, ContainerDamageKind.BAD_CONTAINER_LENGTH):
                     return event.two
                 return event.two - int(starts[np.searchsorted(ends, event.offset, "right")])
 
@@ -210,7 +211,7 @@ class ValueDecoder:
                 number = int(owners[row])
                 offset = int(batch.column(OFFSET_COLUMN)[row].as_py() - starts[number])
                 detail = f"a timestamp later than {LAST_MILLISECOND} ms, or as much earlier, cannot be expressed"
-                damage = Damage(name_of(number), offset, 0, Kind.BAD_TIMESTAMP.name.lower(), detail)
+                damage = Damage(name_of(number), offset, 0, ContainerDamageKind.BAD_TIMESTAMP.label, detail)
                 damaged.setdefault(number, ValueDamage()).add(damage)
             if bad.any():
                 rows, owners = rows.filter(array_of(~bad, pa.bool_())), owners[~bad]

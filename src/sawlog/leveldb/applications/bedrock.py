@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, binary_parts, called, cast
+from sawlog.arrow import array_of, binary_parts, call_function, cast
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import bedrock_kernels as k
 from sawlog.leveldb.applications.bedrock_layout import (
@@ -309,7 +309,7 @@ class Bedrock(ApplicationView):
             "kind": named(kinds, k.KINDS),
             "name": names.take(pa.string(), is_actor | is_named),
             "value": text_array(pa.string(), data, data_ends, ~k.UNDECODED[kinds]),
-            "reason": called("binary_join_element_wise", "value: ", cast(sizes, pa.string()), _UNDECODED, ""),
+            "reason": call_function("binary_join_element_wise", "value: ", cast(sizes, pa.string()), _UNDECODED, ""),
         }
         return PlainRows(kinds > 0, columns)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, called, constant
+from sawlog.arrow import array_of, call_function, constant
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, integer
@@ -254,7 +254,7 @@ class SessionStorage(ApplicationView):
         if rendered is None:
             return None
         numbers = stored.texts("map_id")
-        maps = called("dictionary_encode", numbers)
+        maps = call_function("dictionary_encode", numbers)
         rows = [_tabs(number, context) for number in maps.dictionary.to_pylist()]
         tabs = {name: array_of([row[name] for row in rows], kind) for name, kind in _TAB_COLUMNS.items()}
         columns = {

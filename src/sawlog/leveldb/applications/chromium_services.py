@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, called, cast, fixed_array
+from sawlog.arrow import array_of, call_function, cast, fixed_array
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
 from sawlog.leveldb.applications.protobuf_rows import (
@@ -509,5 +509,5 @@ def _show_signals(stored: KeyRows, are_signals: NDArray[np.bool_]) -> pa.Array:
     parts = [cast(array_of(column, pa.uint64()), pa.string()) for column in numbers.T]
     places = np.zeros(len(are_signals), np.int64)
     places[rows] = np.arange(len(rows))
-    joined = called("binary_join_element_wise", kinds, *parts, ":")
+    joined = call_function("binary_join_element_wise", kinds, *parts, ":")
     return joined.take(array_of(places, pa.int64(), ~are_signals))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, boolean_values, called, fill_null, values_of
+from sawlog.arrow import array_of, boolean_values, call_function, fill_null, values_of
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
@@ -342,14 +342,16 @@ class ServiceWorker(ApplicationView):
         are_resources = stored.are_of("resource")
         versions = look_up(stored.numbers("version_id"), context.versions, pa.int64())
         registrations = array_of(stored.numbers("registration_id"), pa.int64(), ~stored.are_there("registration_id"))
-        registrations = called("if_else", array_of(are_resources, pa.bool_()), versions, registrations)
+        registrations = call_function("if_else", array_of(are_resources, pa.bool_()), versions, registrations)
         are_explained = are_resources | stored.are_of("user_data") | stored.are_of("has_user_data")
         numbers = values_of(fill_null(registrations, -1), np.int64)
         sites = look_up(numbers, context.sites, pa.string())
         columns = {
             **rows.columns,
             "registration_id": registrations,
-            "storage_key": called("if_else", array_of(are_explained, pa.bool_()), sites, rows.columns["storage_key"]),
+            "storage_key": call_function(
+                "if_else", array_of(are_explained, pa.bool_()), sites, rows.columns["storage_key"]
+            ),
         }
         return PlainRows(rows.is_plain, columns)
 
@@ -394,7 +396,7 @@ def _list_registrations(entries: Entries) -> Iterator[tuple[int | None, int | No
     names = ("registration_id", "version_id", "storage_key")
     rows = _worker_rows(entries.keys, fill_null(entries.values, b""))[1]
     is_plain = np.zeros(len(entries.keys), np.bool_) if rows is None else rows.is_plain
-    is_plain &= boolean_values(called("is_valid", entries.values))
+    is_plain &= boolean_values(call_function("is_valid", entries.values))
     nulls = pa.nulls(len(is_plain))
     columns = [nulls if rows is None else rows.columns[name] for name in names]
     plain_rows = zip(*(column.to_pylist() for column in columns), strict=True)

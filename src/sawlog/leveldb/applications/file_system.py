@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, boolean_values, called, constant, fill_null, values_of
+from sawlog.arrow import array_of, boolean_values, call_function, constant, fill_null, values_of
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.protobuf_rows import (
@@ -170,7 +170,7 @@ class FileSystem(ApplicationView):
         files = _Files({"directory": place[1], "storage": _STORAGES[place[2]]} if place else {})
         stored = _KEYS.read(entries.keys)
         records = _RECORDS.read(entries.values, stored.patterns)
-        is_plain = (records.patterns > 0) & boolean_values(called("is_valid", entries.values))
+        is_plain = (records.patterns > 0) & boolean_values(call_function("is_valid", entries.values))
         kinds, names = (column.to_pylist() for column in (_kinds(stored, records), records.texts("name")))
         rows = list(zip(kinds, records.numbers("parent_id").tolist(), names, strict=True))
         numbers = stored.numbers("file_id").tolist()
@@ -199,8 +199,8 @@ class FileSystem(ApplicationView):
         have_parents = are_files | are_children
         names = coalesce(records.texts("name"), stored.texts("name"))
         directories = {number: context.find_directory(number) for number in np.unique(parents).tolist()}
-        paths = called("binary_join_element_wise", look_up(parents, directories, pa.string()), names, "/")
-        are_short = values_of(fill_null(called("binary_length", paths), _MOST_PATH + 1), np.int32) <= _MOST_PATH
+        paths = call_function("binary_join_element_wise", look_up(parents, directories, pa.string()), names, "/")
+        are_short = values_of(fill_null(call_function("binary_length", paths), _MOST_PATH + 1), np.int32) <= _MOST_PATH
         numbers = rendered.numbers(INTEGER)
         file_ids = np.where(are_children, numbers, stored.numbers("file_id"))
         nulls = pa.nulls(len(keys), pa.string())
@@ -211,12 +211,14 @@ class FileSystem(ApplicationView):
             "kind": _kinds(stored, records),
             "origin": stored.texts("origin"),
             "directory": coalesce(rendered.values(are_origins), directory),
-            "storage": called("if_else", array_of(are_origins, pa.bool_()), nulls, storage),
+            "storage": call_function("if_else", array_of(are_origins, pa.bool_()), nulls, storage),
             "path": paths,
             "name": names,
             "file_id": array_of(file_ids, pa.int64(), ~have_parents),
             "parent_id": array_of(parents, pa.int64(), ~have_parents),
-            "data_path": called("if_else", array_of(_are_data(records), pa.bool_()), records.texts("data_path"), nulls),
+            "data_path": call_function(
+                "if_else", array_of(_are_data(records), pa.bool_()), records.texts("data_path"), nulls
+            ),
             "time": times(records.numbers("time"), records.are_there("time")),
             "number": array_of(numbers, pa.int64(), have_parents | ~rendered.are_there(INTEGER)),
         }

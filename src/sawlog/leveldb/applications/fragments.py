@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of, boolean_values, called, fixed_array, one_batch, scalar_of
+from sawlog.arrow import array_of, batch_of, boolean_values, call_function, fixed_array, one_batch, scalar_of
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Findings
 from sawlog.format.scan import Projection
@@ -82,7 +82,7 @@ class Decoded(Fragment):
         """Findings without columns. For a report, entries are decoded: what they mean is a part of its verdict."""
         if findings.intact is None:
             return super().scan_into(findings)
-        for _ in self._decoded(pa.schema([_REASON]), findings):
+        for _ in self._decode_batches(pa.schema([_REASON]), findings):
             pass
         return findings
 
@@ -101,7 +101,7 @@ class Decoded(Fragment):
         if not bytewise:
             bounds = [("greater_equal", low), *([] if high is None else [("less", high)])]
             for function, bound in bounds:
-                entries = entries.filter(called(function, entries.keys, scalar_of(bound, pa.binary())))
+                entries = entries.filter(call_function(function, entries.keys, scalar_of(bound, pa.binary())))
         return entries
 
 
@@ -173,7 +173,7 @@ def _whole_column(
 def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:
     """Return which entries have no value."""
     return boolean_values(
-        called("is_in", operations, options=("SetLookupOptions", array_of(sorted(_DELETIONS), pa.string())))
+        call_function("is_in", operations, options=("SetLookupOptions", array_of(sorted(_DELETIONS), pa.string())))
     )
 
 
@@ -181,7 +181,9 @@ def _entries(batch: pa.RecordBatch) -> Entries:
     values = batch.column("value")
     are_deletions = _are_deletions(batch.column("operation"))
     if are_deletions.any():
-        values = called("if_else", array_of(are_deletions, pa.bool_()), pa.nulls(len(values), values.type), values)
+        values = call_function(
+            "if_else", array_of(are_deletions, pa.bool_()), pa.nulls(len(values), values.type), values
+        )
     return Entries(batch.column("key"), values, batch.column("sequence"))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, binary_parts, bitmap, called, ends_of, fixed_array
+from sawlog.arrow import Column, array_of, binary_parts, bitmap, call_function, ends_of, fixed_array
 from sawlog.kernels.columns import gathered
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import protobuf_kernels as k
@@ -343,4 +343,4 @@ def look_up(numbers: NDArray[np.int64], values: Mapping[int, Any], kind: pa.Data
 
 def coalesce(*columns: pa.Array) -> pa.Array:
     """Return a column of the first of these that is not null, in each row."""
-    return called("coalesce", *columns)
+    return call_function("coalesce", *columns)

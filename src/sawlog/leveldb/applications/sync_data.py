@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import boolean_values, called, cast, constant, fill_null, values_of
+from sawlog.arrow import boolean_values, call_function, cast, constant, fill_null, values_of
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
 from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, coalesce, times
@@ -253,7 +253,7 @@ class SyncData(ApplicationView):
         del context
         stored = _ENTITY_KEYS.read(keys)
         data_types, names, forms = (stored.texts(name) for name in ("data_type", "key", "form"))
-        encoded = called("dictionary_encode", data_types)
+        encoded = call_function("dictionary_encode", data_types)
         types = encoded.dictionary.to_pylist()
         type_places = fill_null(encoded.indices, len(types))
         # A name begins with a letter, and what comes after the last one is not read.
@@ -270,7 +270,7 @@ class SyncData(ApplicationView):
         are_metadata |= stored.are_of(_KINDS[b"md"])
         has_node = stored.are_there("node")
         units, epochs = np.where(are_metadata | has_node, 1_000, units), np.where(are_metadata | has_node, 0, epochs)
-        tabs = called("binary_join_element_wise", names, cast(stored.integers("node"), pa.string()), ":")
+        tabs = call_function("binary_join_element_wise", names, cast(stored.integers("node"), pa.string()), ":")
         columns = {
             "kind": named(are_metadata.astype(np.int64), (_KINDS[b"dt"], _KINDS[b"md"])),
             "data_type": coalesce(data_types, constant(_PICKLED, pa.string(), len(keys))),
@@ -301,7 +301,7 @@ class SyncData(ApplicationView):
 
 def _are_equal(texts: pa.Array, text: str) -> NDArray[np.bool_]:
     """Return which texts are a given one."""
-    return boolean_values(fill_null(called("equal", texts, text), False))
+    return boolean_values(fill_null(call_function("equal", texts, text), False))
 
 
 def _key(data_type: str, stored: bytes) -> tuple[str, str | None]:

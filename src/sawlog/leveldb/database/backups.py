@@ -26,7 +26,7 @@ from sawlog.leveldb.database.layout import (
     META_SIZE,
     META_VERSION,
     SHARED_NAME,
-    Kind,
+    DatabaseDamageKind,
 )
 from sawlog.leveldb.log.kernels import masked_checksum
 from sawlog.leveldb.log.layout import MASK_DELTA, MASK_ROTATION
@@ -206,7 +206,7 @@ class BackupCheck(Fragment):
         if checksum == self.file.checksum:
             return None
         detail = f"{self.meta} says CRC-32C {self.file.checksum:#010x} of the file; found {checksum:#010x}"
-        return Damage(path, 0, 0, Kind.BAD_COPY.name.lower(), detail)
+        return Damage(path, 0, 0, DatabaseDamageKind.BAD_COPY.label, detail)
 
 
 def _unmasked(checksum: int) -> int:

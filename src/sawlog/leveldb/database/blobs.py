@@ -38,7 +38,7 @@ from sawlog.leveldb.database.layout import (
     VALUE_PROPERTIES_OFFSET,
     VALUE_PROPERTIES_SIZE,
     VALUE_VERSION,
-    Kind,
+    DatabaseDamageKind,
 )
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs
 from sawlog.leveldb.log.kernels import masked_checksum
@@ -487,7 +487,7 @@ class Blobs:
         number = place.file
         if number not in self._version.blobs:
             path = posixpath.join(self._version.directory, f"{number:06d}.blob")
-            return _lost_value(path, 0, Kind.MISSING_FILE, place.size, key)
+            return _lost_value(path, 0, DatabaseDamageKind.MISSING_FILE, place.size, key)
         path = self._version.blobs[number].file.path
         offset = 0
         try:
@@ -504,11 +504,11 @@ class Blobs:
                 if content[0].label == UNSUPPORTED:
                     return block_damage(path, offset, 0, content)
         except FileNotFoundError:
-            return _lost_value(path, 0, Kind.MISSING_FILE, place.size, key)
+            return _lost_value(path, 0, DatabaseDamageKind.MISSING_FILE, place.size, key)
         except MalformedError as error:
             if isinstance(error, _NEWER):
                 return Damage(path, offset, 0, UNSUPPORTED, f"the value that the key {key[:40]!r} leads to: {error}")
-        return _lost_value(path, offset, Kind.BAD_BLOB, place.size, key)
+        return _lost_value(path, offset, DatabaseDamageKind.BAD_BLOB, place.size, key)
 
     def _file(self, number: int) -> ValueFile | RecordFile:
         """A blob file.
@@ -530,6 +530,6 @@ class Blobs:
         return file
 
 
-def _lost_value(path: str, offset: int, kind: Kind, size: int, key: bytes) -> Damage:
+def _lost_value(path: str, offset: int, kind: DatabaseDamageKind, size: int, key: bytes) -> Damage:
     detail = f"the value of {size} bytes that the key {key[:40]!r} leads to is not there, or not whole"
-    return Damage(path, offset, 0, kind.name.lower(), detail)
+    return Damage(path, offset, 0, kind.label, detail)

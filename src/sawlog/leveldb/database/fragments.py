@@ -45,7 +45,7 @@ from sawlog.leveldb.columns import (
     split_stamps,
 )
 from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
-from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, Kind
+from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, DatabaseDamageKind
 from sawlog.leveldb.database.order import VirtualTable
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, number_of, unnamed_table
 from sawlog.leveldb.options import LogReadOptions
@@ -670,7 +670,7 @@ class BlobParts(Fragment):
         with closing(self.scan.storage.open(self.path)) as source:
             for part in self._parts(source):
                 if part.wrong:
-                    kind = UNSUPPORTED if part.newer else Kind.BAD_BLOB_PART.name.lower()
+                    kind = UNSUPPORTED if part.newer else DatabaseDamageKind.BAD_BLOB_PART.label
                     findings.damage(Damage(self.path, part.offset, part.length, kind, part.wrong))
                 elif part.header:
                     findings.account.header += part.length

@@ -6,14 +6,14 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from enum import IntEnum
 
+from sawlog.format.damage import DamageKind
 from sawlog.kernels.layout import Number
 from sawlog.leveldb.log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME, OPTIONS_NAME
 from sawlog.leveldb.table.layout import BYTEWISE, TABLE_NAME
 from sawlog.storage import File
 
-__all__ = ["BYTEWISE", "CURRENT_NAME", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]
+__all__ = ["BYTEWISE", "CURRENT_NAME", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "DatabaseDamageKind", "belongs"]
 
 COCKROACH_NAME = "cockroach_comparator"
 """CockroachDB's order of keys: of each a zero follows, and then its version, and the length of that with this byte."""
@@ -114,8 +114,8 @@ VALUE_FOOTER_SIZES = {1: 38, 2: 70}
 """Of each version; the fields are at these places in the footer. Version 2 comes with format major version 26."""
 
 
-class Kind(IntEnum):
-    """Kinds of damage besides those of logs and tables."""
+class DatabaseDamageKind(DamageKind):
+    """Kinds of damage of a database, besides those of logs and tables."""
 
     MISSING_FILE = 1
     BAD_BLOB = 2

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import boolean_values, fill_null, fixed_array, grouped, values_of
+from sawlog.arrow import boolean_values, fill_null, fixed_array, group_rows, values_of
 from sawlog.format.charts import BarChart, KeySpan, LaneBox, Picture, key_text, last_key_text, over_keys
 from sawlog.leveldb.columns import LEVEL, LIVE, OPERATION_NAMES
 from sawlog.leveldb.database.fragments import LOG_LEVEL
@@ -65,7 +65,7 @@ class Charts:
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Count entries in columns `COUNTED`."""
         files_and_levels = batch.select(["file", LEVEL])
-        firsts, group_numbers = grouped(files_and_levels)
+        firsts, group_numbers = group_rows(files_and_levels)
         deletes = boolean_values(pc.match_substring(batch.column("operation"), "delete"))
         fates = np.where(boolean_values(batch.column(LIVE)), 0, np.where(deletes, 2, 1))
         lengths = (fill_null(pc.binary_length(batch.column(name)), 0) for name in ("key", "value"))

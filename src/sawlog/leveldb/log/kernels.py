@@ -51,7 +51,7 @@ from sawlog.kernels.signature import (
     UInt64s,
 )
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.layout import Kind, Role, Type
+from sawlog.leveldb.log.layout import LogDamageKind, Role, Type
 
 
 class Rules(NamedTuple):
@@ -152,15 +152,15 @@ _ROLE_FIRST = int(Role.FIRST)
 _ROLE_LAST = int(Role.LAST)
 _ROLE_METADATA = int(Role.METADATA)
 _ROLE_COMPRESSION = int(Role.COMPRESSION)
-_BAD_LENGTH = int(Kind.BAD_LENGTH)
-_CHECKSUM_MISMATCH = int(Kind.CHECKSUM_MISMATCH)
-_FOREIGN_FRAGMENT = int(Kind.FOREIGN_FRAGMENT)
-_UNUSED_SPACE = int(Kind.UNUSED_SPACE)
-_UNKNOWN_TYPE = int(Kind.UNKNOWN_TYPE)
-_PARTIAL_RECORD = int(Kind.PARTIAL_RECORD)
-_MISSING_START = int(Kind.MISSING_START)
-_BROKEN_RECORD = int(Kind.BROKEN_RECORD)
-_RECORD_TOO_LARGE = int(Kind.RECORD_TOO_LARGE)
+_BAD_LENGTH = int(LogDamageKind.BAD_LENGTH)
+_CHECKSUM_MISMATCH = int(LogDamageKind.CHECKSUM_MISMATCH)
+_FOREIGN_FRAGMENT = int(LogDamageKind.FOREIGN_FRAGMENT)
+_UNUSED_SPACE = int(LogDamageKind.UNUSED_SPACE)
+_UNKNOWN_TYPE = int(LogDamageKind.UNKNOWN_TYPE)
+_PARTIAL_RECORD = int(LogDamageKind.PARTIAL_RECORD)
+_MISSING_START = int(LogDamageKind.MISSING_START)
+_BROKEN_RECORD = int(LogDamageKind.BROKEN_RECORD)
+_RECORD_TOO_LARGE = int(LogDamageKind.RECORD_TOO_LARGE)
 _FULL = np.uint64(Type.FULL)
 _FIRST = np.uint64(Type.FIRST)
 _MIDDLE = np.uint64(Type.MIDDLE)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
+from sawlog.format.damage import UNSUPPORTED, DamageKind
 from sawlog.kernels.layout import Number
 
 BLOCK_SIZE = 32768
@@ -89,37 +90,25 @@ class Role(IntEnum):
     COMPRESSION = 6
 
 
-class Kind(IntEnum):
-    """Kinds of damage; the names are those of the `kind` column."""
-
-    BAD_LENGTH = 1
-    CHECKSUM_MISMATCH = 2
-    UNKNOWN_TYPE = 3
-    PARTIAL_RECORD = 4
-    MISSING_START = 5
-    BROKEN_RECORD = 6
-    RECORD_TOO_LARGE = 7
-    READ_ERROR = 8
-    BAD_COMPRESSION = 9
-    FOREIGN_FRAGMENT = 10
-    UNUSED_SPACE = 11
-
-
 GIVEN_UP = "; the rest of the block is lost"
 """What is said where the rest of a block is not looked at."""
-DETAIL = {
-    Kind.BAD_LENGTH: f"the length in the header, {{0}}, reaches beyond the block{GIVEN_UP}",
-    Kind.CHECKSUM_MISMATCH: f"expected masked CRC-32C {{0:#010x}}, found {{1:#010x}}{GIVEN_UP}",
-    Kind.UNKNOWN_TYPE: "a fragment of type {0}, which this version of sawlog does not know",
-    Kind.PARTIAL_RECORD: "a record of {0} bytes so far has no end: another one starts at byte {1}",
-    Kind.MISSING_START: "a {1} fragment of {0} bytes whose record has no start",
-    Kind.BROKEN_RECORD: "a record of {0} bytes so far is cut off by damage or unused space at byte {1}",
-    Kind.FOREIGN_FRAGMENT: f"a fragment of log number {{0}} in log number {{1}}{GIVEN_UP}",
-    Kind.UNUSED_SPACE: "unused space in the middle of a record, or in front of intact ones",
-    Kind.RECORD_TOO_LARGE: "a record of {0} bytes; max_item_bytes is {1}",
-    Kind.BAD_COMPRESSION: "a record that is not one intact ZSTD frame",
-}
-"""What damage says; the two numbers come with the event."""
+
+
+class LogDamageKind(DamageKind):
+    """Kinds of damage of a log."""
+
+    BAD_LENGTH = 1, f"the length in the header, {{0}}, reaches beyond the block{GIVEN_UP}"
+    CHECKSUM_MISMATCH = 2, f"expected masked CRC-32C {{0:#010x}}, found {{1:#010x}}{GIVEN_UP}"
+    UNKNOWN_TYPE = 3, "a fragment of type {0}, which this version of sawlog does not know", UNSUPPORTED
+    PARTIAL_RECORD = 4, "a record of {0} bytes so far has no end: another one starts at byte {1}"
+    MISSING_START = 5, "a {1} fragment of {0} bytes whose record has no start"
+    BROKEN_RECORD = 6, "a record of {0} bytes so far is cut off by damage or unused space at byte {1}"
+    RECORD_TOO_LARGE = 7, "a record of {0} bytes; max_item_bytes is {1}"
+    READ_ERROR = 8
+    BAD_COMPRESSION = 9, "a record that is not one intact ZSTD frame"
+    FOREIGN_FRAGMENT = 10, f"a fragment of log number {{0}} in log number {{1}}{GIVEN_UP}"
+    UNUSED_SPACE = 11, "unused space in the middle of a record, or in front of intact ones"
+
 
 Dialect = Literal["leveldb", "rocksdb", "pebble"]
 

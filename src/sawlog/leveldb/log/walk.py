@@ -22,13 +22,12 @@ from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import LogHead, first_fragments, read_head
 from sawlog.leveldb.log.layout import (
-    DETAIL,
     GIVEN_UP,
     RECORD_COLUMN,
     RECOVERED_COLUMN,
     STALE_COLUMN,
     Dialect,
-    Kind,
+    LogDamageKind,
     Role,
 )
 from sawlog.leveldb.options import LogReadOptions
@@ -101,9 +100,7 @@ class Walk(ChainWalk):
         stamps: Likewise for the sizes of timestamps.
     """
 
-    kinds: ClassVar = Kind
-    details: ClassVar = DETAIL
-    unsupported: ClassVar = frozenset({Kind.UNKNOWN_TYPE})
+    kinds: ClassVar = LogDamageKind
     torn: ClassVar = "the file ends inside a fragment"
 
     def __init__(
@@ -200,8 +197,8 @@ class Walk(ChainWalk):
             yield row_count, self._batch(group.rows[:row_count], records)
             for row, size in sorted(group.failed.items()):
                 start, stop = int(self.starts[row]), int(self._stops[row])
-                kind = Kind.BAD_COMPRESSION if size is None else Kind.RECORD_TOO_LARGE
-                self.complain(kind, start, stop - start, DETAIL[kind].format(size, self._longest))
+                kind = LogDamageKind.BAD_COMPRESSION if size is None else LogDamageKind.RECORD_TOO_LARGE
+                self.complain(kind, start, stop - start, kind.detail.format(size, self._longest))
             if group.failed and self.fails:
                 return
 
@@ -226,8 +223,8 @@ class Walk(ChainWalk):
             self.stamps.add(event.offset, bytes(payload))
 
     def describe(self, event: Event) -> str:
-        two = Role(event.two).name if event.kind == Kind.MISSING_START else event.two
-        detail = DETAIL[Kind(event.kind)].format(event.one, two)
+        two = Role(event.two).name if event.kind == LogDamageKind.MISSING_START else event.two
+        detail = LogDamageKind(event.kind).detail.format(event.one, two)
         return detail.removesuffix(GIVEN_UP) if self._rules.resync else detail
 
     def pending(self) -> tuple[int, ...]:
@@ -315,7 +312,7 @@ class LogRange(FileRange):
                     vars(self)["head"] = self._read_head(bytes(source.window(0, PROBE_BYTES)))
                 head = self.head
             except DiskError as error:
-                kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
+                kind, length = LogDamageKind.READ_ERROR.label, self.end - self.start
                 findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
                 return
             except UnsupportedError as error:

@@ -21,11 +21,11 @@ from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA, TRANSACTION_SCHEMA, WR
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout as log_layout
 from sawlog.leveldb.log.dataset import LogContents, marked
-from sawlog.leveldb.log.layout import Kind
+from sawlog.leveldb.log.layout import LogDamageKind
 from sawlog.leveldb.log.walk import LogRange
 from sawlog.leveldb.options import RecoveryMode
 from sawlog.leveldb.records import layout
-from sawlog.leveldb.records.layout import BatchKind
+from sawlog.leveldb.records.layout import BatchDamageKind
 from sawlog.leveldb.records.numbered import NumberedRange, numbered
 from sawlog.leveldb.records.transactions import Following, has_marks
 from sawlog.leveldb.records.writes import BATCH_ROWS, WriteRange
@@ -41,14 +41,16 @@ _TAILS_COUNT = ("absolute_consistency", "point_in_time_recovery")
 _REFUSED = frozenset(
     {
         UNSUPPORTED,
-        *(
-            kind.name.lower()
-            for kind in (Kind.READ_ERROR, Kind.RECORD_TOO_LARGE, BatchKind.BROKEN_OPERATION, BatchKind.WRONG_COUNT)
-        ),
+        LogDamageKind.READ_ERROR.label,
+        LogDamageKind.RECORD_TOO_LARGE.label,
+        BatchDamageKind.BROKEN_OPERATION.label,
+        BatchDamageKind.WRONG_COUNT.label,
     }
 )
 """Broken batches within intact records no mode lets pass; of the first two, RocksDB's answer cannot be known."""
-_QUIET = frozenset(kind.name.lower() for kind in (Kind.CHECKSUM_MISMATCH, Kind.BAD_LENGTH, Kind.FOREIGN_FRAGMENT))
+_QUIET = frozenset(
+    kind.label for kind in (LogDamageKind.CHECKSUM_MISMATCH, LogDamageKind.BAD_LENGTH, LogDamageKind.FOREIGN_FRAGMENT)
+)
 """What may be where a recycled log ends."""
 
 
@@ -134,7 +136,7 @@ class Replay:
         if tail.status is TailStatus.STALE:
             kind = _kind_at(log, tail)
             # A fragment of another log is the end of this one, in good order.
-            unfinished = kind != Kind.FOREIGN_FRAGMENT
+            unfinished = kind != LogDamageKind.FOREIGN_FRAGMENT
         if unfinished and self._mode in _STRICT:
             raise RefusedError(Damage(log.path, tail.offset, tail.length, f"{tail.status}_tail", tail.detail))
         stale = tail.status is TailStatus.STALE

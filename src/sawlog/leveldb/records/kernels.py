@@ -26,7 +26,7 @@ from sawlog.kernels.signature import (
     Record,
 )
 from sawlog.leveldb.records import layout
-from sawlog.leveldb.records.layout import BatchKind, Field
+from sawlog.leveldb.records.layout import BatchDamageKind, Field
 
 DECODER = record_type(
     "record",  # the one being decoded
@@ -148,10 +148,10 @@ _VALUE = int(Field.VALUE)
 _COUNTED = int(Field.COUNTED)
 _VALUE_FIRST = int(Field.VALUE_FIRST)
 
-_TOO_SMALL = int(BatchKind.BATCH_TOO_SMALL)
-_UNKNOWN = int(BatchKind.UNKNOWN_OPERATION)
-_BROKEN = int(BatchKind.BROKEN_OPERATION)
-_WRONG_COUNT = int(BatchKind.WRONG_COUNT)
+_TOO_SMALL = int(BatchDamageKind.BATCH_TOO_SMALL)
+_UNKNOWN = int(BatchDamageKind.UNKNOWN_OPERATION)
+_BROKEN = int(BatchDamageKind.BROKEN_OPERATION)
+_WRONG_COUNT = int(BatchDamageKind.WRONG_COUNT)
 
 
 @inlined

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from sawlog.format.damage import UNSUPPORTED
+from sawlog.format.damage import UNSUPPORTED, DamageKind
 from sawlog.leveldb.log.layout import Dialect
 
 VARINT32_BYTES = 5
@@ -124,28 +124,22 @@ MAX_SEQUENCE = (1 << 56) - 1
 MAX_FAMILY = (1 << 32) - 1
 
 
-class BatchKind(IntEnum):
+class BatchDamageKind(DamageKind):
     """Kinds of damage inside write batches."""
 
-    BATCH_TOO_SMALL = 1
-    UNKNOWN_OPERATION = 2
-    BROKEN_OPERATION = 3
-    WRONG_COUNT = 4
+    BATCH_TOO_SMALL = 1, "a write batch has a header of 12 bytes; the record has {0}"
+    UNKNOWN_OPERATION = (
+        2,
+        (
+            "tag {0:#04x} at byte {1} of the write batch, which this version of sawlog does not know;"
+            " what follows it in the batch is not read"
+        ),
+        UNSUPPORTED,
+    )
+    """A tag that nobody knows under a checksum that matches is a newer engine's."""
+    BROKEN_OPERATION = 3, "the {0} at byte {1} of the write batch does not end in it"
+    WRONG_COUNT = 4, "the write batch counts {0} operations and holds {1}"
 
-    @property
-    def label(self) -> str:
-        """Its name in the `kind` column. A tag that nobody knows under a checksum that matches is a newer engine's."""
-        return UNSUPPORTED if self is BatchKind.UNKNOWN_OPERATION else self.name.lower()
-
-
-BATCH_DETAIL = {
-    BatchKind.BATCH_TOO_SMALL: "a write batch has a header of 12 bytes; the record has {0}",
-    BatchKind.UNKNOWN_OPERATION: "tag {0:#04x} at byte {1} of the write batch, which this version of sawlog does not"
-    " know; what follows it in the batch is not read",
-    BatchKind.BROKEN_OPERATION: "the {0} at byte {1} of the write batch does not end in it",
-    BatchKind.WRONG_COUNT: "the write batch counts {0} operations and holds {1}",
-}
-"""What damage in a write batch says; the two numbers come with the event."""
 
 # Version edits: the records of a MANIFEST.
 

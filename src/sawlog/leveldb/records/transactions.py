@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, called, fixed_array, values_of
+from sawlog.arrow import array_of, call_function, fixed_array, values_of
 from sawlog.format.contract import OFFSET_COLUMN
 from sawlog.leveldb.columns import KEY, OPERATION, OPERATION_NAMES, SEQUENCE, VALUE, name_array, numbers_of
 from sawlog.leveldb.records import layout
@@ -43,7 +43,7 @@ _MARKS = np.array([*_BEGINS, *_CLOSERS.tolist()])
 
 def _codes_of(operations: pa.Array) -> pa.Array:
     """Return the place of each operation in `NAMES`."""
-    return called("index_in", operations, options=("SetLookupOptions", name_array(NAMES)))
+    return call_function("index_in", operations, options=("SetLookupOptions", name_array(NAMES)))
 
 
 def has_marks(batch: pa.RecordBatch) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, binary_parts, bits_of, called, fixed_array, scalar_of, values_of
+from sawlog.arrow import Column, array_of, binary_parts, bits_of, call_function, fixed_array, scalar_of, values_of
 from sawlog.format.contract import OFFSET_COLUMN, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.leveldb.columns import (
@@ -31,7 +31,7 @@ from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange, StampS
 from sawlog.leveldb.records import kernels as k
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.kernels import Table
-from sawlog.leveldb.records.layout import BATCH_DETAIL, BatchKind, Field
+from sawlog.leveldb.records.layout import BatchDamageKind, Field
 from sawlog.leveldb.table.layout import STAMP_WIDTH
 
 BATCH_ROWS = 64 << 10
@@ -85,19 +85,19 @@ class WriteRange(LogRange):
 
     def _split(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Operations with their timestamps in a column, which is null for those that have none of eight bytes."""
-        names = values_of(called("index_in", batch.column(OPERATION), options=_NAMES_LOOKUP), np.int32)
+        names = values_of(call_function("index_in", batch.column(OPERATION), options=_NAMES_LOOKUP), np.int32)
         sizes = values_of(batch.column(STAMP_SIZE), np.int64)
         widths = np.where(_STAMPED[names] & (sizes == STAMP_WIDTH), STAMP_WIDTH, 0)
         keys, stamps = split_stamps(batch.column(KEY), widths, self.path)
         missing = array_of(widths == 0, pa.bool_())
         columns = {
-            KEY: called("if_else", batch.column(KEY).is_null(), batch.column(KEY), keys),
-            STAMP: called("if_else", missing, scalar_of(None, pa.uint64()), stamps),
+            KEY: call_function("if_else", batch.column(KEY).is_null(), batch.column(KEY), keys),
+            STAMP: call_function("if_else", missing, scalar_of(None, pa.uint64()), stamps),
         }
         if VALUE in batch.schema.names:
             values, ranges = batch.column(VALUE), names == layout.DELETE_RANGE
             ends, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
-            columns[VALUE] = called("if_else", values.is_null(), values, ends)
+            columns[VALUE] = call_function("if_else", values.is_null(), values, ends)
         arrays = [columns[name] if name in columns else batch.column(name) for name in schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -236,17 +236,18 @@ class Decoder:
         return untimed(column, self._operations[:rows] == layout.TIMED_PUT) if name == "value" else column
 
     def _report(self, events: NDArray[np.void], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
-        for kind, record, first, two in events.tolist():
-            subject = layout.NAMES[first] if kind == BatchKind.BROKEN_OPERATION else first
+        for code, record, first, two in events.tolist():
+            kind = BatchDamageKind(code)
+            subject = layout.NAMES[first] if kind == BatchDamageKind.BROKEN_OPERATION else first
             offset = int(starts[record])
             damage = Damage(
                 self._path,
                 offset,
                 int(stops[record]) - offset,
-                BatchKind(kind).label,
-                BATCH_DETAIL[BatchKind(kind)].format(subject, two),
+                kind.label,
+                kind.detail.format(subject, two),
                 # LevelDB counts the bytes of a batch without a header as dropped, and no others.
-                first if kind == BatchKind.BATCH_TOO_SMALL else None,
+                first if kind == BatchDamageKind.BATCH_TOO_SMALL else None,
             )
             report_record(self._findings, damage)
 

@@ -24,7 +24,7 @@ from sawlog.leveldb.table.layout import (
     PUT,
     PUT_ENTITY,
     TYPED_ENTITY_VERSION,
-    Kind,
+    TableDamageKind,
 )
 from sawlog.leveldb.table.pebble import Entries, MalformedError, encode_plain, split_rows
 from sawlog.storage import Source
@@ -147,7 +147,7 @@ class EmbeddedLayer:
             content = in_place(operation, value, contents)
             size += len(content)
             if size > self._rules.longest:
-                return (Kind.BLOCK_TOO_LARGE, size, self._rules.longest), 0
+                return (TableDamageKind.BLOCK_TOO_LARGE, size, self._rules.longest), 0
             sources.append(np.frombuffer(content, np.uint8))
             values.starts[row], values.lengths[row] = source_start, len(content)
             source_start += len(content)

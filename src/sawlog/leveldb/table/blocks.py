@@ -20,12 +20,12 @@ from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.layout import DETAIL, Checksum, Dialect, Kind
+from sawlog.leveldb.table.layout import Checksum, Dialect, TableDamageKind
 from sawlog.storage import Source
 
 _LENGTHS = 3 * VARINT64_BYTES
 """What begins an entry takes no more."""
-Flaw: TypeAlias = "tuple[Kind, int, int]"
+Flaw: TypeAlias = "tuple[TableDamageKind, int, int]"
 """The kind of damage of a block, and the two numbers that explain it."""
 Expanded: TypeAlias = "pa.Buffer | Flaw"
 """The content of a block, or why there is none."""
@@ -34,7 +34,7 @@ Expanded: TypeAlias = "pa.Buffer | Flaw"
 def block_damage(path: str, offset: int, length: int, flaw: Flaw) -> Damage:
     """Damage of a block."""
     kind, first, two = flaw
-    return Damage(path, offset, length, kind.label, DETAIL[kind].format(first, two))
+    return Damage(path, offset, length, kind.label, kind.detail.format(first, two))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,13 @@ class BlockRules:
         """Read, judge and expand the block of `size` bytes at a file offset; its compression is returned, too."""
         length = size + layout.TRAILER_SIZE
         if offset + length > self.limit:
-            return (Kind.BAD_HANDLE, size, self.limit), None
+            return (TableDamageKind.BAD_HANDLE, size, self.limit), None
         window = source.window(offset, length)
         if self.buckets is not None:
             return pa.py_buffer(bytes(window)), Compression.NONE
         kind, first, second, code = self._verdict(window, offset, size)
         if kind:
-            return (Kind(kind), first, second), None
+            return (TableDamageKind(kind), first, second), None
         stored = pa.py_buffer(bytes(window[:size]))
         return self.expand(stored, code, of_entries=of_entries), codecs.compression_of(self.dialect, code, stored)
 
@@ -148,7 +148,7 @@ class BlockRules:
         """The VERDICT on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
         handles = np.array([(offset, size)], k.HANDLE)
         verdict: tuple[int, int, int, int] = self.judge(window, offset, handles)[0].item()
-        if verdict[0] == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
+        if verdict[0] == TableDamageKind.CHECKSUM_MISMATCH and self.dialect != "pebble":
             fixed = (
                 (end - start, start)
                 for key, start, end in _entries(bytes(window[:size]))
@@ -176,18 +176,23 @@ class BlockRules:
         if self.buckets is not None:
             return stored
         if code == Compression.NONE:
-            return stored if stored.size <= self.longest else (Kind.BLOCK_TOO_LARGE, stored.size, self.longest)
+            return self._check_size(stored)
         kind = codecs.compression_of(self.dialect, code, stored)
         if kind not in codecs.CODECS or self.foreign:
-            return Kind.UNKNOWN_COMPRESSION, code, 0
+            return TableDamageKind.UNKNOWN_COMPRESSION, code, 0
         size, data = codecs.take_size(kind, stored, sized=self._sizes)
         if size is not None and size > self.longest:
-            return Kind.BLOCK_TOO_LARGE, size, self.longest
+            return TableDamageKind.BLOCK_TOO_LARGE, size, self.longest
         dictionary = self.dictionary if of_entries and codecs.CODECS[kind].takes_dictionary else b""
         content = codecs.expand(self.dialect, kind, data, size, self.longest, dictionary)
         if isinstance(content, Undecodable) or (size is not None and content.size != size):
-            return Kind.BAD_COMPRESSION, code, 0
-        return content if content.size <= self.longest else (Kind.BLOCK_TOO_LARGE, content.size, self.longest)
+            return TableDamageKind.BAD_COMPRESSION, code, 0
+        return self._check_size(content)
+
+    def _check_size(self, content: pa.Buffer) -> Expanded:
+        return (
+            content if content.size <= self.longest else (TableDamageKind.BLOCK_TOO_LARGE, content.size, self.longest)
+        )
 
 
 def joined(content: pa.Buffer) -> Expanded:
@@ -202,8 +207,8 @@ def flaw_of(data: NDArray[np.uint8]) -> Flaw:
     """Why an expanded block is none: by the number that ends it."""
     packed = int.from_bytes(data[-layout.RESTART_SIZE :].tobytes(), "little")
     if packed & layout.UNKNOWN_FLAG and packed & ~layout.BLOCK_FLAGS <= len(data) // layout.RESTART_SIZE:
-        return Kind.UNKNOWN_FLAGS, packed & layout.BLOCK_FLAGS, 0
-    return Kind.BAD_BLOCK, len(data), packed
+        return TableDamageKind.UNKNOWN_FLAGS, packed & layout.BLOCK_FLAGS, 0
+    return TableDamageKind.BAD_BLOCK, len(data), packed
 
 
 def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:

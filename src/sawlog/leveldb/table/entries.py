@@ -40,7 +40,7 @@ from sawlog.leveldb.table.kernels import (
     entry_head,
     judge_block,
 )
-from sawlog.leveldb.table.layout import Kind
+from sawlog.leveldb.table.layout import TableDamageKind
 
 # What a call ended with.
 FULL = 0
@@ -171,12 +171,12 @@ _MISPLACED = _NEVER - _ONE
 _SHORT = np.uint64(SHORT)
 _AHEAD = np.uint64(1024)
 
-_BAD_ENTRY = int(Kind.BAD_ENTRY)
-_BAD_KEY = int(Kind.BAD_KEY)
-_UNKNOWN_OPERATION = int(Kind.UNKNOWN_OPERATION)
-_MISPLACED_KEY = int(Kind.MISPLACED_KEY)
-_TOO_LARGE = int(Kind.BLOCK_TOO_LARGE)
-_BAD_COMPRESSION = int(Kind.BAD_COMPRESSION)
+_BAD_ENTRY = int(TableDamageKind.BAD_ENTRY)
+_BAD_KEY = int(TableDamageKind.BAD_KEY)
+_UNKNOWN_OPERATION = int(TableDamageKind.UNKNOWN_OPERATION)
+_MISPLACED_KEY = int(TableDamageKind.MISPLACED_KEY)
+_TOO_LARGE = int(TableDamageKind.BLOCK_TOO_LARGE)
+_BAD_COMPRESSION = int(TableDamageKind.BAD_COMPRESSION)
 _UNKNOWN = 255
 
 

@@ -18,7 +18,7 @@ from sawlog.kernels.xxh64 import xxh3, xxh64
 from sawlog.leveldb.log.kernels import masked
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.layout import Checksum, Kind, Role
+from sawlog.leveldb.table.layout import Checksum, Role, TableDamageKind
 
 HANDLE = record_type(("offset", np.uint64), ("stored", np.uint64))
 """A block: where it begins in the file, and its bytes without the trailer."""
@@ -32,7 +32,7 @@ OTHERWISE = 3
 
 VERDICT_FIELDS = ("kind", ("one", np.uint64), ("two", np.uint64), "compression")
 VERDICT = record_type(*VERDICT_FIELDS)
-"""What is wrong with a block (a `Kind`, or 0), two numbers that explain it, and how it is compressed."""
+"""What is wrong with a block (a `TableDamageKind`, or 0), two numbers that explain it, and how it is compressed."""
 
 SPAN = record_type("offset", "length", "role", "number")
 """File offset and bytes, trailers included; a `Role`; the number of the data block in the index, or -1."""
@@ -78,8 +78,8 @@ _CRC = int(Checksum.CRC32C)
 _XXH32 = int(Checksum.XXH32)
 _XXH64 = int(Checksum.XXH64)
 _XXH3 = int(Checksum.XXH3)
-_MISMATCH = int(Kind.CHECKSUM_MISMATCH)
-_BAD_HANDLE = int(Kind.BAD_HANDLE)
+_MISMATCH = int(TableDamageKind.CHECKSUM_MISMATCH)
+_BAD_HANDLE = int(TableDamageKind.BAD_HANDLE)
 _DATA = int(Role.DATA)
 _VALUES = int(Role.VALUES)
 _HEADER = int(Role.HEADER)

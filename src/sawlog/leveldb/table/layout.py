@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Literal
 
-from sawlog.format.damage import UNSUPPORTED
+from sawlog.format.damage import UNSUPPORTED, DamageKind
 from sawlog.kernels.layout import Number
 from sawlog.leveldb.records import layout as records
 
@@ -307,64 +307,40 @@ class Role(IntEnum):
     """Named as a data block, but other blocks lie there, or it reaches beyond the blocks."""
 
 
-class Kind(IntEnum):
-    """Kinds of damage; the `kind` column has their names, or `unsupported`: see `label`."""
+_NEWER = "which this version of sawlog does not know"
 
-    CHECKSUM_MISMATCH = 1
-    UNKNOWN_COMPRESSION = 2
-    BAD_COMPRESSION = 3
-    BLOCK_TOO_LARGE = 4
-    BAD_BLOCK = 5
-    BAD_ENTRY = 6
-    BAD_KEY = 7
-    UNKNOWN_OPERATION = 8
-    BAD_HANDLE = 9
+
+class TableDamageKind(DamageKind):
+    """Kinds of damage of a table."""
+
+    CHECKSUM_MISMATCH = 1, "a block with checksum {0:#010x}; expected {1:#010x}"
+    UNKNOWN_COMPRESSION = 2, "a block with compression type {0:#04x}, " + _NEWER, UNSUPPORTED
+    BAD_COMPRESSION = 3, "a block of compression type {0} that cannot be expanded"
+    BLOCK_TOO_LARGE = 4, "a block that expands to {0} bytes; max_item_bytes is {1}"
+    BAD_BLOCK = 5, "a block of {0} bytes with {1} restart points"
+    BAD_ENTRY = 6, "the entry at byte {0} of the expanded block does not end in its {1} bytes; what follows is lost"
+    BAD_KEY = 7, "the entry at byte {0} of the expanded block has a key of {1} bytes; what follows is lost"
+    UNKNOWN_OPERATION = 8, "the entry at byte {0} of the expanded block has the type {1:#04x}, " + _NEWER, UNSUPPORTED
+    BAD_HANDLE = 9, "a block of {0} bytes that the index places there reaches beyond the {1} bytes of blocks"
     BAD_FOOTER = 10
     UNREFERENCED = 11
     READ_ERROR = 12
-    LOST_VALUE = 13
-    MISPLACED_KEY = 14
-    BAD_INDEX = 15
-    UNKNOWN_FLAGS = 16
-    UNKNOWN_VERSION = 17
-    UNKNOWN_LAYOUT = 18
-    UNKNOWN_COLUMN = 19
-    UNKNOWN_SCHEMA = 20
-    UNKNOWN_PLACE = 21
-    UNKNOWN_INDEX = 22
-    UNKNOWN_EXTERNAL = 23
+    LOST_VALUE = 13, "{0} entries are left out, whose values are in other blocks that are damaged or not there"
+    MISPLACED_KEY = 14, "the entry at byte {0} of the expanded block has a key of {1} bytes that belongs elsewhere"
+    BAD_INDEX = 15, "the {0} separators of the index, or the blocks that they lead to, are out of order"
+    UNKNOWN_FLAGS = 16, "a block with the flags {0:#010x}, " + _NEWER, UNSUPPORTED
+    UNKNOWN_VERSION = 17, "", UNSUPPORTED
+    UNKNOWN_LAYOUT = 18, "a block of columns in version {0}, " + _NEWER, UNSUPPORTED
+    UNKNOWN_COLUMN = 19, "a block with a column of the kind or width {0}, " + _NEWER, UNSUPPORTED
+    UNKNOWN_SCHEMA = 20, "a block whose keys are cut into columns in a way that only the application knows", UNSUPPORTED
+    UNKNOWN_PLACE = (
+        21,
+        "a block with a value of which the byte before it, {0:#04x}, says where it is; " + _NEWER,
+        UNSUPPORTED,
+    )
+    UNKNOWN_INDEX = 22, "an index of type {0}, " + _NEWER, UNSUPPORTED
+    UNKNOWN_EXTERNAL = 23, "properties of an ingested table of version {0}, " + _NEWER, UNSUPPORTED
 
-    @property
-    def label(self) -> str:
-        """Its name in the `kind` column."""
-        return UNSUPPORTED if self in _UNSUPPORTED_KINDS else self.name.lower()
-
-
-_UNSUPPORTED_KINDS = frozenset(kind for kind in Kind if kind.name.startswith("UNKNOWN_"))
-_NEWER = "which this version of sawlog does not know"
-
-DETAIL = {
-    Kind.CHECKSUM_MISMATCH: "a block with checksum {0:#010x}; expected {1:#010x}",
-    Kind.UNKNOWN_COMPRESSION: "a block with compression type {0:#04x}, " + _NEWER,
-    Kind.UNKNOWN_FLAGS: "a block with the flags {0:#010x}, " + _NEWER,
-    Kind.BAD_COMPRESSION: "a block of compression type {0} that cannot be expanded",
-    Kind.BLOCK_TOO_LARGE: "a block that expands to {0} bytes; max_item_bytes is {1}",
-    Kind.BAD_BLOCK: "a block of {0} bytes with {1} restart points",
-    Kind.BAD_ENTRY: "the entry at byte {0} of the expanded block does not end in its {1} bytes; what follows is lost",
-    Kind.BAD_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes; what follows is lost",
-    Kind.UNKNOWN_OPERATION: "the entry at byte {0} of the expanded block has the type {1:#04x}, " + _NEWER,
-    Kind.UNKNOWN_LAYOUT: "a block of columns in version {0}, " + _NEWER,
-    Kind.UNKNOWN_COLUMN: "a block with a column of the kind or width {0}, " + _NEWER,
-    Kind.UNKNOWN_SCHEMA: "a block whose keys are cut into columns in a way that only the application knows",
-    Kind.UNKNOWN_PLACE: "a block with a value of which the byte before it, {0:#04x}, says where it is; " + _NEWER,
-    Kind.UNKNOWN_EXTERNAL: "properties of an ingested table of version {0}, " + _NEWER,
-    Kind.UNKNOWN_INDEX: "an index of type {0}, " + _NEWER,
-    Kind.MISPLACED_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes that belongs elsewhere",
-    Kind.BAD_INDEX: "the {0} separators of the index, or the blocks that they lead to, are out of order",
-    Kind.LOST_VALUE: "{0} entries are left out, whose values are in other blocks that are damaged or not there",
-    Kind.BAD_HANDLE: "a block of {0} bytes that the index places there reaches beyond the {1} bytes of blocks",
-}
-"""What damage says; the two numbers come with the event."""
 
 TABLE_NAME = re.compile(r"^(\d+)\.(ldb|sst)$")
 """A table of a database; the digits are its number."""

@@ -25,7 +25,7 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
 from sawlog.leveldb.table.cuckoo import BucketLayer, read_buckets
-from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind, Role
+from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Role, TableDamageKind
 from sawlog.leveldb.table.pebble import BlockLayer, Columns, MalformedError
 from sawlog.leveldb.table.pebble import pairs as columnar_pairs
 from sawlog.storage import File, Source
@@ -428,11 +428,11 @@ def _handles(data: bytes, size: int, footer: int, path: str) -> tuple[Handle, Ha
 
 
 def _bad_footer(path: str, size: int, footer: int, detail: str) -> DamageError:
-    return DamageError(Damage(path, size - footer, footer, Kind.BAD_FOOTER.label, detail))
+    return DamageError(Damage(path, size - footer, footer, TableDamageKind.BAD_FOOTER.label, detail))
 
 
 def _unsupported(path: str, size: int, detail: str) -> UnsupportedError:
-    return UnsupportedError(Damage(path, 0, size, Kind.UNKNOWN_VERSION.label, detail))
+    return UnsupportedError(Damage(path, 0, size, TableDamageKind.UNKNOWN_VERSION.label, detail))
 
 
 class MapReader:
@@ -499,7 +499,7 @@ class MapReader:
                 table.properties.update(self._pairs(named[name], layout.COLUMNAR_PROPERTIES))
                 external = _fixed(table.properties.get(layout.EXTERNAL_VERSION))
                 if external > layout.LAST_EXTERNAL:
-                    self._damage(named[name], (Kind.UNKNOWN_EXTERNAL, external, 0))
+                    self._damage(named[name], (TableDamageKind.UNKNOWN_EXTERNAL, external, 0))
         if table.footer.dialect == "rocksdb" and table.footer.version >= layout.MANAGED_VERSION:
             manager = table.properties.get(layout.COMPRESSION, b"").partition(b";")[0]
             embedded = not table.properties or layout.EMBEDDED_VALUES in table.properties
@@ -524,7 +524,7 @@ class MapReader:
             table.bounds, offsets = _bounds_of(table), table.handles["offset"]
             if table.bounds is not None and not (table.bounds.ascend() and (offsets[1:] > offsets[:-1]).all()):
                 table.bounds = None
-                self._damage(index, (Kind.BAD_INDEX, len(table.handles), 0))
+                self._damage(index, (TableDamageKind.BAD_INDEX, len(table.handles), 0))
         if (index is None or table.damages) and not table.rules.layered:
             self._salvage()
         return table
@@ -576,7 +576,7 @@ class MapReader:
         rows = np.frombuffer(content, np.uint8)
         width = sum(widths)
         if not width or len(rows) % width or max(widths) > 8:
-            self._damage(handle, (Kind.BAD_BLOCK, len(rows), 0))
+            self._damage(handle, (TableDamageKind.BAD_BLOCK, len(rows), 0))
             return
         fields = np.zeros((len(rows) // width, 3, 8), np.uint8)
         column = 0
@@ -646,7 +646,7 @@ class MapReader:
         table.others.append(("index", index))
         kind = _fixed(table.properties.get(layout.INDEX_TYPE))
         if kind > max(IndexType):
-            self._damage(index, (Kind.UNKNOWN_INDEX, kind, 0))
+            self._damage(index, (TableDamageKind.UNKNOWN_INDEX, kind, 0))
             return
         top_level = self._index_block(index)
         says_type = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"

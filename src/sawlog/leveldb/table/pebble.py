@@ -14,7 +14,7 @@ from sawlog.leveldb.records.layout import VARINT32_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import BlockRules, Expanded, Flaw
-from sawlog.leveldb.table.layout import Kind
+from sawlog.leveldb.table.layout import TableDamageKind
 from sawlog.storage import Source
 
 
@@ -23,14 +23,14 @@ class MalformedError(Exception):
 
     def flaw(self, size: int) -> Flaw:
         """The fault of a block of so many bytes."""
-        return Kind.BAD_BLOCK, size, 0
+        return TableDamageKind.BAD_BLOCK, size, 0
 
 
 class UnknownLayoutError(MalformedError):
     """A number that says how something is laid out is none that is known; the caller reports it as unsupported."""
 
-    def __init__(self, kind: Kind, number: int) -> None:
-        super().__init__(layout.DETAIL[kind].format(number, 0))
+    def __init__(self, kind: TableDamageKind, number: int) -> None:
+        super().__init__(kind.detail.format(number, 0))
         self._kind = kind
         self._number = number
 
@@ -69,7 +69,7 @@ class Columns:
         self._header = header
         version = self.number(header, 1)
         if version > layout.COLUMNAR_VERSION:
-            raise UnknownLayoutError(Kind.UNKNOWN_LAYOUT, version)
+            raise UnknownLayoutError(TableDamageKind.UNKNOWN_LAYOUT, version)
         if not version:
             raise MalformedError("no columnar block")
         self._count = self.number(header + 1, 2)
@@ -86,7 +86,7 @@ class Columns:
         position = self._header + layout.COLUMNAR_HEADER + layout.COLUMN_HEADER * column
         stored_kind = self.number(position, 1) if column < self._count else 0
         if stored_kind > max(layout.ColumnKind):
-            raise UnknownLayoutError(Kind.UNKNOWN_COLUMN, stored_kind)
+            raise UnknownLayoutError(TableDamageKind.UNKNOWN_COLUMN, stored_kind)
         if stored_kind != kind:
             raise MalformedError(f"column {column} is none of kind {kind}")
         return self.number(position + 1, 4)
@@ -105,7 +105,7 @@ class Columns:
         if not width:
             return np.full(count, base, np.uint64), position
         if width not in (1, 2, 4, 8):
-            raise UnknownLayoutError(Kind.UNKNOWN_COLUMN, encoding)
+            raise UnknownLayoutError(TableDamageKind.UNKNOWN_COLUMN, encoding)
         position += -position % width
         end = position + width * count
         if end > len(self.data):
@@ -219,7 +219,7 @@ def encode_plain(entries: Entries, has_value: NDArray[np.bool_], longest: int) -
     headers[:, 1 + _NUMBER :] = _varints(values.lengths)
     total = int(sizes.sum() + values.lengths.sum()) + _HEADER * count + layout.RESTART_SIZE
     if total > longest:
-        return (Kind.BLOCK_TOO_LARGE, total, longest), 0
+        return (TableDamageKind.BLOCK_TOO_LARGE, total, longest), 0
     header_start = sum(map(len, sources))
     fixed = Slices(header_start + _HEADER * np.arange(count), np.full(count, _HEADER))
     tails = Slices(
@@ -273,7 +273,7 @@ class BlockLayer:
         sources, keys, trailers, values, places = entries
         place = places & layout.VALUE_PLACE
         if (unknown := places[place == layout.VALUE_PLACE]).size:
-            raise UnknownLayoutError(Kind.UNKNOWN_PLACE, int(unknown[0]))
+            raise UnknownLayoutError(TableDamageKind.UNKNOWN_PLACE, int(unknown[0]))
         trailers = np.where(place == layout.IN_BLOB_FILE, trailers & ~np.uint64(255) | layout.BLOB_INDEX, trailers)
         apart = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
         has_value = self._fetch(sources, values, apart) if len(apart) else np.ones(len(trailers), np.bool_)
@@ -298,7 +298,7 @@ class BlockLayer:
     def _block(self, number: int) -> NDArray[np.uint8]:
         """A block of values; an empty one where it is damaged, or there is none."""
         if number not in self._held:
-            content: Expanded = Kind.BAD_HANDLE, 0, 0
+            content: Expanded = TableDamageKind.BAD_HANDLE, 0, 0
             if number < len(self._values):
                 content = self._rules.read(self._source, *self._values[number].tolist())[0]
             block = np.zeros(0, np.uint8) if isinstance(content, tuple) else np.frombuffer(content, np.uint8)
@@ -349,7 +349,7 @@ def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
     """Entries of a columnar block."""
     cockroach = schema == layout.COCKROACH_SCHEMA
     if not cockroach and not schema.startswith(layout.DEFAULT_SCHEMA):
-        raise UnknownLayoutError(Kind.UNKNOWN_SCHEMA, 0)
+        raise UnknownLayoutError(TableDamageKind.UNKNOWN_SCHEMA, 0)
     columns = _columns(content, 4 + cockroach, longest)
     rows, data = columns.rows, columns.data
     sources = [data]

@@ -38,7 +38,7 @@ from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
-from sawlog.leveldb.table.layout import Kind, Role
+from sawlog.leveldb.table.layout import Role, TableDamageKind
 from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, TableMap, block_bounds
 from sawlog.storage import File, Source
 
@@ -64,7 +64,7 @@ class SpanWalk:
         self.spans: NDArray[np.void] = spans[first:last]
         self._damaged = {damage.offset: damage for damage in table.damages}
 
-    def damage(self, kind: Kind, offset: int, length: int, detail: str) -> None:
+    def damage(self, kind: TableDamageKind, offset: int, length: int, detail: str) -> None:
         """Enter a damage into the ledger."""
         self.findings.damage(Damage(self.fragment.path, offset, length, kind.label, detail))
 
@@ -79,9 +79,8 @@ class SpanWalk:
         elif role == Role.VALUES:
             self._judge(offset, length)
         elif role == Role.OVERLAP:
-            self.damage(
-                Kind.BAD_HANDLE, offset, length, "the index names a block there that overlaps others or is past the end"
-            )
+            detail = "the index names a block there that overlaps others or is past the end"
+            self.damage(TableDamageKind.BAD_HANDLE, offset, length, detail)
         elif self._only_zeros(offset, length):
             self.findings.account.padding += length
         elif (lost := self.table.lost) is not None:
@@ -91,7 +90,8 @@ class SpanWalk:
             detail = "bytes that only blocks lead to that this version of sawlog does not know"
             self.findings.damage(Damage(self.fragment.path, offset, length, UNSUPPORTED, detail))
         else:
-            self.damage(Kind.UNREFERENCED, offset, length, "bytes that belong to no block that anything leads to")
+            detail = "bytes that belong to no block that anything leads to"
+            self.damage(TableDamageKind.UNREFERENCED, offset, length, detail)
 
     def _judge(self, offset: int, length: int) -> None:
         """A block of values: the entries that lead to it are reported where they are."""
@@ -197,7 +197,7 @@ class RowReader(SpanWalk):
             window = self.source.window(base, length)
         except DiskError as error:
             yield from self._hand_over()
-            self.damage(Kind.READ_ERROR, base, length, str(error))
+            self.damage(TableDamageKind.READ_ERROR, base, length, str(error))
             return
         blocks = np.zeros(len(spans), e.BLOCK)
         blocks["offset"] = spans["offset"]
@@ -252,7 +252,7 @@ class RowReader(SpanWalk):
             deletions = self.table.range_deletes == (int(block["offset"]), int(block["stored"]))
             content, loss = self._layer.plain(content, deletions=deletions)
             if loss:
-                self._events[int(state.events)] = (Kind.LOST_VALUE, state.block, loss, 0, state.rows)
+                self._events[int(state.events)] = (TableDamageKind.LOST_VALUE, state.block, loss, 0, state.rows)
                 state.events += 1
         self._go_on(content)
 
@@ -328,12 +328,12 @@ class RowReader(SpanWalk):
         damages = []
         for offset, detail in self.flaws.items():
             length = int(spans["length"][int(spans["offset"].searchsorted(offset))])
-            damages.append(Damage(path, offset, length, Kind.MISPLACED_KEY.label, detail))
+            damages.append(Damage(path, offset, length, TableDamageKind.MISPLACED_KEY.label, detail))
         self.flaws = {}
         for event in events:
             assert blocks is not None, "events are those of blocks"
             block = blocks[int(event["block"])]
-            flaw = Kind(int(event["kind"])), int(event["one"]), int(event["two"])
+            flaw = TableDamageKind(int(event["kind"])), int(event["one"]), int(event["two"])
             self.damaged.add(int(block["offset"]))
             damages.append(block_damage(path, int(block["offset"]), int(block["length"]), flaw))
         for damage in sorted(damages, key=lambda damage: damage.offset):
@@ -459,7 +459,7 @@ class TableRange(FileRange):
         yield from RowReader(self, table, source, schema, findings).batches()
 
     def _unreadable(self, error: DiskError) -> Damage:
-        return Damage(self.path, self.start, self.end - self.start, Kind.READ_ERROR.label, str(error))
+        return Damage(self.path, self.start, self.end - self.start, TableDamageKind.READ_ERROR.label, str(error))
 
     def _lost(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Nothing leads to the blocks: all of the range is lost."""

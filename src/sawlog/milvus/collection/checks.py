@@ -15,7 +15,7 @@ from sawlog.milvus import layout
 from sawlog.milvus.collection.fragments import BatchFragment
 from sawlog.milvus.collection.model import Collection, Missing
 from sawlog.milvus.collection.selection import Selection
-from sawlog.milvus.layout import Kind, SegmentState
+from sawlog.milvus.layout import BinlogDamageKind, SegmentState
 from sawlog.milvus.metadata.load import Metadata
 from sawlog.milvus.metadata.model import CollectionMeta
 from sawlog.storage import Storage
@@ -61,7 +61,7 @@ def describe_metadata_gap(metadata: Metadata | None, roots: Collection_[str], st
         return None
     if metadata.timeline is not None:
         advice = "what was written later is not known; restore it, or name other metadata with metadata="
-    return Missing(broken.path, f"{broken.detail}: {advice}", Kind.CUT_METADATA, offset=broken.offset)
+    return Missing(broken.path, f"{broken.detail}: {advice}", BinlogDamageKind.CUT_METADATA, offset=broken.offset)
 
 
 def find_left_out(

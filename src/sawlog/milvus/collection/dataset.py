@@ -58,7 +58,7 @@ from sawlog.milvus.collection.selection import (
 )
 from sawlog.milvus.fields import parts
 from sawlog.milvus.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
-from sawlog.milvus.layout import DataType, Kind
+from sawlog.milvus.layout import BinlogDamageKind, DataType
 from sawlog.milvus.metadata.load import Metadata, backup_root
 from sawlog.milvus.metadata.model import CollectionMeta
 from sawlog.milvus.metadata.nearby import Choice, choose_metadata
@@ -352,7 +352,7 @@ class CollectionContents(Contents):
         for segment in (
             stored_segment for collection in self._shown_collection for stored_segment in collection.segments.values()
         ):
-            gaps = [gap for gap in segment.find_missing_logs() if gap.kind is Kind.MISSING_FILE]
+            gaps = [gap for gap in segment.find_missing_logs() if gap.kind is BinlogDamageKind.MISSING_FILE]
             for gap in (*gaps, *segment.find_missing_deltas()):
                 yield MissingFragment(*request, gap.directory, 0, gap)
 

@@ -11,7 +11,7 @@ from sawlog.errors import OptionError
 from sawlog.format.damage import Damage
 from sawlog.milvus import layout
 from sawlog.milvus.deletes.log import other_count
-from sawlog.milvus.layout import Kind, SegmentLevel, SegmentState
+from sawlog.milvus.layout import BinlogDamageKind, SegmentLevel, SegmentState
 from sawlog.milvus.metadata.model import CollectionMeta, Log, SegmentMeta
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.types import Field
@@ -24,7 +24,7 @@ class Missing:
 
     directory: str
     detail: str
-    kind: Kind = Kind.MISSING_FILE
+    kind: BinlogDamageKind = BinlogDamageKind.MISSING_FILE
     length: int = 0
     offset: int = 0
 
@@ -237,7 +237,7 @@ def describe_lost_delta(path: str, source: str) -> Missing:
 def _describe_other_size(log: LogFile, size: int) -> Missing:
     """Return the message on a log that has another size than the metadata says."""
     detail = f"expected {size:,} bytes, as the metadata says, found {log.file.size:,}"
-    return Missing(log.file.path, f"{detail}: {layout.OTHER_STATE}", Kind.MISMATCHED_FILE)
+    return Missing(log.file.path, f"{detail}: {layout.OTHER_STATE}", BinlogDamageKind.MISMATCHED_FILE)
 
 
 @dataclass(slots=True)

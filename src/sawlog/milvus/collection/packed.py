@@ -12,7 +12,7 @@ from sawlog.errors import FormatError
 from sawlog.format.contract import space_offsets
 from sawlog.milvus import layout
 from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, Slice, describe_lost_delta
-from sawlog.milvus.layout import PARQUET_MINIMUM, Kind
+from sawlog.milvus.layout import PARQUET_MINIMUM, BinlogDamageKind
 from sawlog.milvus.log import opened
 from sawlog.milvus.metadata.manifest import ColumnGroup, Manifest, read_manifest
 from sawlog.milvus.paths import LogFile
@@ -40,13 +40,13 @@ def unpack(collection: Collection, storage: Storage) -> None:
         try:
             manifest = read_manifest(data, log.file.path, segment.root)
             if manifest.unsupported:
-                gap = Missing(log.file.path, manifest.unsupported, Kind.UNSUPPORTED, log.file.size)
+                gap = Missing(log.file.path, manifest.unsupported, BinlogDamageKind.UNSUPPORTED, log.file.size)
                 segment.lacking.append(gap)
             else:
                 _add_logs(segment, manifest, manifest_files)
         except FormatError as error:
             detail = str(error).removeprefix(f"{log.file.path}: ")
-            segment.lacking.append(Missing(log.file.path, detail, Kind.BAD_MANIFEST, log.file.size))
+            segment.lacking.append(Missing(log.file.path, detail, BinlogDamageKind.BAD_MANIFEST, log.file.size))
 
 
 def _current(segment: Segment) -> LogFile | None:
@@ -93,7 +93,8 @@ def _add_logs(segment: Segment, manifest: Manifest, manifest_files: _ManifestFil
     segment.inserts = {id: [log for log in logs if log is not None] for id, logs in files.items()}
     if not files:
         segment.lacking += [
-            Missing(segment.directory, detail, Kind.UNSUPPORTED) for detail in dict.fromkeys(unread.values())
+            Missing(segment.directory, detail, BinlogDamageKind.UNSUPPORTED)
+            for detail in dict.fromkeys(unread.values())
         ]
     if not segment.lacking:
         logs = {id: [log for log in present_logs if log is not None] for id, present_logs in files.items()}

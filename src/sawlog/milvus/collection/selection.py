@@ -13,7 +13,7 @@ from sawlog.arrow import array_of
 from sawlog.errors import OptionError
 from sawlog.format.contract import Scan
 from sawlog.format.damage import Findings
-from sawlog.format.query import EVERY_ROW, Query, conditions, interval, possible
+from sawlog.format.query import EVERY_ROW, Query, can_match, conditions, interval
 from sawlog.milvus import layout, paths
 from sawlog.milvus.collection.infer import time_range
 from sawlog.milvus.collection.model import Batch, Collection, Segment
@@ -139,7 +139,7 @@ def is_selected(segment: Segment, query: Query) -> bool:
     if query == EVERY_ROW:
         return True
     values = {layout.PARTITION_COLUMN: segment.partition, layout.SEGMENT_COLUMN: segment.id}
-    return possible(query, pa.record_batch({name: array_of([value], pa.int64()) for name, value in values.items()}))
+    return can_match(query, pa.record_batch({name: array_of([value], pa.int64()) for name, value in values.items()}))
 
 
 def time_bounds(query: Query, until: int | None) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sawlog.milvus.layout import FIELD_ID, FIELD_ID_KEY, DataType, Kind
+from sawlog.milvus.layout import FIELD_ID, FIELD_ID_KEY, BinlogDamageKind, DataType
 from sawlog.milvus.log import Descriptor
 from sawlog.milvus.payloads.payload import Payload, UnreadableError, first_values
 from sawlog.milvus.types import INFERRED_ELEMENTS, SCALARS, VECTOR_BYTES, Field, data_type
@@ -100,7 +100,7 @@ def check_stored(field: Field, payload: Payload, index: int) -> None:
         fits = lists or pa.types.is_fixed_size_binary(stored) or _is_bytes(stored)
     if not fits:
         detail = f"field {field.id} ({field.name}) is {field.type.name}, its file holds {stored}"
-        raise payload.make_error(detail, Kind.TYPE_MISMATCH)
+        raise payload.make_error(detail, BinlogDamageKind.TYPE_MISMATCH)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -27,7 +27,7 @@ from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.kernels.digest import STEP, digest_of
 from sawlog.deephaven.log.kernels.gather import COLUMN
 from sawlog.deephaven.log.kernels.locate import row_end
-from sawlog.deephaven.log.layout import Kind
+from sawlog.deephaven.log.layout import BinaryLogDamageKind
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import load_big_u32, load_u64
 from sawlog.kernels.numbers import _EIGHT, _ONE, _ZERO
@@ -120,12 +120,12 @@ _SIGN = np.uint64(1 << 31)
 _NONE = np.int64(-1)
 _NOUGHT = np.int64(0)
 _VERIFY = np.bool_(True)
-_BAD_SIZE = np.int64(Kind.BAD_SIZE)
-_MISMATCH = np.int64(Kind.CHECKSUM_MISMATCH)
-_BAD_FLAGS = np.int64(Kind.BAD_FLAGS)
-_UNKNOWN_FLAGS = np.int64(Kind.UNKNOWN_FLAGS)
-_BAD_ROW = np.int64(Kind.BAD_ROW)
-_UNUSED = np.int64(Kind.UNUSED_SPACE)
+_BAD_SIZE = np.int64(BinaryLogDamageKind.BAD_SIZE)
+_MISMATCH = np.int64(BinaryLogDamageKind.CHECKSUM_MISMATCH)
+_BAD_FLAGS = np.int64(BinaryLogDamageKind.BAD_FLAGS)
+_UNKNOWN_FLAGS = np.int64(BinaryLogDamageKind.UNKNOWN_FLAGS)
+_BAD_ROW = np.int64(BinaryLogDamageKind.BAD_ROW)
+_UNUSED = np.int64(BinaryLogDamageKind.UNUSED_SPACE)
 
 _WHOLE = 0
 _MISMATCHED = 1

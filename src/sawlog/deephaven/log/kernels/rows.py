@@ -12,7 +12,7 @@ from sawlog.deephaven.log.kernels import gather as columns
 from sawlog.deephaven.log.kernels.judge import STATE, Rules, flags_of, has_digest, is_delete, judge
 from sawlog.deephaven.log.kernels.locate import mixed_run
 from sawlog.deephaven.log.kernels.locate import run as even_run
-from sawlog.deephaven.log.layout import Kind
+from sawlog.deephaven.log.layout import BinaryLogDamageKind
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt64s, Record
 
@@ -30,9 +30,9 @@ _START = np.uint64(layout.Flag.START)
 
 _NOUGHT = np.int64(0)
 _ONE = np.int64(1)
-_BROKEN_SET = np.int64(Kind.BROKEN_SET)
-_LOST_START = np.int64(Kind.LOST_START)
-_ORPHAN = np.int64(Kind.ORPHAN_ROW)
+_BROKEN_SET = np.int64(BinaryLogDamageKind.BROKEN_SET)
+_LOST_START = np.int64(BinaryLogDamageKind.LOST_START)
+_ORPHAN = np.int64(BinaryLogDamageKind.ORPHAN_ROW)
 
 
 class Out(NamedTuple):

@@ -10,7 +10,7 @@ from sawlog.chain.kernels import DONE, EVENT, TAKEN, Window, note_damage, record
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.kernels.digest import SUMMED
 from sawlog.deephaven.log.kernels.judge import STATE, Rules, flags_of, is_delete, judge
-from sawlog.deephaven.log.layout import Kind
+from sawlog.deephaven.log.layout import BinaryLogDamageKind
 from sawlog.kernels.adler32 import LEAD, adler32_before
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_big_u32, prefetch
@@ -35,7 +35,7 @@ _MIN = np.uint64(layout.MIN_ENTRY_SIZE)
 _RECORD = np.uint64(layout.Flag.RECORD)
 _START = np.uint64(layout.Flag.START)
 _LEAD = np.uint64(LEAD)
-_MISMATCH = int(Kind.CHECKSUM_MISMATCH)
+_MISMATCH = int(BinaryLogDamageKind.CHECKSUM_MISMATCH)
 _GOOD = np.int64(0)
 _BAD = np.int64(1)
 _TYPE_1, _TYPE_2 = (np.uint64(byte) for byte in layout.COMMAND_RECORD.to_bytes(2, "big"))
