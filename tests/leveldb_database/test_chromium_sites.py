@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -134,6 +136,33 @@ def test_records_of_files(key: bytes, value: bytes, columns: dict[str, Any], rea
     assert row.get("reason") == reason
     if not key.startswith(b"LAST_PATH"):
         assert (row["directory"], row["storage"]) == ("010", "persistent")
+
+
+def test_what_explains_entries_is_read_once_for_all_ranges_of_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
+    path = tmp_path / "000" / "t" / "Paths"
+    path.mkdir(parents=True)
+    database = plyvel.DB(str(path), create_if_missing=True, write_buffer_size=16 << 10, compression=None)
+    for number in range(1, 1000):
+        database.put(b"%d" % number, pickled(number // 2, b"", b"%d" % number, 0))
+        database.put(b"CHILD_OF:%d:%d" % (number // 2, number), b"%d" % number)
+    database.compact_range()
+    database.close()
+    calls = []
+    original = FileSystem.context
+    monkeypatch.setattr(FileSystem, "context", lambda *arguments: calls.append(1) or original(*arguments))
+    fragments = sawlog.open(path, view="file_system").fragments(4 << 10)
+    assert len(fragments) > 4
+    with ThreadPoolExecutor(2) as pool:
+        parts = list(pool.map(lambda fragment: list(fragment.to_batches()), fragments))
+    assert len(calls) == 1
+    found = [row for part in parts for batch in part for row in batch.to_pylist()]
+    assert [(row["path"], row["reason"]) for row in found if row["file_id"] == 25] == [("/1/3/6/12/25", None)] * 2
+    again = [pickle.loads(pickle.dumps(fragment)).to_batches() for fragment in fragments]
+    assert [row for part in again for batch in part for row in batch.to_pylist()] == found
+    assert len(calls) == 1 + len(fragments)
 
 
 def test_workers_are_what_the_browser_says_of_them() -> None:

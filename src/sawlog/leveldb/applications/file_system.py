@@ -123,7 +123,7 @@ class _Files:
                 number = row[1]
         path = self._paths[number]
         for number in reversed(numbers):
-            if path is not None and number not in self._paths:
+            if path is not None:
                 path = f"{path}/{self.rows[number][2]}"
                 path = path if len(path) <= _MOST_PATH else None
             self._paths[number] = path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from sawlog.leveldb.applications import application
 from sawlog.leveldb.applications.view import ApplicationView, Entries, Home, PlainRows, UnknownBytesError
 from sawlog.leveldb.columns import STATE_SCHEMA
 from sawlog.leveldb.database.fragments import KeyRange
+from sawlog.leveldb.table.rows import ReadOnce
 from sawlog.storage import File
 
 _RAW = "raw_"
@@ -48,11 +49,13 @@ class Decoded(Fragment):
         entries: The range, as `live` or `all` reads it.
         whole: All keys, in view `all`.
         home: Where the database is.
+        context: What explains entries, once for all ranges of this process; other processes read it again.
     """
 
     entries: KeyRange
     whole: KeyRange
     home: Home
+    context: ReadOnce[Any] | None = field(default=None, repr=False, compare=False)
     several: ClassVar = True
 
     @property
@@ -67,7 +70,9 @@ class Decoded(Fragment):
         decoded = [field for field in schema if field.name in view.columns.names or field.name == _REASON.name]
         stored = [field.with_name(field.name.removeprefix(_RAW)) for field in schema if field not in decoded]
         missing = [field for field in STATE_SCHEMA if decoded and field.name not in {column.name for column in stored}]
-        context = view.context(self._names(view), self.home) if decoded else None
+        context = None
+        if decoded:
+            context = (self.context or ReadOnce[Any]()).get(lambda: view.context(self._names(view), self.home))
         for batch in self.entries.decode(pa.schema([*stored, *missing]), findings):
             parts = decode_parts(view, context, batch, decoded) if decoded else iter([Part(batch, {}, 0)])
             for part in parts:
@@ -77,6 +82,9 @@ class Decoded(Fragment):
                 ]
                 findings.notes[UNDECODED_ROWS] += part.undecoded
                 yield batch_of(arrays, schema, part.entries.num_rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "context": None}
 
     def scan_into(self, findings: Findings) -> Findings:
         """Findings without columns. For a report, entries are decoded: what they mean is a part of its verdict."""

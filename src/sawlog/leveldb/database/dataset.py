@@ -70,7 +70,7 @@ from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.layout import COMPARATOR, EXTERNAL_VERSION
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, MapReader, on_keys, spared_blocks
-from sawlog.leveldb.table.rows import table_map
+from sawlog.leveldb.table.rows import ReadOnce, table_map
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
@@ -185,9 +185,10 @@ class DatabaseContents(Contents):
         home = Home(self._directory, self.scan.storage, self.scan.options.max_blob_bytes)
         history = self.scan.options.history
         (database_range,) = self._ranges(request, sys.maxsize)
+        all_entries, context = entries_of(database_range, "all"), ReadOnce[Any]()
         for key_range in self._entries(request, task_bytes) if history else self._ranges(request, task_bytes):
             entries = entries_of(key_range, "all" if history else "live")
-            yield Decoded(*request, key_range.path, key_range.size, entries, entries_of(database_range, "all"), home)
+            yield Decoded(*request, key_range.path, key_range.size, entries, all_entries, home, context)
 
     def decoders(self) -> list[str]:
         """Views of applications that know the directory, the comparator, or the first and last keys of tables."""
