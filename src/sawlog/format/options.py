@@ -70,22 +70,23 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, g
     Raises:
         OptionError: For an unknown name, a missing required option or a value of the wrong type.
     """
-    hints = {f.name: _hints(cls)[f.name] for f in fields(cls)}
-    unknown = sorted(set(given) - set(hints))
-    if unknown:
+    hints, required = _hints(cls)
+    if unknown := sorted(given.keys() - hints.keys()):
         known_names = ", ".join(sorted(hints)) or "none"
         near = suggest_name(unknown[0], [*hints, *general])
         raise OptionError(f"{where}: unknown option {unknown[0]!r}{near}; known options: {known_names}")
-    missing = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
-    for name in missing:
+    for name in required:
         if name not in given:
             raise OptionError(f"{where}: option {name!r} is required")
     return cls(**{name: convert(value, hints[name], f"{where}: option {name}") for name, value in given.items()})
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
+def _hints(cls: type) -> tuple[dict[str, Any], list[str]]:
+    """The types of options by name, and the names of those that are required."""
+    hints = get_type_hints(cls)
+    required = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
+    return {f.name: hints[f.name] for f in fields(cls)}, required
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:

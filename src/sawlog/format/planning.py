@@ -6,7 +6,7 @@ import copy
 import hashlib
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pyarrow as pa
 
@@ -69,8 +69,8 @@ def bind_scan(contents: Contents, scan: Scan) -> BoundScan:
     """
     view, extra = _columns(contents, scan)
     request = BoundScan(scan, Projection.of(view, scan, extra))
-    if isinstance(contents, ChecksScans):
-        contents.check_scan(scan)
+    if issubclass(type(contents), ChecksScans):  # which is remembered, unlike `isinstance` of a protocol
+        cast(ChecksScans, contents).check_scan(scan)
     return request
 
 

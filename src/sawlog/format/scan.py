@@ -189,6 +189,8 @@ class Projection:
         Raises:
             SchemaError: For a column that the view does not have.
         """
+        if scan.columns is None and not (scan.provenance or scan.filters or scan.expression is not None):
+            return cls(view_schema, view_schema.remove_metadata())
         viewed = dict.fromkeys(view_schema.names)
         full_schema = pa.schema([*view_schema, *(f for f in extra if f.name not in viewed)])
         known_names = dict.fromkeys(full_schema.names)
