@@ -146,9 +146,7 @@ class Decoder:
         # The first damage must stop the kernel where rows after it must not be delivered.
         room = 1 if findings.on_damage == "fail" else EVENT_ROOM
         self._events = np.zeros(room, k.EVENT)
-        self._records = np.empty(BATCH_ROWS, np.int32)
-        self._operations = np.empty(BATCH_ROWS, np.int8)
-        self._has = {name: np.empty(BATCH_ROWS, np.uint8) for name in _BINARY}
+        self._records = np.empty(0, np.int32)
 
     def batches(self, records: pa.RecordBatch, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
         """The rows of some records, in batches of bounded size.
@@ -181,10 +179,14 @@ class Decoder:
             self._report(self._events[: int(self._state.events)], starts, stops)
 
     def _reset(self, payload: int) -> None:
-        names = self._schema.names
-        self._sequences = Column(np.int64, BATCH_ROWS)
-        self._families = Column(np.int64, BATCH_ROWS)
-        self._ends = {name: Column(np.int32, BATCH_ROWS + 1) for name in _BINARY}
+        names, most = self._schema.names, min(BATCH_ROWS, payload + 1)  # an operation takes a byte at least
+        if most > len(self._records):
+            self._records = np.empty(most, np.int32)
+            self._operations = np.empty(most, np.int8)
+            self._has = {name: np.empty(most, np.uint8) for name in _BINARY}
+        self._sequences = Column(np.int64, most)
+        self._families = Column(np.int64, most)
+        self._ends = {name: Column(np.int32, most + 1) for name in _BINARY}
         self._bytes = {name: Column(np.uint8, payload if name in names else 0) for name in _BINARY}
         for ends in self._ends.values():
             ends.values[0] = 0
@@ -194,15 +196,8 @@ class Decoder:
             k.Gathered(name in self._schema.names, self._has[name], self._bytes[name].values, self._ends[name].values)
             for name in _BINARY
         )
-        out = k.Decoded(
-            self._records,
-            self._sequences.values,
-            self._operations,
-            self._families.values,
-            keys,
-            values,
-            self._events,
-        )
+        numbers = self._sequences.values, self._operations, self._families.values
+        out = k.Decoded(self._records, *numbers, keys, values, self._events)
         return int(k.decode_batches(k.Strings(data, offsets), self._table, self._state, out))
 
     def _batch(self, rows: int, records: pa.RecordBatch) -> pa.RecordBatch:
@@ -240,16 +235,10 @@ class Decoder:
             kind = BatchDamageKind(code)
             subject = layout.NAMES[first] if kind == BatchDamageKind.BROKEN_OPERATION else first
             offset = int(starts[record])
-            damage = Damage(
-                self._path,
-                offset,
-                int(stops[record]) - offset,
-                kind.label,
-                kind.detail.format(subject, two),
-                # LevelDB counts the bytes of a batch without a header as dropped, and no others.
-                first if kind == BatchDamageKind.BATCH_TOO_SMALL else None,
-            )
-            report_record(self._findings, damage)
+            length, detail = int(stops[record]) - offset, kind.detail.format(subject, two)
+            # LevelDB counts the bytes of a batch without a header as dropped, and no others.
+            dropped = first if kind == BatchDamageKind.BATCH_TOO_SMALL else None
+            report_record(self._findings, Damage(self._path, offset, length, kind.label, detail, dropped))
 
 
 def report_record(findings: Findings, damage: Damage) -> None:

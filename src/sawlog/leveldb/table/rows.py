@@ -274,19 +274,9 @@ class RowReader(SpanWalk):
     def _rows(self) -> e.Rows:
         expanded = self._scratch.view()
         expanded.flags.writeable = False
-        return e.Rows(
-            self._keys.values,
-            self._key_ends.values,
-            self._values.values,
-            self._value_ends.values,
-            self._sequences.values,
-            self._operations,
-            self._offsets.values,
-            self._events,
-            self._last,
-            self._scratch,
-            expanded,
-        )
+        binary = self._keys.values, self._key_ends.values, self._values.values, self._value_ends.values
+        numbers = self._sequences.values, self._operations, self._offsets.values
+        return e.Rows(*binary, *numbers, self._events, self._last, self._scratch, expanded)
 
     def _reset(self, room: int) -> None:
         """Fresh columns for the next batch; what follows the rows so far is carried over by the kernel."""
