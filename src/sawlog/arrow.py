@@ -28,8 +28,8 @@ _SMALL_BYTES = 64 << 10
 class Column:
     """A buffer of one fixed-width type that a kernel writes and an Arrow array takes over.
 
-    Memory comes from Arrow's pool, so that what consumers release is used again at once; of small ones from NumPy, which
-    takes a third of the time.
+    Memory comes from Arrow's pool, so that what consumers release is used again at once; for small columns from NumPy,
+    which takes a third of the time.
 
     Attributes:
         values: NumPy view of the whole buffer, to write into.

@@ -203,11 +203,11 @@ def left_out(
         if format.directory_layout.is_directory
         else set()
     )
-    named = named_homes(format, read, scan.roots)
     near = [file for file in unselected if not homes or format.directory_layout.dataset_directory(file) in homes]
     explained = {skipped.path: skipped for skipped in find_unread(format, near, scan.view)}
     if len(explained) == len(unselected):
         return list(explained.values())
+    named = named_homes(format, read, scan.roots)
     other_parts = named_parts(unselected, () if format.directory_layout.is_directory else {format.name})
     if not scan.is_format_named:
         are_sure = each_file(lambda part: _is_recognised(part, scan.storage), other_parts[:_PROBED])

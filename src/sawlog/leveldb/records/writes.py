@@ -179,14 +179,14 @@ class Decoder:
             self._report(self._events[: int(self._state.events)], starts, stops)
 
     def _reset(self, payload: int) -> None:
-        names, most = self._schema.names, min(BATCH_ROWS, payload + 1)  # an operation takes a byte at least
-        if most > len(self._records):
-            self._records = np.empty(most, np.int32)
-            self._operations = np.empty(most, np.int8)
-            self._has = {name: np.empty(most, np.uint8) for name in _BINARY}
-        self._sequences = Column(np.int64, most)
-        self._families = Column(np.int64, most)
-        self._ends = {name: Column(np.int32, most + 1) for name in _BINARY}
+        names, max_rows = self._schema.names, min(BATCH_ROWS, payload + 1)  # an operation takes a byte at least
+        if max_rows > len(self._records):
+            self._records = np.empty(max_rows, np.int32)
+            self._operations = np.empty(max_rows, np.int8)
+            self._has = {name: np.empty(max_rows, np.uint8) for name in _BINARY}
+        self._sequences = Column(np.int64, max_rows)
+        self._families = Column(np.int64, max_rows)
+        self._ends = {name: Column(np.int32, max_rows + 1) for name in _BINARY}
         self._bytes = {name: Column(np.uint8, payload if name in names else 0) for name in _BINARY}
         for ends in self._ends.values():
             ends.values[0] = 0

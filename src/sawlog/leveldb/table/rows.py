@@ -158,7 +158,7 @@ class RowReader(SpanWalk):
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
         self._last = np.zeros(_LONGEST_KEY, np.uint8)
-        self._scratch = np.zeros(0, np.uint8)
+        self._scratch = np.zeros(_SCRATCH_BYTES, np.uint8)
         span = fragment.end - fragment.start
         self._most = min(BATCH_ROWS, span + 1)
         self._operations = np.zeros(self._most, np.uint8)
