@@ -24,6 +24,10 @@ from .support import NOW, SYNTHETIC, delete, log, payload, write
 from .support import collection as small_collection
 
 EVENT_HEADER = 17
+NEXT_POSITION = 13
+"""In the header of an event."""
+DESCRIPTOR_END = 107
+"""In logs of samples."""
 
 
 def insert_log(name: str) -> Sample:
@@ -404,6 +408,17 @@ def test_what_the_metadata_does_not_name_is_checked_by_verify_alone() -> None:
     outcome = check(backup(), files)
     assert len(outcome.rows) == 2
     assert {one.kind for one in outcome.damages} == {"bad_payload", "trailing_bytes"}
+
+
+def test_rows_of_a_file_that_has_too_many_are_not_delivered_alone() -> None:
+    """A read of all columns leaves such a batch out; one of that column alone said that metadata differs, no more."""
+    files = dict(backup("inserts").content)
+    name = "root/binlogs/insert_log/1/2/100/0/105"
+    head, event = files[name][:DESCRIPTOR_END], files[name][DESCRIPTOR_END:]
+    again = event[:NEXT_POSITION] + struct.pack("<I", len(head) + 2 * len(event)) + event[NEXT_POSITION + 4 :]
+    outcome = check(backup("inserts"), {**files, name: head + event + again}, laws=(reading.same_columns,))
+    assert {one.kind for one in outcome.damages} == {"row_count_mismatch"}
+    assert len(outcome.rows) == 3
 
 
 UNKNOWN = 10

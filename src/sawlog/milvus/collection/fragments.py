@@ -365,11 +365,18 @@ class _Join:
         return counts.pop()
 
     def _compare(self, rows: int) -> None:
-        """Report, once, that the files have another number of rows than the metadata says."""
+        """Report, once, that the files have another number of rows than the metadata says.
+
+        Raises:
+            UnreadableError: When files that are not read have other numbers, too.
+        """
         batch = self._fragment.batch
         slices = [one.of for one in batch.slices.values()]
         other = batch.other_rows(slices[0] if slices else rows)
         if other is not None:
+            odd = self._columns.odd()
+            if odd is not None:
+                raise UnreadableError(odd)
             self._columns.report(other)
 
     def _offsets(self, stored: Stored) -> None:
