@@ -410,8 +410,8 @@ def test_what_the_metadata_does_not_name_is_checked_by_verify_alone() -> None:
     assert {one.kind for one in outcome.damages} == {"bad_payload", "trailing_bytes"}
 
 
-def test_rows_of_a_file_that_has_too_many_are_not_delivered_alone() -> None:
-    """A read of all columns leaves such a batch out; one of that column alone said that metadata differs, no more."""
+def test_rows_of_a_file_that_has_too_many_are_left_out_whatever_is_read() -> None:
+    """A read of all columns leaves such a batch out; one of only that column said that metadata differs."""
     files = dict(backup("inserts").content)
     name = "root/binlogs/insert_log/1/2/100/0/105"
     head, event = files[name][:DESCRIPTOR_END], files[name][DESCRIPTOR_END:]
