@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import struct
 import xml.etree.ElementTree as ET
 from random import Random
@@ -71,7 +72,7 @@ def markup(sample: Sample, dice: Random) -> Mutation:
         case 2 if len(element):
             element.remove(dice.choice(list(element)))
         case _:
-            element.append(dice.choice(list(root.iter())) if not len(element) else element[0])
+            element.append(copy.deepcopy(dice.choice(list(root.iter()))) if not len(element) else element[0])
     return change_file(sample, names[0], ET.tostring(root), "markup changed")
 
 
