@@ -78,6 +78,16 @@ def test_writes_whatever_has_an_arrow_stream(tmp_path: Path) -> None:
         sawlog.write([b"a"], tmp_path / "x.log", format="leveldb_log")
 
 
+@pytest.mark.parametrize("format", ["deephaven_table", "deephaven_log", "leveldb_log"])
+def test_times_without_a_zone_are_refused(format: str, tmp_path: Path) -> None:
+    """They came back as instants in UTC; Spark's writer has refused them."""
+    column = pa.array([0, 1_705_320_000_123_000], pa.timestamp("us"))
+    for values in (column, pa.StructArray.from_arrays([column], ["a"]), column.dictionary_encode()):
+        with pytest.raises(sawlog.SchemaError, match=f"column 'at' is .*, and {format} holds no times without a zone"):
+            sawlog.write(pa.table({"at": values}), tmp_path / "out", format=format)
+        assert not (tmp_path / "out").exists()
+
+
 def sawlog_dataset(directory: Path) -> object:
     path = directory / "source.log"
     sawlog.write(table([b"a", b"b"]), path, format="leveldb_log")

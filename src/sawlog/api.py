@@ -242,15 +242,30 @@ def begin_writing(
     """Begin writing to a path, or to the partitions below it.
 
     Raises:
-        SchemaError: For names that end at a NUL wherever they leave Python.
+        SchemaError: For names that end at a NUL wherever they leave Python, and for times without a zone, unless the
+            format holds them: they would come back as instants.
     """
     check_names(schema)
+    for field in schema if isinstance(format, Format) and not format.writes_local_times else ():
+        if _has_local_time(field.type):
+            raise SchemaError(
+                f"column {field.name!r} is {field.type}, and {format.name} holds no times without a zone:"
+                ' give it one, as cast(pa.timestamp("us", "UTC")) does'
+            )
     if partition_by is None:
         return format.writer(path, schema, options, storage)
     if not isinstance(format, WritesPartitions):
         apart = "write what belongs apart by itself"
         raise OptionError(f"partition_by={partition_by!r}: {format.name} has no partitions; {apart}")
     return format.partitioned_writer(path, partition_by, schema, options, storage)
+
+
+def _has_local_time(kind: pa.DataType) -> bool:
+    """Whether values of a type are, or have in them, times without a zone."""
+    if pa.types.is_dictionary(kind):
+        return _has_local_time(kind.value_type)
+    inner_types = (kind.field(index).type for index in range(kind.num_fields))
+    return (pa.types.is_timestamp(kind) and kind.tz is None) or any(map(_has_local_time, inner_types))
 
 
 def check_names(schema: pa.Schema) -> None:

@@ -57,7 +57,7 @@ def test_one_hundred_thousand_records_have_filodbs_checksum(tmp_path: Path) -> N
         labels.append(list(tags.items()))
     table = pa.table(
         {
-            "timestamp": pa.array(golden.TIMESTAMP + i, pa.int64()).cast(pa.timestamp("ms")),
+            "timestamp": pa.array(golden.TIMESTAMP + i, pa.int64()).cast(pa.timestamp("ms", "UTC")),
             "value": i * 0.25,
             "_metric_": pa.repeat(pa.scalar("heap_usage0"), count),
             "tags": pa.array(labels, LABELS).take(pa.array(i % 1000)),
@@ -167,7 +167,7 @@ def bad(**columns: Any) -> pa.Table:
         (bad(tags=pa.array([[], [("k", "v" * 65536)]], LABELS)), "column 'tags', row 1: 65536 bytes"),
         (bad(tags=pa.array([[], [("k", "v" * 65532)]], LABELS)), "column 'tags', row 1: 65536 bytes"),
         (bad(_metric_=pa.array(["", "x" * 65536])), "column '_metric_', row 1: 65536 bytes"),
-        (bad(timestamp=pa.array([1, 1500], pa.timestamp("us"))), "column 'timestamp', row 0: does not fit"),
+        (bad(timestamp=pa.array([1, 1500], pa.timestamp("us", "UTC"))), "column 'timestamp', row 0: does not fit"),
         (bad(value=pa.array(["a", "b"])), "column 'value', row 0: does not fit double"),
         (bad(_metric_=pa.array([1, 2])), "expected strings or bytes"),
         (bad(tags=pa.array(["a", "b"])), "expected map<string, string>"),

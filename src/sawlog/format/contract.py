@@ -552,7 +552,7 @@ class Format(ABC):
     write_options: ClassVar[type] = NoOptions
     """Frozen dataclass of the options for writing."""
     writes_local_times: ClassVar[bool] = False
-    """Whether times without a zone come back as they were written; else Spark's writer refuses them."""
+    """Whether times without a zone come back as they were written; else they are refused."""
     directory_layout: ClassVar[DirectoryLayout] = DirectoryLayout()
     """How files make up datasets."""
     stream_rules: ClassVar[StreamRules] = StreamRules()
