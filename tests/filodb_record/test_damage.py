@@ -315,6 +315,25 @@ def test_a_damaged_map_costs_its_row_whichever_columns_are_asked_for(wanted: lis
         sawlog.open(path, columns=wanted, table="all").to_table()
 
 
+def test_a_container_that_is_too_long_shows_what_its_builder_left_in_it() -> None:
+    """FiloDB reads up to that length as well: nothing but the hash, which ends a record, says that it is none."""
+    first, second = (golden.data(f"gauge_100_small_{i:02}") for i in (0, 1))
+    end = 4 + int.from_bytes(first[:4], "little")
+    left = (int.from_bytes(first[end : end + 4], "little") + 7) // 4 * 4
+    assert 0 < left <= len(first) - end
+    longer = (end + left - 4).to_bytes(4, "little") + first[4:]
+    labels = {row["_offset"]: row["tags"] for row in checked(first + second)[0]}
+    rows, report = checked(longer + second)
+    assert not report.damaged
+    shown = {row["_offset"]: row["tags"] for row in rows}
+    extra, following = shown.pop(end), labels[len(first) + 16]
+    assert shown == labels
+    assert extra == following[: len(extra)] != following
+    rows, report = checked(longer + second, verify_hashes=True)
+    assert {row["_offset"]: row["tags"] for row in rows} == labels
+    assert [(damage.kind, damage.offset, damage.length) for damage in report.damages] == [("hash_mismatch", end, left)]
+
+
 def test_maps_of_a_file_find_room_after_one_whose_maps_are_all_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
