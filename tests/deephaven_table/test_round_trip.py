@@ -358,7 +358,9 @@ def test_tables_of_polars_and_pandas(tmp_path: Path) -> None:
     sawlog.write(frame, tmp_path / "polars", format="deephaven_table", group=["Sym"])
     found = sawlog.read(tmp_path / "polars")
     assert [list(row.values()) for row in found.to_pylist()] == [list(row) for row in frame.rows()]
-    sawlog.write(frame.to_pandas(date_as_object=True), tmp_path / "pandas", format="deephaven_table", types={"L": "long[]"})
+    sawlog.write(
+        frame.to_pandas(date_as_object=True), tmp_path / "pandas", format="deephaven_table", types={"L": "long[]"}
+    )
     assert sawlog.read(tmp_path / "pandas").column("Px").to_pylist() == [1.5, None, 2.5]
 
 
