@@ -52,6 +52,17 @@ class Column:
         return pa.py_buffer(self.values[:length]) if self._buffer is None else self._buffer.slice(0, used)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type holds strings."""
+    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether a type holds bytes."""
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
+
+
 def fixed_array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
     """An array of a fixed-width type over NumPy values, without a copy and without nulls."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sawlog.arrow import binary_parts, index_of
 from sawlog.chain.kernels import head_window
-from sawlog.errors import OptionError, SchemaError
+from sawlog.errors import SchemaError
 from sawlog.format.contract import (
     BoundScan,
     Contents,
@@ -32,6 +32,7 @@ from sawlog.format.contract import (
     intact_end,
 )
 from sawlog.format.damage import Findings
+from sawlog.format.options import MAX_RECORD_BYTES, check_record_bytes
 from sawlog.format.scan import OFFSET_COLUMN, Scan
 from sawlog.storage import File, Storage
 from sawlog.storage.sources import Source
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 RECORD_COLUMN = "record"
 RECORD_SCHEMA = pa.schema([pa.field(RECORD_COLUMN, pa.binary(), nullable=False)])
-MAX_RECORD_BYTES = (1 << 31) - 1
-"""The longest record that an array of Arrow's type binary holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,7 @@ class RecordOptions:
     max_item_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
-        if not 0 <= self.max_item_bytes <= MAX_RECORD_BYTES:
-            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 0 to {MAX_RECORD_BYTES}")
+        check_record_bytes(self.max_item_bytes)
 
 
 class RecordFormat(Format):

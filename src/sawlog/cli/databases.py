@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from sawlog.arrow import is_binary
 from sawlog.errors import DiskError, FormatError, SchemaError
-from sawlog.format.printing import is_binary, texts, values
+from sawlog.format.printing import texts, values
 from sawlog.guard import optional
 
 _PIECE_BYTES = 1 << 20

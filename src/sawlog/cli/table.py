@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from sawlog.arrow import call_function
+from sawlog.arrow import call_function, is_binary
 from sawlog.cli.errors import complain
 from sawlog.cli.output import Page
-from sawlog.format.printing import is_binary, printable, texts
+from sawlog.format.printing import printable, texts
 
 _SAMPLE_ROWS = 200
 """Rows that determine the widths of columns."""

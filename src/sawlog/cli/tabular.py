@@ -11,13 +11,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import GrowingDictionary, array_of, validate_batches
+from sawlog.arrow import GrowingDictionary, array_of, is_text, validate_batches
 from sawlog.cli.databases import DatabaseWriteOptions, DuckdbEncoder, SqliteEncoder, unread
 from sawlog.cli.output import Advance, text_sink
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format.contract import FileWriter
 from sawlog.format.options import NoOptions
-from sawlog.format.printing import DECODE, ENCODE, BinaryText, is_text, json_lines, text_array
+from sawlog.format.printing import DECODE, ENCODE, BinaryText, json_lines, text_array
 from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage import File, Storage, is_remote, normalize
 from sawlog.storage.sources import SourceFile

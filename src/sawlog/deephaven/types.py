@@ -181,14 +181,3 @@ def element_type(kind: ColumnType) -> ColumnType:
     element = BY_COLUMN[kind].element
     assert element is not None
     return element
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds strings."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds binary values."""
-    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-    return any(test(kind) for test in tests)

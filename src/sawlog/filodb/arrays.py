@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, ends_of, index_of, value_offsets, values_of
+from sawlog.arrow import binary_parts, ends_of, index_of, is_binary, is_text, value_offsets, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb.kernels.gather import Labels, Texts
 
@@ -94,5 +94,4 @@ def _fits(value: pa.Array, kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary")
-    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
+    return is_text(kind) or is_binary(kind)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Options = TypeVar("Options", bound="DataclassInstance")
 
 
+MAX_RECORD_BYTES = (1 << 31) - 1
+"""The longest record that an array of Arrow's type binary holds."""
 NAMES_TIME = {"names_time": True}
 """Metadata of an option that names a time: what it reads is as it was then."""
 
@@ -25,6 +27,16 @@ NAMES_TIME = {"names_time": True}
 def rescues(value: Any) -> dict[str, Any]:
     """Return metadata of an option by whose value damaged files give more rows, each proven by a checksum."""
     return {"rescues": value}
+
+
+def check_record_bytes(max_item_bytes: int) -> None:
+    """Refuse a limit that is longer than the longest record.
+
+    Raises:
+        OptionError: Also for a negative one.
+    """
+    if not 0 <= max_item_bytes <= MAX_RECORD_BYTES:
+        raise OptionError(f"max_item_bytes={max_item_bytes}: expected 0 to {MAX_RECORD_BYTES}")
 
 
 def find_time_option(cls: type) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 
@@ -30,14 +29,34 @@ def check_partition_column(schema: pa.Schema, name: str, kind: pa.DataType) -> N
         raise SchemaError(f"partition_by: column {name!r} is {column_type}, names of partitions are {kind}; cast it")
 
 
-class PartitionedWriter(Writer):
-    """Spreads rows over writers, one for each value of a column of strings. All of them publish, or none."""
+class SpreadingWriter(Writer):
+    """Spreads rows over writers, one for each of some names. All of them publish, or none."""
 
-    def __init__(self, column: str, storage: Storage, begin: Callable[[str], Writer]) -> None:
+    def __init__(self, storage: Storage, begin: Callable[[str], Writer]) -> None:
         self.storage = storage
-        self._column = column
         self._begin = begin
         self._writers: dict[str, Writer] = {}
+
+    def writer(self, name: str) -> Writer:
+        """Return the writer of a name, begun with its first rows."""
+        if name not in self._writers:
+            self._writers[name] = self._begin(name)
+        return self._writers[name]
+
+    def finish(self) -> list[Staged]:
+        return [file for writer in self._writers.values() for file in writer.finish()]
+
+    def abort(self) -> None:
+        for writer in self._writers.values():
+            writer.abort()
+
+
+class PartitionedWriter(SpreadingWriter):
+    """Spreads rows over writers, one for each value of a column of strings."""
+
+    def __init__(self, column: str, storage: Storage, begin: Callable[[str], Writer]) -> None:
+        super().__init__(storage, begin)
+        self._column = column
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -55,17 +74,5 @@ class PartitionedWriter(Writer):
                 f"column {self._column!r}, row {self._rows + unfit}: {names[unfit].as_py()!r} cannot name a partition"
             )
         for value in names.unique().to_pylist():
-            self._writer(value).write(batch.filter(pc.equal(names, scalar_of(value, names.type))))
+            self.writer(value).write(batch.filter(pc.equal(names, scalar_of(value, names.type))))
         self._rows += batch.num_rows
-
-    def finish(self) -> list[Staged]:
-        return [file for writer in self._writers.values() for file in writer.finish()]
-
-    def abort(self) -> None:
-        for writer in self._writers.values():
-            writer.abort()
-
-    def _writer(self, value: Any) -> Writer:
-        if value not in self._writers:
-            self._writers[value] = self._begin(value)
-        return self._writers[value]

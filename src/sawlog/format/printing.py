@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, call_function, cast
+from sawlog.arrow import array_of, call_function, cast, is_binary, is_text
 from sawlog.guard import Undecodable, call_decoder
 
 BinaryText: TypeAlias = Literal["escape", "hex", "base64"]
@@ -105,17 +105,6 @@ DECODE: dict[BinaryText, Callable[[str], bytes]] = {
     "hex": bytes.fromhex,
     "base64": _from_base64,
 }
-
-
-def is_binary(kind: pa.DataType) -> bool:
-    """Whether a type holds bytes."""
-    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-    return any(test(kind) for test in tests)
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a type holds strings."""
-    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def values(array: pa.Array, encode: Encode = escape) -> list[Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sawlog.errors import OptionError
-from sawlog.format.options import rescues
+from sawlog.format.options import check_record_bytes, rescues
 from sawlog.guard import parse_time
 
 RecoveryMode = Literal[
@@ -17,9 +17,6 @@ RecoveryMode = Literal[
     "skip_any_corrupted_records",
 ]
 """RocksDB's `WALRecoveryMode`, without its k and in snake case."""
-
-MAX_RECORD_BYTES = (1 << 31) - 1
-"""What a record column's 32-bit offsets reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +51,7 @@ class LogReadOptions:
     table: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.max_item_bytes <= MAX_RECORD_BYTES:
-            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 0 to {MAX_RECORD_BYTES}")
+        check_record_bytes(self.max_item_bytes)
 
 
 @dataclass(frozen=True, slots=True)

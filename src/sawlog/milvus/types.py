@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.arrow import is_text
 from sawlog.errors import SchemaError
 from sawlog.milvus import layout
 from sawlog.milvus.layout import DataType
@@ -260,7 +261,7 @@ def _of_arrow(field: pa.Field) -> tuple[DataType, DataType, int]:
         if inner in VECTOR_ELEMENTS:
             return DataType.ArrayOfVector, inner, dim
         return (DataType.Array, inner, 0) if inner in ARRAY_ELEMENTS else (none, none, 0)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if is_text(kind):
         return DataType.VarChar, none, 0
     if pa.types.is_timestamp(kind):
         return DataType.Timestamptz, none, 0

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from sawlog.errors import OptionError, SchemaError, suggest_name
 from sawlog.format.capabilities import WritesPartitions
 from sawlog.format.contract import Format, Writer
+from sawlog.format.partitions import SpreadingWriter
 from sawlog.spark.files import NO_VALUE
 
 if TYPE_CHECKING:
-    from sawlog.storage import Staged, Storage
+    from sawlog.storage import Storage
 
 _ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 """What Spark escapes in names of such directories."""
@@ -44,7 +45,7 @@ def check_partitions(names: Sequence[str], schema: pa.Schema, format: Format) ->
         raise OptionError("option partitionBy: expected different columns, and at least one other")
 
 
-class DirectoriesWriter(Writer):
+class DirectoriesWriter(SpreadingWriter):
     """Spreads rows over writers, one for each directory that the values of some columns make.
 
     Args:
@@ -54,26 +55,15 @@ class DirectoriesWriter(Writer):
     """
 
     def __init__(self, names: Sequence[str], storage: Storage, begin: Callable[[str], Writer]) -> None:
-        self.storage = storage
+        super().__init__(storage, begin)
         self._names = names
-        self._begin = begin
-        self._writers: dict[str, Writer] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch, see `Writer.write`. Rows keep their order within a directory."""
         places = pc.binary_join_element_wise(*(_parts(name, batch.column(name)) for name in self._names), "/")
         rows = batch.drop_columns(list(self._names))
         for place in places.unique().to_pylist():
-            if place not in self._writers:
-                self._writers[place] = self._begin(place)
-            self._writers[place].write(rows.filter(pc.equal(places, place)))
-
-    def finish(self) -> list[Staged]:
-        return [staged_file for writer in self._writers.values() for staged_file in writer.finish()]
-
-    def abort(self) -> None:
-        for writer in self._writers.values():
-            writer.abort()
+            self.writer(place).write(rows.filter(pc.equal(places, place)))
 
 
 def _parts(name: str, column: pa.Array) -> pa.Array:

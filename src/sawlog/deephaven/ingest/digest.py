@@ -11,9 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types as arrow
 
-from sawlog.arrow import binary_parts, boolean_values, fill_null, value_offsets, values_of
+from sawlog.arrow import binary_parts, boolean_values, fill_null, is_binary, is_text, value_offsets, values_of
 from sawlog.deephaven.ingest.kernels import hash_bytes, hash_lists, hash_rows, hash_words
-from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.format.digest import Digest
 
 _ALL = np.zeros(0, np.uint8)
@@ -68,7 +67,7 @@ def _words(array: pa.Array) -> NDArray[np.uint64]:
     if arrow.is_struct(kind):
         words[:] = value_hashes([(str(i), array.field(i)) for i in range(kind.num_fields)])
         return words
-    if not (is_text(kind) or is_bytes(kind)):
+    if not (is_text(kind) or is_binary(kind)):
         array = array.cast(pa.string())
     binary = array.cast(pa.large_string() if is_text(array.type) else pa.large_binary())
     if len(array):

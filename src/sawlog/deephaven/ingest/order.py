@@ -10,9 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types as arrow
 
-from sawlog.arrow import boolean_values, fill_null, values_of
+from sawlog.arrow import boolean_values, fill_null, is_binary, is_text, values_of
 from sawlog.deephaven.ingest.kernels import count_order
-from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.errors import OptionError
 
 _LEAST_COUNTED = 1 << 16
@@ -26,7 +25,9 @@ def check_sortable(field: pa.Field) -> None:
         OptionError: When they cannot.
     """
     kind = field.type
-    if not (_is_number(kind) or arrow.is_dictionary(kind) or is_text(kind) or is_bytes(kind) or arrow.is_decimal(kind)):
+    if not (
+        _is_number(kind) or arrow.is_dictionary(kind) or is_text(kind) or is_binary(kind) or arrow.is_decimal(kind)
+    ):
         raise OptionError(f"column {field.name!r} is {kind}; rows cannot be sorted by it")
 
 

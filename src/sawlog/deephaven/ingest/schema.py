@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, fill_null
+from sawlog.arrow import binary_parts, fill_null, is_text
 from sawlog.deephaven.schema_xml import SchemaColumn
 from sawlog.deephaven.table.column_specs import column_spec, fits
 from sawlog.deephaven.table.infer import schema_spec
 from sawlog.deephaven.table.types import CHARSET_KEY, PARTITION_KEY, ColumnSpec
-from sawlog.deephaven.types import BY_COLUMN, FIXED, NUMBERS, ColumnType, is_text
+from sawlog.deephaven.types import BY_COLUMN, FIXED, NUMBERS, ColumnType
 from sawlog.errors import SchemaError
 
 _PARTITIONING = "partitioning"

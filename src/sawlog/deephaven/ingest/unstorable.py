@@ -9,13 +9,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import array_of, is_text
 from sawlog.deephaven.ingest.schema import convert
 from sawlog.deephaven.table.column_writer import check
 from sawlog.deephaven.table.types import ColumnSpec
 from sawlog.deephaven.table.values import Place
 from sawlog.deephaven.text import CHARSETS
-from sawlog.deephaven.types import is_text
 from sawlog.errors import SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 

@@ -13,14 +13,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, boolean_values, fill_null, index_of, scalar_of, values_of
+from sawlog.arrow import (
+    array_of,
+    binary_parts,
+    boolean_values,
+    fill_null,
+    index_of,
+    is_binary,
+    is_text,
+    scalar_of,
+    values_of,
+)
 from sawlog.deephaven.log import columns, layout
 from sawlog.deephaven.log.header import LogColumn, build_header
 from sawlog.deephaven.log.names import parse_name
 from sawlog.deephaven.log.options import WriteOptions
 from sawlog.deephaven.nulls import refuse_nulls
 from sawlog.deephaven.text import CHARSETS, charset_name, code_units, encode_string
-from sawlog.deephaven.types import BOXED, BY_LOG, LogType, is_bytes, is_text
+from sawlog.deephaven.types import BOXED, BY_LOG, LogType
 from sawlog.errors import OptionError, SchemaError
 
 OUT_BYTES = 2 << 20
@@ -224,7 +234,7 @@ class Encoder:
         if is_text(kind):
             char = metadata.get(columns.TYPE_KEY) == LogType.CHAR.title.encode()
             return LogType.CHAR if char else LogType.ENHANCED_STRING
-        if is_bytes(kind):
+        if is_binary(kind):
             return LogType.BLOB
         if pa.types.is_timestamp(kind):
             return LogType.LONG

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from sawlog.arrow import is_binary, is_text
 from sawlog.deephaven.table.layout import COLUMN_NAME
 from sawlog.deephaven.table.types import CHARSET_KEY, GUESS_KEY, ColumnSpec, parse_type
 from sawlog.deephaven.text import charset_name
-from sawlog.deephaven.types import ARRAYS, BOXED, BY_COLUMN, INTEGERS, MAPS, ColumnType, is_bytes, is_text
+from sawlog.deephaven.types import ARRAYS, BOXED, BY_COLUMN, INTEGERS, MAPS, ColumnType
 from sawlog.errors import SchemaError
 
 _NATURAL = {BY_COLUMN[kind].arrow: kind for kind in (*BOXED, ColumnType.LOCAL_DATE)}
@@ -64,7 +65,7 @@ def fits(spec: ColumnSpec, kind: pa.DataType) -> bool:
     if spec.type in (ColumnType.STRING, ColumnType.UTF8_STRING):
         return is_text(kind)
     if spec.type in (ColumnType.BLOB, ColumnType.BYTE_ARRAY):
-        return is_bytes(kind)
+        return is_binary(kind)
     if spec.type is ColumnType.DATE_TIME:
         return bool(pa.types.is_timestamp(kind)) or kind == pa.int64()
     if spec.type is ColumnType.CHAR:
@@ -102,7 +103,7 @@ def _natural(field: pa.Field) -> ColumnSpec:
         return ColumnSpec(ColumnType.DATE_TIME)
     if pa.types.is_time(kind):
         return ColumnSpec(ColumnType.LOCAL_TIME)
-    if is_bytes(kind):
+    if is_binary(kind):
         return ColumnSpec(ColumnType.BYTE_ARRAY)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision:
         return ColumnSpec(ColumnType.BIG_DECIMAL, arguments=f"{kind.precision},{kind.scale}")

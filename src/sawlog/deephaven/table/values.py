@@ -22,6 +22,7 @@ from sawlog.arrow import (
     fill_null,
     fixed_array,
     index_of,
+    is_text,
     scalar_of,
     values_of,
 )
@@ -29,7 +30,7 @@ from sawlog.deephaven.nulls import refuse_nulls
 from sawlog.deephaven.table.kernels import holds
 from sawlog.deephaven.table.layout import EMPTY_STRING
 from sawlog.deephaven.text import CHARSETS, characters, code_units, decode_text, encode_string
-from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType, is_text
+from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType
 from sawlog.errors import SchemaError
 from sawlog.kernels.columns import gather_slices
 from sawlog.storage import Bytes

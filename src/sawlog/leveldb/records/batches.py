@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, binary_array, binary_parts, boolean_values, fixed_array, index_of, values_of
+from sawlog.arrow import (
+    Column,
+    binary_array,
+    binary_parts,
+    boolean_values,
+    fixed_array,
+    index_of,
+    is_binary,
+    is_text,
+    values_of,
+)
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import OFFSET_COLUMN, PROVENANCE
 from sawlog.leveldb.columns import SEQUENCE, TRANSACTION_SCHEMA, VALUE, WRITES_SCHEMA, name_array, with_times
@@ -116,7 +125,7 @@ class BatchBuilder:
 
     def _operations(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
         column = batch.column("operation")
-        if not pa.types.is_dictionary(column.type) and not _is_text(column.type):
+        if not pa.types.is_dictionary(column.type) and not is_text(column.type):
             raise SchemaError(f"column 'operation' is {column.type}; expected strings")
         codes = pc.index_in(column.cast(pa.string()), name_array(layout.NAMES))
         if codes.null_count:
@@ -162,7 +171,7 @@ class BatchBuilder:
         """Data and offsets of `key` or `value`, null exactly where the operation has none."""
         column = batch.column(name)
         kind = column.type
-        if pa.types.is_null(kind) or _is_text(kind) or _is_bytes(kind):
+        if pa.types.is_null(kind) or is_text(kind) or is_binary(kind):
             column = column.cast(pa.binary())
         else:
             raise SchemaError(f"column {name!r} is {kind}; expected binary or strings")
@@ -238,20 +247,6 @@ def _group_start(offsets: pa.Array, row: int) -> int:
     """The first of the rows up to `row` that have the same offset as it."""
     different = np.flatnonzero(values_of(offsets, np.int64)[: row + 1] != offsets[row].as_py())
     return int(different[-1]) + 1 if len(different) else 0
-
-
-def _is_text(kind: Any) -> bool:
-    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
-
-
-def _is_bytes(kind: Any) -> bool:
-    tests = (
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-        pa.types.is_binary_view,
-        pa.types.is_fixed_size_binary,
-    )
-    return any(test(kind) for test in tests)
 
 
 class WritesWriter(LogWriter):
