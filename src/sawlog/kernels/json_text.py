@@ -166,40 +166,9 @@ def _put_ascii(out: Any, pos: Any, byte: Any) -> Any:
 
 
 @inlined
-def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """A JSON string; the position after it, which is 0 where the bytes are no UTF-8."""
+def _put_characters(out: Any, pos: Any, data: Any, cursor: Any, end: Any, is_latin_1: Any) -> Any:
     out[pos] = 34
     pos += _ONE
-    cursor = start
-    while cursor < end:
-        if end - cursor >= _EIGHT:
-            word = load_u64(data, cursor)
-            if are_plain(word):
-                store_u64(out, pos, word)
-                pos += _EIGHT
-                cursor += _EIGHT
-                continue
-        if data[cursor] < 128:
-            pos = _put_ascii(out, pos, data[cursor])
-            cursor += _ONE
-            continue
-        length = utf8_length(data, cursor, end)
-        if length == _ZERO:
-            return _ZERO
-        for _ in range(length):
-            out[pos] = data[cursor]
-            pos += _ONE
-            cursor += _ONE
-    out[pos] = 34
-    return pos + _ONE
-
-
-@inlined
-def put_latin_1_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """A JSON string of Latin-1; the position after it."""
-    out[pos] = 34
-    pos += _ONE
-    cursor = start
     while cursor < end:
         if end - cursor >= _EIGHT:
             word = load_u64(data, cursor)
@@ -209,10 +178,34 @@ def put_latin_1_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> A
                 cursor += _EIGHT
                 continue
         byte = data[cursor]
-        pos = _put_ascii(out, pos, byte) if byte < 128 else put_beyond_ascii(out, pos, np.uint64(byte))
-        cursor += _ONE
+        if byte < 128:
+            pos = _put_ascii(out, pos, byte)
+            cursor += _ONE
+        elif is_latin_1:
+            pos = put_beyond_ascii(out, pos, np.uint64(byte))
+            cursor += _ONE
+        else:
+            length = utf8_length(data, cursor, end)
+            if length == _ZERO:
+                return _ZERO
+            for _ in range(length):
+                out[pos] = data[cursor]
+                pos += _ONE
+                cursor += _ONE
     out[pos] = 34
     return pos + _ONE
+
+
+@inlined
+def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """A JSON string; the position after it, which is 0 where the bytes are no UTF-8."""
+    return _put_characters(out, pos, data, start, end, False)
+
+
+@inlined
+def put_latin_1_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """A JSON string of Latin-1; the position after it."""
+    return _put_characters(out, pos, data, start, end, True)
 
 
 @inlined
