@@ -321,7 +321,7 @@ def test_a_signal_waits_for_what_spark_takes_back(monkeypatch: pytest.MonkeyPatc
     with terminable():
         with pytest.raises(KeyboardInterrupt) as found:
             command()
-        assert signals.ended(found.value) == 130
+        assert signals.find_exit_code(found.value) == 130
         assert cluster.taken_back
         assert cluster.stderr.closed
         handler: Any = signal.getsignal(signal.SIGINT)

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.dataset.dataset import exported
+from sawlog.dataset.dataset import export_reader
 from sawlog.errors import SchemaError
 from sawlog.format.query import And, bind_query, conditions, filter_batch
 from sawlog.leveldb.records.writes import WriteRange
@@ -332,4 +332,4 @@ def test_duckdb_pushes_columns_and_rows_down(everything: pa.Table) -> None:
 def test_names_that_the_c_stream_would_cut_are_refused() -> None:
     reader = pa.RecordBatchReader.from_batches(pa.schema([("S\0x", pa.int64())]), [])
     with pytest.raises(SchemaError, match="NUL in its name"):
-        exported(reader)
+        export_reader(reader)

@@ -36,7 +36,7 @@ from sawlog.format.contract import CUT_BYTES
 from sawlog.format.damage import Findings
 from sawlog.format.planning import indexed_rows
 from sawlog.storage import File, Storage
-from sawlog.storage.index import INDEX_NAME, MAGIC, Index, IndexedFileFacts, packed
+from sawlog.storage.index import INDEX_NAME, MAGIC, Index, IndexedFileFacts, pack_numbers
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.offset import Offset
@@ -229,7 +229,7 @@ def test_who_writes_an_index_is_trusted(tmp_path: Path) -> None:
     wrong = IndexedFileFacts({}, measured=True, limits={"i": (pa.scalar(7), pa.scalar(9))})
     assert kept(wrong, filters=[("i", "<", 5)]) == []
     assert kept(wrong, filters=[("i", "<", 8)]) == kept(wrong) == [0, 1, 2], "limits are no filters"
-    deleted = IndexedFileFacts({LAYOUT: packed([file.size])}, measured=True)
+    deleted = IndexedFileFacts({LAYOUT: pack_numbers([file.size])}, measured=True)
     assert kept(deleted) == []
     assert kept(deleted, deletes="ignore") == [0, 1, 2]
     Path(path).write_bytes(Path(path).read_bytes())

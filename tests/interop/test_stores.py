@@ -30,7 +30,7 @@ from botocore.config import Config
 import sawlog
 from sawlog.errors import ChangedError, StorageError
 from sawlog.storage import Storage
-from sawlog.storage.remote import connected
+from sawlog.storage.remote import connect
 
 pytestmark = pytest.mark.interop
 
@@ -368,7 +368,7 @@ def test_google(google: str, options: dict[str, Any], tmp_path: Path, monkeypatc
 def test_a_listing_of_google_goes_on_after_an_object(google: str) -> None:
     for number in range(3):
         upload(google, f"pages/{number}.log", b"x")
-    store = connected("gs://logs/pages", {"endpoint_url": google, "anon": True})[0]
+    store = connect("gs://logs/pages", {"endpoint_url": google, "anon": True})[0]
     pages = store.fs.list_pages("logs/pages", "logs/pages/0.log")
     assert [info["name"] for page in pages for info in page] == ["logs/pages/1.log", "logs/pages/2.log"]
 

@@ -26,7 +26,7 @@ from obstore.store import MemoryStore
 import sawlog
 from sawlog.errors import ChangedError, OptionError, StorageError
 from sawlog.storage import Storage, flight, objects, store_options
-from sawlog.storage.remote import connected
+from sawlog.storage.remote import connect
 
 DATA = bytes(range(256)) * 40
 LIST = obstore.list
@@ -373,7 +373,7 @@ def test_all_is_listed_where_a_store_lists_in_no_order(monkeypatch: pytest.Monke
     for name in ("IDENTITY", "OPTIONS-000007", "a.log"):
         obstore.put(store, f"logs/{name}", b"x")
     monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
-    fs = connected("s3://zonal--use1-az4--x-s3/logs", {"key": "of-express", "secret": "b"})[0]
+    fs = connect("s3://zonal--use1-az4--x-s3/logs", {"key": "of-express", "secret": "b"})[0]
     listed = fs.find_names("zonal--use1-az4--x-s3/logs", ["OPTIONS-"])
     assert sorted(info["name"].rpartition("/")[2] for info in listed) == ["IDENTITY", "OPTIONS-000007", "a.log"]
 
@@ -398,7 +398,7 @@ def test_a_listing_in_no_order_begins_again_where_it_stopped(url: str, monkeypat
     monkeypatch.setattr(obstore, "list", list_objects)
     for kind in (objects.S3Objects, objects.AzureObjects):
         monkeypatch.setattr(kind, "connect", lambda self, name: store)
-    fs, path = connected(url, {"key": "of-no-order", "secret": "b"} if url.startswith("s3") else {"anon": True})
+    fs, path = connect(url, {"key": "of-no-order", "secret": "b"} if url.startswith("s3") else {"anon": True})
     names = [name for name, _ in fs.list_below(path)]
     assert sorted(names) == [f"{url.partition('://')[2]}/{number:06}.log" for number in range(count)]
     assert offsets == [None] * 4

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from sawlog.cli.signals import BUG, WORDS, ended, terminable
+from sawlog.cli.signals import BUG, WORDS, find_exit_code, terminable
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -17,7 +17,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
             code = run(args)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001, whatever it is, it must not look like damage
-            found = ended(error)
+            found = find_exit_code(error)
             if found is None:
                 from sawlog.format.printing import printable_lines
 

@@ -66,11 +66,11 @@ class _WithoutPydantic:
         """Names of commands and options for a shell, with what they are."""
         items = super().shell_complete(ctx, incomplete)  # type: ignore[misc] # of Typer's class
         for item in items:
-            item.value, item.help = described(item.value, item.help or "")
+            item.value, item.help = describe_completion(item.value, item.help or "")
         return items
 
 
-def described(name: str, text: str) -> tuple[str, str]:
+def describe_completion(name: str, text: str) -> tuple[str, str]:
     """A word that a shell may complete, and what it is, for Typer.
 
     Typographic apostrophes, as zsh takes others for the end of what Typer quotes. For fish, both as one word, as Typer

@@ -254,16 +254,16 @@ def _operand(text: str, op: str, kind: pa.DataType) -> Any:
         return [_value(item.strip(), kind) for item in inner.split(",")]
     if op.endswith("null"):
         return None
-    return _unquoted(text) if op.endswith(("like", "~")) else _value(text, kind)
+    return _unquote(text) if op.endswith(("like", "~")) else _value(text, kind)
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[1:-1] if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 def _value(text: str, kind: pa.DataType) -> Any:
     """A Python value of the Arrow type `kind`, as filters take it."""
-    text = _unquoted(text)
+    text = _unquote(text)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return unescape(text)
     scalar = scalar_of(text, pa.string()).cast(kind)

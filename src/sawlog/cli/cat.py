@@ -86,7 +86,7 @@ def cat(
     losses = DamageSummary(dataset.skipped)
     # A bar and rows on one terminal would overwrite each other.
     watch = progress(0 if sys.stdout.isatty() else size_of(dataset), "reading")
-    with watch as advance, closing(_limit_rows(_chosen(dataset, losses, advance, tail, sample), limit)) as batches:
+    with watch as advance, closing(_limit_rows(_choose_rows(dataset, losses, advance, tail, sample), limit)) as batches:
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
     sys.stdout.flush()
     losses.report()
@@ -127,7 +127,7 @@ def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generat
             return
 
 
-def _chosen(
+def _choose_rows(
     dataset: Dataset, losses: DamageSummary, advance: Advance, tail: int | None, sample: int | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows that are wanted: all, the last ones, or some."""

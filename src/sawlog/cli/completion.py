@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 import sawlog
-from sawlog.cli.app import described
+from sawlog.cli.app import describe_completion
 from sawlog.cli.cards import option_cards
 from sawlog.dataset.dataset import Dataset
 from sawlog.format.contract import Format
@@ -35,7 +35,7 @@ def views(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
         for name, description in format.views.items():
             if name.startswith(incomplete) and (files is None or format.select(files, name)):
                 descriptions.setdefault(name, description)
-    return [described(name, _brief(description)) for name, description in descriptions.items()]
+    return [describe_completion(name, _brief(description)) for name, description in descriptions.items()]
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -50,7 +50,9 @@ def options(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Options for reading the format."""
     format = _format(ctx)
     cards = option_cards(format.read_options) if format is not None else []
-    return [described(f"{card.name}=", _brief(card.doc)) for card in cards if card.name.startswith(incomplete)]
+    return [
+        describe_completion(f"{card.name}=", _brief(card.doc)) for card in cards if card.name.startswith(incomplete)
+    ]
 
 
 def _brief(text: str) -> str:

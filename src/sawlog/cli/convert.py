@@ -15,7 +15,7 @@ from sawlog.api import begin_writing, check_free
 from sawlog.cli import arguments
 from sawlog.cli.arguments import Reading, Selection, column_names, parse_where
 from sawlog.cli.errors import Exit, explain
-from sawlog.cli.output import Advance, Page, Result, check_binary, counted, progress, show, size_text
+from sawlog.cli.output import Advance, Page, Result, check_binary, format_count, progress, show, size_text
 from sawlog.cli.parts import name_file, open_part, open_selected
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import DamageSummary, part_progress, rows, size_of
@@ -72,7 +72,7 @@ class Conversion(Result):
         }
 
     def print_to(self, page: Page) -> None:
-        page.line((counted(self.rows, "row"), "bold"), (f" from {self.from_format} to {self.to_format}", ""))
+        page.line((format_count(self.rows, "row"), "bold"), (f" from {self.from_format} to {self.to_format}", ""))
         for file in self.files:
             page.fact("written", f"{file.final}, {size_text(file.size)}")
 
@@ -183,13 +183,13 @@ class FolderConversion(Result):
 
     def print_to(self, page: Page) -> None:
         for part in self.parts:
-            page.line((part.source, "bold"), (f"  {counted(part.rows, 'row')} from {part.from_format}", ""))
+            page.line((part.source, "bold"), (f"  {format_count(part.rows, 'row')} from {part.from_format}", ""))
             for file in part.files:
                 page.fact("written", f"{file.final}, {size_text(file.size)}")
         page.skipped(self.skipped)
         unwritten = sum(part.missed for part in self.skipped)
-        remainder = f"; {counted(unwritten, 'part')} not written" if unwritten else ""
-        summary = f"{counted(len(self.parts), 'file')}, {counted(self.rows, 'row')}"
+        remainder = f"; {format_count(unwritten, 'part')} not written" if unwritten else ""
+        summary = f"{format_count(len(self.parts), 'file')}, {format_count(self.rows, 'row')}"
         page.line((summary, "bold"), (f" as {self.target.name} in {self.destination}{remainder}", ""))
 
 

@@ -39,7 +39,7 @@ class DatabaseEncoder:
     """
 
     def __init__(self, sink: Any, schema: pa.Schema, options: DatabaseWriteOptions) -> None:
-        self._sink, self._table = sink, _quoted(options.table)
+        self._sink, self._table = sink, _quote(options.table)
         names = [name.casefold() for name in schema.names]
         for name in schema.names:
             if names.count(name.casefold()) > 1:
@@ -61,7 +61,7 @@ class SqliteEncoder(DatabaseEncoder):
         import sqlite3
 
         super().__init__(sink, schema, options)
-        columns = ", ".join(f"{_quoted(field.name)} {_sqlite_type(field.type)}" for field in schema)
+        columns = ", ".join(f"{_quote(field.name)} {_sqlite_type(field.type)}" for field in schema)
         with _explain_errors(sqlite3.Error, ()):
             self._database = sqlite3.connect(self._path, isolation_level=None)
             self._database.execute("PRAGMA journal_mode = OFF")
@@ -137,7 +137,7 @@ def _explain_errors(all_errors: Any, of_disk: tuple[type[Exception], ...]) -> It
         raise SchemaError(f"cannot be written: {error}") from error
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))
 
 

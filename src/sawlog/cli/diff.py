@@ -18,7 +18,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.convert import Incoming, of_dataset, open_source, source_tables
 from sawlog.cli.errors import Exit, explain
-from sawlog.cli.output import Advance, Page, Result, counted, progress, show
+from sawlog.cli.output import Advance, Page, Result, format_count, progress, show
 from sawlog.cli.parts import name_part, open_part, open_selected
 from sawlog.cli.scan import DamageSummary, part_progress
 from sawlog.cli.table import type_name
@@ -117,7 +117,9 @@ class Comparison(Result):
             page.line((f"{sign} row {row.number:,}  ", style), (row.line, ""))
         changed = f", {self.changed:,} changed" if self.changed else ""
         only = f"{self.only_a:,} only in {self.a}, {self.only_b:,} only in {self.b}"
-        page.line(("different" if self.different else "equal", "bold"), (f": {counted(self.equal, 'row')} equal", ""))
+        page.line(
+            ("different" if self.different else "equal", "bold"), (f": {format_count(self.equal, 'row')} equal", "")
+        )
         if self.different:
             page.line((f"{only}{changed}", ""))
 
@@ -282,10 +284,10 @@ class FolderComparison(Result):
             page.line((f"{name}: not compared: ", "red"), (error, ""))
         equal = sum(not part.different for part in self.parts.values())
         count = len(self.parts) + len(self.only_a) + len(self.only_b) + len(self.errors)
-        rows = counted(sum(part.equal for part in self.parts.values()), "row")
+        rows = format_count(sum(part.equal for part in self.parts.values()), "row")
         page.line(
             ("different" if self.different else "equal", "bold"),
-            (f": {equal:,} of {counted(count, 'part')} equal, {rows}", ""),
+            (f": {equal:,} of {format_count(count, 'part')} equal, {rows}", ""),
         )
 
 

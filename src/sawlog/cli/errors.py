@@ -13,7 +13,7 @@ from typing import ParamSpec
 
 import typer
 
-from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, ended
+from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, find_exit_code
 from sawlog.errors import (
     FINDING_ERRORS,
     DamageError,
@@ -82,13 +82,13 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
                 sys.stdout.flush()
                 return code
             except KeyboardInterrupt as error:
-                return ended(error) or Exit.INTERRUPTED
+                return find_exit_code(error) or Exit.INTERRUPTED
             except BrokenPipeError:
                 # Python would complain at exit about what it cannot flush any more.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return Exit.BROKEN_PIPE
             except Exception as error:
-                if (signalled := ended(error)) is not None:
+                if (signalled := find_exit_code(error)) is not None:
                     return signalled
                 if isinstance(error, MemoryError):
                     error = make_internal_error(error)

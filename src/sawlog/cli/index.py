@@ -9,7 +9,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Outcome, counted, show
+from sawlog.cli.output import Outcome, format_count, show
 from sawlog.dataset.index import index as update
 
 
@@ -45,5 +45,5 @@ def index(
         **arguments.format_options(option, call=update),
     )
     facts = [("index", done.path), ("looked into", f"{done.read:,}"), ("dropped", f"{done.dropped:,}")]
-    show(Outcome(asdict(done), counted(done.files, "file"), f"of {done.format} in the index", facts), json=json)
+    show(Outcome(asdict(done), format_count(done.files, "file"), f"of {done.format} in the index", facts), json=json)
     return Exit.OK

@@ -14,8 +14,8 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Advance, Page, Result, counted, progress, show, size_text, tail_text
-from sawlog.cli.scan import DamageSummary, part_progress, recorded
+from sawlog.cli.output import Advance, Page, Result, format_count, progress, show, size_text, tail_text
+from sawlog.cli.scan import DamageSummary, make_recorder, part_progress
 from sawlog.dataset.dataset import Dataset, count_rows
 from sawlog.dataset.folder import FolderPart, missed_part, open_folder
 from sawlog.format.contract import Format, view_names
@@ -167,7 +167,7 @@ def _describe(dataset: Dataset, paths: list[str], advance: Advance | None, *, st
     if advance is not None and dataset.scan.view == "damage":
         info.rows = dataset.count_rows()
     elif advance is not None:
-        info.rows = count_rows(dataset, recorded(info.losses, advance))
+        info.rows = count_rows(dataset, make_recorder(info.losses, advance))
     if strips:
         from sawlog.map.strip import strips as strips_of
 
@@ -194,9 +194,9 @@ class _Parts(Result):
             part.print_to(page)
             page.line(("", ""))
         page.skipped(self.skipped)
-        facts = [counted(len(self.parts), "part"), size_text(sum(part.size for part in self.parts))]
+        facts = [format_count(len(self.parts), "part"), size_text(sum(part.size for part in self.parts))]
         if all(part.rows is not None for part in self.parts):
-            facts.append(counted(sum(part.rows or 0 for part in self.parts), "row"))
+            facts.append(format_count(sum(part.rows or 0 for part in self.parts), "row"))
         if unread := sum(file.missed for file in self.skipped):
             facts.append(f"{unread:,} not read")
         page.line((", ".join(facts), "bold"))

@@ -12,8 +12,8 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
-from sawlog.cli.output import Advance, Page, Result, counted, progress, show, size_text, tail_text
-from sawlog.cli.scan import DamageSummary, part_progress, recorded
+from sawlog.cli.output import Advance, Page, Result, format_count, progress, show, size_text, tail_text
+from sawlog.cli.scan import DamageSummary, make_recorder, part_progress
 from sawlog.dataset.dataset import count_rows
 from sawlog.dataset.folder import distinct_tables, folder_part, threads_for
 from sawlog.dataset.opening import DatasetFiles
@@ -48,7 +48,7 @@ class ListedTable:
 
 
 @dataclass(slots=True)
-class Listed:
+class ListedPath:
     """Part of a path, as it is listed.
 
     Attributes:
@@ -126,7 +126,7 @@ class Listing(Result):
     """The outcome of `sawlog ls`."""
 
     paths: list[str]
-    parts: list[Listed] = field(default_factory=list)
+    parts: list[ListedPath] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         return {"paths": self.paths, "parts": [one.to_dict() for one in self.parts]}
@@ -134,9 +134,9 @@ class Listing(Result):
     def print_to(self, page: Page) -> None:
         for one in self.parts:
             part = one.part
-            facts = [counted(len(part.files), "file"), size_text(part.size)]
+            facts = [format_count(len(part.files), "file"), size_text(part.size)]
             if one.rows is not None:
-                facts.append(counted(one.rows, "row"))
+                facts.append(format_count(one.rows, "row"))
             facts += [one.state] if one.state else []
             style = "bold red" if one.verdict in (Verdict.DAMAGED, Verdict.INCOMPLETE) or one.errors else ""
             page.line((part.path, "bold"), (f"  {part.title}", "cyan" if part.format else "dim"))
@@ -150,14 +150,14 @@ class Listing(Result):
                 page.line((f"  {shown}{' …' if len(part.files) > 5 else ''}", "dim"))
             for table in one.tables:
                 if table.name:
-                    rows = "" if table.rows is None else f", {counted(table.rows, 'row')}"
+                    rows = "" if table.rows is None else f", {format_count(table.rows, 'row')}"
                     page.line((f"  {table.name}{rows}", ""))
                 if table.error is not None:
                     page.line((f"  {table.error}", "red"))
                 for command in one.commands(table):
                     page.line((f"  {command}", "green"))
         known = {one.part.format.name for one in self.parts if one.part.format is not None}
-        page.line((f"{counted(len(self.parts), 'part')}, {counted(len(known), 'format')}", "bold"))
+        page.line((f"{format_count(len(self.parts), 'part')}, {format_count(len(known), 'format')}", "bold"))
 
 
 def ls(
@@ -184,7 +184,7 @@ def ls(
         )
     with progress(sum(part.size for part in found), "looking") as advance:
 
-        def look(part: Part) -> Listed:
+        def look(part: Part) -> ListedPath:
             with part_progress(part.size, advance) as step:
                 return _look(part, place, options, step if count or part.size <= COUNTED_BYTES else None)
 
@@ -194,9 +194,9 @@ def ls(
     return Exit.OK
 
 
-def _look(part: Part, storage: Storage, options: Mapping[str, Any], advance: Advance | None) -> Listed:
+def _look(part: Part, storage: Storage, options: Mapping[str, Any], advance: Advance | None) -> ListedPath:
     """Open a part, and say what it holds; with a bar, read it. What it warns of is noted with it."""
-    found = Listed(part)
+    found = ListedPath(part)
     if part.format is None:
         return found
     own = names(part.format.read_options)
@@ -207,13 +207,13 @@ def _look(part: Part, storage: Storage, options: Mapping[str, Any], advance: Adv
     return found
 
 
-def _open(found: Listed, format: Format, storage: Storage, advance: Advance | None) -> None:
+def _open(found: ListedPath, format: Format, storage: Storage, advance: Advance | None) -> None:
     part = found.part
     losses = DamageSummary()
     general = {"storage_options": storage, "on_damage": "skip", "is_format_named": True}
     files = DatasetFiles(format, "rows", part.files, part.others)
     opened = folder_part(files, part.inputs, general, found.options)
-    with _explained(found):
+    with _explain_faults(found):
         dataset = opened.open()
         contents = dataset.contents
         found.decoders = contents.decoders() if isinstance(contents, HasDecoders) else []
@@ -221,18 +221,18 @@ def _open(found: Listed, format: Format, storage: Storage, advance: Advance | No
         several = [ListedTable(table.title, table.options) for table in tables]
         found.tables = several if len(several) > 1 else [ListedTable()]
         for table in found.tables:
-            with _explained(table):
+            with _explain_faults(table):
                 if table.options:
                     dataset = opened.open(**table.options)
                 if advance is not None:
-                    table.rows = count_rows(dataset, recorded(losses, advance))
+                    table.rows = count_rows(dataset, make_recorder(losses, advance))
     found.verdict = losses.verdict
     tails = [one.tail for one in losses.files.values() if one.tail is not None]
     found.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)
 
 
 @contextmanager
-def _explained(found: Listed | ListedTable) -> Iterator[None]:
+def _explain_faults(found: ListedPath | ListedTable) -> Iterator[None]:
     """Note why something cannot be read; faults of sawlog's own are raised."""
     try:
         yield

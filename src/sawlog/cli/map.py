@@ -16,7 +16,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Advance, Outcome, Page, counted, progress, show, text_sink, write_page
+from sawlog.cli.output import Advance, Outcome, Page, format_count, progress, show, text_sink, write_page
 from sawlog.cli.scan import part_progress, size_of, verdict_code
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.folder import Folder, FolderPart, distinct_tables, open_folder
@@ -183,11 +183,11 @@ def _print(summary: Summary, output: str, page: Page) -> None:
     """Print a line of each part of a folder, and one for all."""
     for entry in summary.entries:
         style = "green" if entry.verdict is Verdict.CLEAN else "bold red"
-        rows = "" if entry.rows is None else f", {counted(entry.rows, 'row')} in {entry.page}"
+        rows = "" if entry.rows is None else f", {format_count(entry.rows, 'row')} in {entry.page}"
         name = f"{entry.path} {entry.table}".strip()
         page.line((f"{entry.state:<9} ", style), (name, "bold"), (f"  {entry.title}{rows}", ""))
     page.skipped(summary.skipped)
-    page.line((f"{summary.states}; {counted(summary.rows, 'row')}", "bold"), (f" drawn in {output}", ""))
+    page.line((f"{summary.states}; {format_count(summary.rows, 'row')}", "bold"), (f" drawn in {output}", ""))
 
 
 def _browse(output: str) -> None:

@@ -159,7 +159,7 @@ def logfmt(event: dict[str, Any]) -> str:
     return " ".join(pairs)
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """A number and its noun."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
@@ -185,7 +185,7 @@ def size_text(size: int) -> str:
         if value < 1024:
             break
         value, unit = value / 1024, larger
-    return counted(size, "byte") if unit == "bytes" else f"{value:,.1f} {unit} ({size:,} bytes)"
+    return format_count(size, "byte") if unit == "bytes" else f"{value:,.1f} {unit} ({size:,} bytes)"
 
 
 def text_sink(write: Callable[[bytes], Any]) -> Callable[[Any], Any]:

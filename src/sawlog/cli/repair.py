@@ -11,7 +11,7 @@ import typer
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Page, account_text, check_binary, counted, show, tail_text
+from sawlog.cli.output import Page, account_text, check_binary, format_count, show, tail_text
 from sawlog.errors import OptionError
 from sawlog.format.damage import Account, Report, TailStatus, Verdict, places
 from sawlog.storage.staging import STDOUT
@@ -76,10 +76,10 @@ class _RepairOutcome:
         page.line((self.outcome, "bold"), (f"; written to {self.destination}", ""))
 
     def _print_account(self, page: Page, rows: int, account: Account, damages: int) -> None:
-        page.fact("kept", f"{counted(rows, 'row')}, {account.record:,} bytes")
+        page.fact("kept", f"{format_count(rows, 'row')}, {account.record:,} bytes")
         losses = places(damages) if damages else "nothing"
         if account.damage:
-            losses = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}"
+            losses = f"{account.damage:,} bytes in {format_count(damages, 'damaged range')}"
         page.fact("lost", losses)
         if account.unsupported:
             label = "unchanged" if self.has_unsupported else "left out"
@@ -111,7 +111,7 @@ def repair(
     )
     repaired = _RepairOutcome(src, dst, report)
     if dst in STDOUT:
-        complain(f"{repaired.outcome}, {counted(report.rows, 'row')}")
+        complain(f"{repaired.outcome}, {format_count(report.rows, 'row')}")
     else:
         show(repaired, json=json)
     return repaired.code

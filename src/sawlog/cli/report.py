@@ -12,7 +12,7 @@ import typer
 
 from sawlog import __version__
 from sawlog.cli import arguments
-from sawlog.cli.output import Outcome, counted, progress, show, write_page
+from sawlog.cli.output import Outcome, format_count, progress, show, write_page
 from sawlog.cli.scan import verdict_code
 from sawlog.dataset.examination import Examination, ExaminedPart, RecordingStorage, examine
 from sawlog.dataset.folder import open_folder
@@ -53,8 +53,8 @@ def report(
     else:
         write_page(page(examination), output)
         files = sum(len(part.files) for part in examination.parts)
-        summary = f"with {counted(files, 'hashed file')}, in {output}"
-        show(Outcome(document, counted(len(examination.parts), "part"), summary), json=False)
+        summary = f"with {format_count(files, 'hashed file')}, in {output}"
+        show(Outcome(document, format_count(len(examination.parts), "part"), summary), json=False)
     return verdict_code(examination.verdicts)
 
 

@@ -63,11 +63,11 @@ class DamageSummary(HasVerdict):
 
 def rows(dataset: Dataset, losses: DamageSummary, advance: Advance) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset; what is left out is entered into `losses`."""
-    done = recorded(losses, advance)
+    done = make_recorder(losses, advance)
     return read_rows(dataset.contents, dataset.request, done, PIECE_BYTES if can_show_progress() else None)
 
 
-def recorded(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:
+def make_recorder(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:
     """Enters what fragments come across into `losses`, and moves the bar."""
 
     def done(fragment: Fragment, findings: Findings) -> None:

@@ -50,7 +50,7 @@ def terminable() -> Iterator[None]:
         before[signal.SIGALRM] = signal.SIG_DFL
         signal.signal(signal.SIGALRM, _end_again)
     try:
-        with _woken() if repeated else contextlib.nullcontext():
+        with _wake_main_thread() if repeated else contextlib.nullcontext():
             yield
     finally:
         if repeated:
@@ -61,7 +61,7 @@ def terminable() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _woken() -> Iterator[None]:
+def _wake_main_thread() -> Iterator[None]:
     """Interrupt what the main thread waits for when another thread has received a signal.
 
     The kernel gives it to any thread, but Python answers it in the main thread, when that does something again.
@@ -94,7 +94,7 @@ def _woken() -> Iterator[None]:
         signal.signal(signal.SIGURG, handler)
 
 
-def ended(error: BaseException) -> int | None:
+def find_exit_code(error: BaseException) -> int | None:
     """The exit code of a process that a signal has ended; None where an error is one.
 
     Libraries answer the end of a process with errors of their own: Spark's JVM is gone, a query was cut short.

@@ -10,7 +10,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Outcome, counted, show
+from sawlog.cli.output import Outcome, format_count, show
 from sawlog.errors import OptionError
 from sawlog.storage.vacuum import vacuum as delete
 
@@ -46,10 +46,10 @@ def vacuum(
     document = {"path": path, "dry_run": dry_run, "leftovers": [asdict(leftover) for leftover in leftovers]}
     summary = f"{'would be ' if dry_run else ''}deleted, {len(leftovers) - len(dead)} kept"
     facts = [
-        (leftover.path, f"{counted(leftover.files, 'file')}, {leftover.size:,} bytes: {leftover.reason}")
+        (leftover.path, f"{format_count(leftover.files, 'file')}, {leftover.size:,} bytes: {leftover.reason}")
         for leftover in leftovers
     ]
-    show(Outcome(document, counted(len(dead), "leftover"), summary, facts), json=json)
+    show(Outcome(document, format_count(len(dead), "leftover"), summary, facts), json=json)
     return Exit.OK
 
 

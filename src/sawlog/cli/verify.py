@@ -17,7 +17,7 @@ from sawlog.cli.output import (
     Page,
     account_text,
     can_show_progress,
-    counted,
+    format_count,
     progress,
     show,
     size_text,
@@ -113,8 +113,8 @@ class _VerifyOutcome(HasVerdict):
         datasets = sum(max(1, len(path.report.parts)) for path in self.paths if path.report is not None)
         inside = f" in {datasets} parts" if datasets > len(self.paths) else ""
         parts = [
-            f"{counted(len(files), 'file')}{inside}: {verdicts[Verdict.CLEAN]} clean",
-            counted(sum(file.rows for file in files), "row"),
+            f"{format_count(len(files), 'file')}{inside}: {verdicts[Verdict.CLEAN]} clean",
+            format_count(sum(file.rows for file in files), "row"),
             f"{account.damage:,} of {account.total:,} bytes damaged",
         ]
         parts[0] += f", {verdicts[Verdict.DAMAGED]} damaged"
@@ -124,9 +124,9 @@ class _VerifyOutcome(HasVerdict):
             parts[0] += f", {verdicts[Verdict.UNSUPPORTED]} unsupported"
             parts.append(f"{account.unsupported:,} bytes unsupported")
         if unfinished := sum(file.tail.unfinished for file in files):
-            parts.append(counted(unfinished, "unfinished tail"))
+            parts.append(format_count(unfinished, "unfinished tail"))
         if unusable := sum(path.report is None for path in self.paths):
-            parts.append(f"{counted(unusable, 'path')} unusable")
+            parts.append(f"{format_count(unusable, 'path')} unusable")
         page.line(("; ".join(parts), "bold"))
 
     def _print_report(self, page: Page, report: Report) -> None:
@@ -141,7 +141,7 @@ class _VerifyOutcome(HasVerdict):
         page.skipped(report.own_skipped if report.parts else ())
 
     def _print_file(self, page: Page, file: FileReport) -> None:
-        size = f"  {counted(file.rows, 'row')}, {size_text(file.size)}"
+        size = f"  {format_count(file.rows, 'row')}, {size_text(file.size)}"
         page.line(
             (f"{file.verdict:<8} ", _STYLES[file.verdict]),
             (file.path, "bold"),

@@ -247,7 +247,7 @@ class Dataset:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""
-        return exported(self.to_reader(), requested_schema)
+        return export_reader(self.to_reader(), requested_schema)
 
     def __len__(self) -> int:
         """Return how many rows there are, counted by every call."""
@@ -314,10 +314,10 @@ class Scanner:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow C stream."""
-        return exported(self.to_reader(), requested_schema)
+        return export_reader(self.to_reader(), requested_schema)
 
 
-def exported(reader: pa.RecordBatchReader, requested: object = None) -> object:
+def export_reader(reader: pa.RecordBatchReader, requested: object = None) -> object:
     """A reader as an Arrow C stream.
 
     Raises:

@@ -56,12 +56,12 @@ class RecordingStorage(Storage):
 
     def files_of(self, name: str) -> list[str]:
         """The file; of an object that a server keeps, its metadata on drives: its parts are recorded when read."""
-        stored = self._stored(name)
+        stored = self._find_object(name)
         return [name] if stored is None else [shard.meta for shard in stored.shards.values()]
 
     def _record(self, path: PathLike | File) -> None:
         name = path.path if isinstance(path, File) else normalize(path)
-        if self._stored(name) is None:
+        if self._find_object(name) is None:
             self._note(name)
 
     def _note(self, name: str) -> None:

@@ -40,7 +40,7 @@ from sawlog.storage.index import (
     IndexedFileFacts,
     Notebook,
     last_change,
-    packed,
+    pack_numbers,
     value_type,
 )
 from sawlog.storage.names import PathLike, is_remote, normalize
@@ -147,7 +147,7 @@ def index(
     looked = [file for group in unknown for file in group]
     stable = [file for file in looked if _stable(storage, file, start_time)]
     old = before.of_files(known_files.difference(looked))
-    new = Index.joined([old, *(index_part.of_files(stable) for index_part in indexes)], repr(parsed))
+    new = Index.join_indexes([old, *(index_part.of_files(stable) for index_part in indexes)], repr(parsed))
     dropped = before.rows.num_rows - len(before.known(files))
     if looked or dropped or not before.rows.num_rows:
         staged = storage.stage(place)
@@ -216,7 +216,7 @@ def _measure_limits(format: Format, scan: Scan, file: File) -> Mapping[str, tupl
                 prove(file, find_whole_end(contents, request, file), scan.storage)
             if not scan_for_splits(contents, request):
                 return {}
-            note_answer(scan.storage, file, question_by_options(contents, ROWS_QUESTION), packed([rows]))
+            note_answer(scan.storage, file, question_by_options(contents, ROWS_QUESTION), pack_numbers([rows]))
     except (StorageError, InternalError):
         raise
     except SawlogError:

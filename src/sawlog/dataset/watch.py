@@ -82,7 +82,7 @@ class Watch:
         assert self._end is not None
         waiting: pa.RecordBatch | None = None
         try:
-            for batch in self._unseen(self._end):
+            for batch in self._read_unseen(self._end):
                 if waiting is not None:
                     self._rows += waiting.num_rows
                     yield waiting
@@ -97,7 +97,7 @@ class Watch:
         if waiting is not None:
             yield waiting
 
-    def _unseen(self, end: Offset) -> Iterator[pa.RecordBatch]:
+    def _read_unseen(self, end: Offset) -> Iterator[pa.RecordBatch]:
         """The rows up to an offset that were not handed out."""
         known_rows = self._rows
         for fragment in ask_ahead(self._follower.between(self._offset, end)) if end is not self._offset else ():

@@ -35,7 +35,7 @@ from sawlog.format.damage import Findings
 from sawlog.format.fields import FieldParser
 from sawlog.format.planning import available_columns, bind_scan, plan_fragments, question_by_options
 from sawlog.storage import File, Source, each_file, known_answer, note_answer
-from sawlog.storage.index import packed, unpacked
+from sawlog.storage.index import pack_numbers, unpack_numbers
 from sawlog.storage.workers import PIECE_BYTES
 
 _CUTS = "cuts"
@@ -236,7 +236,7 @@ class ContainerContents(Contents):
         )
         if answer is None:
             return None
-        numbers = unpacked(answer)
+        numbers = unpack_numbers(answer)
         return map(_Cut, numbers[::3], numbers[1::3], numbers[2::3])
 
     def needs_scan(self, file: File, task_bytes: int) -> bool:
@@ -248,5 +248,5 @@ class ContainerContents(Contents):
         for file in self.files:
             if file.size > CUT_BYTES:
                 cuts = itertools.chain.from_iterable(self._cuts(request, file, CUT_BYTES))
-                note_answer(self.scan.storage, file, question_by_options(self, _CUTS), packed(list(cuts)))
+                note_answer(self.scan.storage, file, question_by_options(self, _CUTS), pack_numbers(list(cuts)))
         return True

@@ -26,7 +26,7 @@ from sawlog.format.query import columns_of, possible_within
 from sawlog.format.scan import DAMAGE_EXTRA, Projection, Scan, fixed_schema
 from sawlog.guard import wrap_errors
 from sawlog.storage import File, known_answer, note_answer
-from sawlog.storage.index import Index, packed, unpacked
+from sawlog.storage.index import Index, pack_numbers, unpack_numbers
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import PIECE_BYTES
 
@@ -228,7 +228,7 @@ def indexed_rows(contents: Contents) -> int | None:
         return None
     question = question_by_options(contents, ROWS_QUESTION)
     counts = [index.answer(file, question) for file in contents.files]
-    return sum(unpacked(count)[0] for count in counts if count) if all(counts) else None
+    return sum(unpack_numbers(count)[0] for count in counts if count) if all(counts) else None
 
 
 def find_whole_end(contents: Contents, request: BoundScan, file: File) -> int:
@@ -241,7 +241,7 @@ def find_whole_end(contents: Contents, request: BoundScan, file: File) -> int:
     question = question_by_options(contents, f"end of {contents.scan.view}")
     answer = known_answer(storage, file, question)
     if answer:
-        return unpacked(answer)[0]
+        return unpack_numbers(answer)[0]
     end = require_followable(contents).committed_end(request, file, 0)
-    note_answer(storage, file, question, packed([end]))
+    note_answer(storage, file, question, pack_numbers([end]))
     return end

@@ -10,7 +10,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Outcome, counted, show
+from sawlog.cli.output import Outcome, format_count, show
 
 _MIB = 1 << 20
 
@@ -53,5 +53,5 @@ def compact(
         ("files", f"{compaction.files_before:,} before, {compaction.files_after:,} after"),
     )
     document = {"target": target, **asdict(compaction)}
-    show(Outcome(document, counted(compaction.rows, "row"), f"compacted and checked: {target}", facts), json=json)
+    show(Outcome(document, format_count(compaction.rows, "row"), f"compacted and checked: {target}", facts), json=json)
     return Exit.OK

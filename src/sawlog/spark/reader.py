@@ -409,7 +409,7 @@ def _with_answers(dataset: Dataset, files: Container[File], indexes: Iterable[In
     index = storage.index if isinstance(storage.index, Index) else Index()
     remaining_index = index.of_files(file for file in dataset.files if file not in files)
     scan = replace(
-        dataset.scan, storage=replace(storage, index=Index.joined([remaining_index, *indexes], index.options))
+        dataset.scan, storage=replace(storage, index=Index.join_indexes([remaining_index, *indexes], index.options))
     )
     return Dataset(with_scan(dataset.contents, scan), scan)
 

@@ -20,8 +20,8 @@ from typing import Any
 from sawlog.errors import OptionError
 from sawlog.storage.commit_log import LOG
 from sawlog.storage.names import PathLike, is_remote, normalize
-from sawlog.storage.remote import Store, connected, modified_at, version_of
-from sawlog.storage.sources import failed_read
+from sawlog.storage.remote import Store, connect, modified_at, version_of
+from sawlog.storage.sources import make_read_error
 from sawlog.storage.staging import STAGED_SUFFIX, StagedDirectory, begin, staged_end, staged_name, sync_directory
 from sawlog.storage.workers import finish_all
 
@@ -178,7 +178,7 @@ class Directories:
             try:
                 return file.read()
             except OSError as error:
-                raise failed_read(name, 0, error) from error
+                raise make_read_error(name, 0, error) from error
 
     def create(self, path: PathLike, data: bytes) -> None:
         """Make a small file, whole, where there is none.
@@ -303,10 +303,10 @@ class Directories:
         )
 
     def _connect(self, url: str) -> tuple[Store, str]:
-        return connected(url, self.options)
+        return connect(url, self.options)
 
     def _connect_again(self, url: str) -> tuple[Store, str]:
         """Connect without what an earlier listing left in fsspec's cache: others may have written since."""
-        fs, path = connected(url, self.options)
+        fs, path = connect(url, self.options)
         fs.invalidate_cache()
         return fs, path

@@ -25,7 +25,7 @@ from sawlog.storage.inputs import Inputs
 from sawlog.storage.listings import Listings
 from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_as_of
 from sawlog.storage.names import HIDDEN, PathLike, in_order, is_hidden_directory, is_remote, normalize
-from sawlog.storage.remote import Remote, State, Store, connected, version_of
+from sawlog.storage.remote import Remote, State, Store, connect, version_of
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, read_bytes
 from sawlog.storage.staging import (
     STAGED_SUFFIX,
@@ -182,7 +182,7 @@ class Storage:
         if not fresh and (found := self._listings.files_in(name)) is not None:
             return found
         if is_remote(name):
-            fs, inner = self._fresh(name)
+            fs, inner = self._connect_afresh(name)
             if fs.http:
                 raise FileNotFoundError(
                     f"{without_secrets(name)}: HTTP servers do not list directories; name the files"
@@ -214,26 +214,26 @@ class Storage:
             fresh: Whether a store is asked what `find`, or an earlier question, has answered: not where that was now.
         """
         name = normalize(path)
-        if self._stored(name) is not None:
+        if self._find_object(name) is not None:
             return False
         if is_remote(name):
             if not fresh and self._listings.covers(name):
                 return self._listings.has_directory(name)
-            fs, inner = self._fresh(name)
+            fs, inner = self._connect_afresh(name)
             return bool(fs.isdir(inner))
         return os.path.isdir(name)
 
     def exists(self, path: PathLike, *, fresh: bool = True) -> bool:
         """Whether there is a file or directory at the path; arguments are those of `is_directory`."""
         name = normalize(path)
-        if self._stored(name) is not None:
+        if self._find_object(name) is not None:
             return True
         if is_remote(name):
             if not fresh and self._listings.covers(name):
                 return name in self._states or self._listings.has_directory(name)
             answers = self._listings.answers
             if fresh or name not in answers:
-                fs, inner = self._fresh(name)
+                fs, inner = self._connect_afresh(name)
                 answers[name] = bool(fs.exists(inner))
             return answers[name]
         return os.path.exists(name)
@@ -255,7 +255,7 @@ class Storage:
         name = path.path if isinstance(path, File) else normalize(path)
         if name in self.inputs.held:
             return self.inputs.open(name)
-        stored = self._stored(name)
+        stored = self._find_object(name)
         return self._open(name, path, end) if stored is None else self._objects.open(stored, _OnDrives(self))
 
     def _open(self, name: str, path: PathLike | File, end: int | None) -> Source:
@@ -285,7 +285,7 @@ class Storage:
             return
         pairs = zip(posixpath.dirname(names[0]).split("/"), posixpath.dirname(names[-1]).split("/"), strict=False)
         common = [part for part, last_part in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
-        fs, inner = self._fresh("/".join(common) if len(names) > 1 else names[0])
+        fs, inner = self._connect_afresh("/".join(common) if len(names) > 1 else names[0])
         for url, state in first.items():
             state.check(self._states.get(url, state), url)  # which a later listing may have changed
         urls = [] if fs.has_objects else list(first)
@@ -295,7 +295,7 @@ class Storage:
         for url in urls:
             with contextlib.suppress(FileNotFoundError):  # what is gone since has not been replaced
                 if len(urls) <= _SINGLY or fs.http:
-                    now[url] = State.of(fs.info(self._remote(url)[1]))
+                    now[url] = State.of(fs.info(self._connect(url)[1]))
             if url in now:
                 first[url].check(now[url], url)
 
@@ -315,7 +315,7 @@ class Storage:
         if name in self.inputs.held:
             with contextlib.closing(self.inputs.open(name)) as source:
                 return source.window(offset, source.size if length is None else length).tobytes()
-        stored = self._stored(name)
+        stored = self._find_object(name)
         if stored is not None:
             with contextlib.closing(self._objects.open(stored, _OnDrives(self))) as source:
                 return source.window(offset, source.size if length is None else length).tobytes()
@@ -344,7 +344,7 @@ class Storage:
         final = normalize(path)
         if is_remote(final):
             temporary = staged_name(final, marker)
-            fs, inner = self._remote(temporary)
+            fs, inner = self._connect(temporary)
             fs.makedirs(fs._parent(inner), exist_ok=True)
             return StagedFile(fs.open(inner, "wb"), temporary, final)
         return begin(destination(final), marker)
@@ -400,8 +400,8 @@ class Storage:
     def _rename(self, source: str, target: str, *, directory: bool = False) -> None:
         self._forget()
         if is_remote(source):
-            fs, inner = self._fresh(source) if directory else self._remote(source)
-            target = self._remote(target)[1]
+            fs, inner = self._connect_afresh(source) if directory else self._connect(source)
+            target = self._connect(target)[1]
 
             names = fs.find(inner) if directory else [inner]
             finish_all(
@@ -418,24 +418,24 @@ class Storage:
         self._objects.forget()
         self._flight.clear()
 
-    def _remote(self, url: str) -> tuple[Store, str]:
+    def _connect(self, url: str) -> tuple[Store, str]:
         """The file system of a URL, and the path in it; objects are many, so the connection is kept."""
         key = (os.getpid(), url.partition("://")[0])
         connection = self._connections.get(key)
         if connection is not None:
             return connection.at(url)
-        store, path = connected(url, self.options)
+        store, path = connect(url, self.options)
         if store.has_objects:
             self._connections[key] = store
         return store, path
 
-    def _fresh(self, url: str) -> tuple[Store, str]:
-        """As `_remote`, without what an earlier listing left in fsspec's cache: others may have written since."""
-        fs, path = self._remote(url)
+    def _connect_afresh(self, url: str) -> tuple[Store, str]:
+        """As `_connect`, without what an earlier listing left in fsspec's cache: others may have written since."""
+        fs, path = self._connect(url)
         fs.invalidate_cache()
         return fs, path
 
-    def _stored(self, name: str) -> StoredObject | None:
+    def _find_object(self, name: str) -> StoredObject | None:
         """The object of a server's at a path; `None` where there is a file, a directory, or nothing."""
         if name in self._found or name in self._states:
             return None
@@ -450,7 +450,7 @@ class Storage:
         if size is not None:
             return [File(path, size)]
         if os.path.isdir(path):
-            committed_files = list_committed(self.directories, path, lambda: self._committed(path))
+            committed_files = list_committed(self.directories, path, lambda: self._list_committed(path))
             return in_order(self._choose(path, committed_files))
         if os.path.exists(path):
             return list(self._choose(os.path.dirname(path), [self._file(path, os.stat(path), explicit=True)]))
@@ -467,7 +467,7 @@ class Storage:
         is_chosen = self.chosen
         return files if is_chosen is None else (file for file in files if is_chosen(root, file))
 
-    def _committed(self, root: str) -> tuple[list[File], list[str]]:
+    def _list_committed(self, root: str) -> tuple[list[File], list[str]]:
         """The files of a directory, none of which a job has replaced meanwhile, and what in it has a log of jobs."""
         while True:
             walked: dict[str, os.stat_result] = {}
@@ -525,7 +525,7 @@ class Storage:
 
     def _object(self, url: str, file: File | None = None) -> Remote:
         """A remote file, as it was when it was found, here or by another process."""
-        fs, path = self._remote(url)
+        fs, path = self._connect(url)
         state = self._states.get(url)
         if state is None and file is not None and file.is_tagged and fs.has_objects:
             state = self._states[url] = State(file.size, {"etag": file.version.strip('"')}, file.modified)
@@ -546,7 +546,7 @@ class Storage:
         return File(url, state.size, explicit, version_of(info), state.time, is_tagged=bool(state.tags))
 
     def _list_remote(self, url: str) -> list[File]:
-        fs, path = self._fresh(url)
+        fs, path = self._connect_afresh(url)
         self._listings.clear()
         matches = fs.glob(path) if glob.has_magic(path) and not fs.exists(path) else [path]
         files: list[File] = []
@@ -603,7 +603,7 @@ class _OnDrives:
         if is_remote(path):
             if storage._listings.covers(path):
                 return None
-            fs, inner = storage._remote(path)
+            fs, inner = storage._connect(path)
             return storage._remember(path, fs.info(inner), explicit=False).size if fs.exists(inner) else None
         try:
             status = os.stat(path)
@@ -614,7 +614,7 @@ class _OnDrives:
     def files_below(self, directory: str) -> list[File]:
         """Files below a directory, those with hidden names left out; none where it is missing."""
         if is_remote(directory):
-            return self.storage._listing(*self.storage._remote(directory))[0]
+            return self.storage._listing(*self.storage._connect(directory))[0]
         return list(self.storage._walk(directory, {}, []))
 
     def folders_in(self, directory: str) -> list[str]:

@@ -186,7 +186,7 @@ class Flight:
         first, parts = start, []
         while start < end:
             with self._lock:
-                piece = _covering(self._pieces.get(remote.url, []), start)
+                piece = _find_covering(self._pieces.get(remote.url, []), start)
             if piece is None or not piece.serves(piece.end):
                 break
             try:
@@ -256,7 +256,7 @@ class Flight:
             return head
         with self._lock:
             edges = [edge for url, edge in self._edges if url == remote.url]
-            return _covering(self._pieces.get(remote.url, []), offset) or _covering(edges, offset)
+            return _find_covering(self._pieces.get(remote.url, []), offset) or _find_covering(edges, offset)
 
     def drop(self, remote: Remote, piece: Request) -> None:
         """Let go of a piece; if its request has not been made, it never is.
@@ -297,7 +297,7 @@ class Flight:
             self._head_bytes -= self._heads.pop(url)[1].end
 
 
-def _covering(pieces: list[Request], offset: int) -> Request | None:
+def _find_covering(pieces: list[Request], offset: int) -> Request | None:
     return next((piece for piece in pieces if piece.start <= offset < piece.end), None)
 
 
@@ -305,7 +305,7 @@ def _gaps(pieces: list[Request], start: int, end: int) -> Iterator[tuple[int, in
     """Yield what of a range is in no piece, cut to `REMOTE_RANGE`."""
     position = start
     while position < end:
-        piece = _covering(pieces, position)
+        piece = _find_covering(pieces, position)
         if piece is not None:
             position = piece.end
             continue

@@ -61,7 +61,7 @@ _ANSWERS_SCHEMA = pa.schema(
 )
 
 
-class Listed(Protocol):
+class ListedFile(Protocol):
     """A file as a listing shows it; see `sawlog.storage.File`."""
 
     @property
@@ -95,17 +95,17 @@ class Listed(Protocol):
         ...
 
 
-AnyFile = TypeVar("AnyFile", bound=Listed)
+AnyFile = TypeVar("AnyFile", bound=ListedFile)
 
 
 class Memory(Protocol):
     """Memory that planning asks before it asks a store."""
 
-    def answer(self, file: Listed, question: str) -> bytes | None:
+    def answer(self, file: ListedFile, question: str) -> bytes | None:
         """Return what is known of a file; `None` where that is nothing."""
         ...
 
-    def note(self, file: Listed, question: str, answer: bytes) -> None:
+    def note(self, file: ListedFile, question: str, answer: bytes) -> None:
         """Take in what a store has been asked."""
         ...
 
@@ -117,17 +117,17 @@ class Notebook:
         self._noted: dict[str, dict[str, bytes]] = {}
         self._lock = threading.Lock()
 
-    def answer(self, file: Listed, question: str) -> bytes | None:
+    def answer(self, file: ListedFile, question: str) -> bytes | None:
         """Return what was noted before."""
         return self.of(file).get(question)
 
-    def note(self, file: Listed, question: str, answer: bytes) -> None:
+    def note(self, file: ListedFile, question: str, answer: bytes) -> None:
         """Remember an answer. What is large is no less work to read from an index than from its file."""
         with self._lock:
             if len(answer) <= max(MOST_BYTES, file.size // FRACTION):
                 self._noted.setdefault(file.path, {})[question] = answer
 
-    def of(self, file: Listed) -> Mapping[str, bytes]:
+    def of(self, file: ListedFile) -> Mapping[str, bytes]:
         """All that was asked of a file."""
         return self._noted.get(file.path, {})
 
@@ -178,7 +178,7 @@ SEARCHES = Searches()
 """That of this process."""
 
 
-def remote_state(file: Listed) -> tuple[Any, ...] | None:
+def remote_state(file: ListedFile) -> tuple[Any, ...] | None:
     """Return what a listed remote file has in no other state; None where its store does not say."""
     changed = last_change(file)
     if not file.is_tagged and (changed is None or changed > time.time() - STABLE_SECONDS):
@@ -186,17 +186,17 @@ def remote_state(file: Listed) -> tuple[Any, ...] | None:
     return file.path, file.size, file.version, changed
 
 
-def last_change(file: Listed) -> float | None:
+def last_change(file: ListedFile) -> float | None:
     """The time by which states of a file without a version are told apart."""
     return file.modified if file.changed is None else file.changed
 
 
-def packed(numbers: Sequence[int]) -> bytes:
+def pack_numbers(numbers: Sequence[int]) -> bytes:
     """Numbers as an answer: int64, little endian."""
     return np.array(numbers, "<i8").tobytes()
 
 
-def unpacked(answer: bytes) -> list[int]:
+def unpack_numbers(answer: bytes) -> list[int]:
     """The numbers of an answer."""
     numbers: list[int] = np.frombuffer(answer[: len(answer) // 8 * 8], "<i8").tolist()
     return numbers
@@ -258,7 +258,7 @@ class Index:
         return cls(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), tuple(numbers), options)
 
     @classmethod
-    def joined(cls, parts: Iterable[Index], options: str = "") -> Self:
+    def join_indexes(cls, parts: Iterable[Index], options: str = "") -> Self:
         """The index of the files of several, none of which is in two of them."""
         numbers: dict[tuple[str, bytes], int] = {}
         tables: list[pa.Table] = []
@@ -324,7 +324,7 @@ class Index:
         body = _stream(self.rows.replace_schema_metadata(metadata))
         return MAGIC + hashlib.sha256(body).digest() + body
 
-    def answer(self, file: Listed, question: str) -> bytes | None:
+    def answer(self, file: ListedFile, question: str) -> bytes | None:
         """Return what is held of this state of a file."""
         row = self._row(file)
         if row is None:
@@ -334,13 +334,13 @@ class Index:
             (answer for answered, answer in (self.answers[code] for code in codes) if answered == question), None
         )
 
-    def note(self, file: Listed, question: str, answer: bytes) -> None:
+    def note(self, file: ListedFile, question: str, answer: bytes) -> None:
         """Nothing: an index that is in use stays as it is."""
 
     @property
     def has_statistics(self) -> bool:
         """Whether files were read whole for it."""
-        return bool(self._measured.any())
+        return bool(self._are_measured.any())
 
     def without_statistics(self) -> Index:
         """The same with what planning asks only."""
@@ -352,15 +352,17 @@ class Index:
     def known(self, files: Iterable[AnyFile], *, statistics: bool = False) -> set[AnyFile]:
         """Return the files of which something is known; with `statistics`, of which these are known as well."""
         return {
-            file for file in files if (row := self._row(file)) is not None and (self._measured[row] or not statistics)
+            file
+            for file in files
+            if (row := self._row(file)) is not None and (self._are_measured[row] or not statistics)
         }
 
-    def of_files(self, files: Iterable[Listed]) -> Index:
+    def of_files(self, files: Iterable[ListedFile]) -> Index:
         """Return the index of some of the files."""
         rows = array_of(sorted(row for file in files if (row := self._row(file)) is not None), pa.int64())
         return Index(self.rows.take(rows).combine_chunks(), self.answers, self.options)
 
-    def limits(self, files: Sequence[Listed], columns: Iterable[pa.Field]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    def limits(self, files: Sequence[ListedFile], columns: Iterable[pa.Field]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The least and greatest values that columns may have in files, or null; unknown columns are left out."""
         kinds = {field.name: field.type for field in self.rows.schema}
         names = [column.name for column in columns if kinds.get(f"{_LOW}{column.name}") == value_type(column.type)]
@@ -368,12 +370,12 @@ class Index:
         low, high = ([one_array(self.rows[f"{prefix}{name}"]).take(rows) for name in names] for prefix in (_LOW, _HIGH))
         return pa.RecordBatch.from_arrays(low, names), pa.RecordBatch.from_arrays(high, names)
 
-    def _row(self, file: Listed) -> int | None:
+    def _row(self, file: ListedFile) -> int | None:
         """The row of a file, if it is of this state of it."""
         row = self._places.get(_key(file.path))
         if row is None or self._sizes[row] != file.size or self._versions[row].as_py() != file.version:
             return None
-        if not file.version and ((changed := last_change(file)) is None or self._changed[row] != changed):
+        if not file.version and ((changed := last_change(file)) is None or self._change_times[row] != changed):
             return None
         return row
 
@@ -386,11 +388,11 @@ class Index:
         return values_of(one_array(self.rows["size"]), np.int64)
 
     @cached_property
-    def _changed(self) -> NDArray[np.float64]:
+    def _change_times(self) -> NDArray[np.float64]:
         return values_of(fill_null(one_array(self.rows["changed"]), math.nan), np.float64)
 
     @cached_property
-    def _measured(self) -> NDArray[np.bool_]:
+    def _are_measured(self) -> NDArray[np.bool_]:
         return boolean_values(one_array(self.rows["measured"]))
 
     @cached_property

@@ -86,7 +86,7 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
             if not numbers:
                 return [_directory(f"{path}/{number}") for number in metadata.partitions]
             partition = _Partition(broker, topic, numbers[0])
-            sizes = self._listed(consumer, partition)
+            sizes = self._list_messages(consumer, partition)
             offsets = sizes if len(numbers) == 1 else [numbers[1]]
             if not all(offset in sizes for offset in offsets):
                 raise FileNotFoundError(path)
@@ -96,7 +96,7 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
                 for offset in offsets
             ]
 
-    def _listed(self, consumer: Consumer, partition: _Partition) -> dict[int, int]:
+    def _list_messages(self, consumer: Consumer, partition: _Partition) -> dict[int, int]:
         """The bytes of all messages that a partition has now, by offset."""
         first, end = consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.number), timeout=SECONDS)
         sizes = self._sizes.setdefault(partition, {})

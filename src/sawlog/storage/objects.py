@@ -370,7 +370,7 @@ class HttpObjects(Objects):
     def open(self, path: str, mode: str = "rb", **settings: Any) -> Any:
         """Open a file to read; one whose server does not say how long it is, from its beginning to its end."""
         if mode == "rb" and self.info(path)["size"] is None:
-            headers, url = _authorized(path)
+            headers, url = _split_authorization(path)
             headers |= http_settings(self._options)["client_options"].get("default_headers", {})
             return urllib.request.urlopen(urllib.request.Request(url, headers=headers))  # noqa: S310, HTTP only
         return super().open(path, mode, **settings)
@@ -385,7 +385,7 @@ class HttpObjects(Objects):
 
     def connect(self, name: str) -> HTTPStore:
         settings = http_settings(self._options)
-        headers, url = _authorized(name)
+        headers, url = _split_authorization(name)
         client = settings["client_options"]
         return HTTPStore(
             url,
@@ -412,17 +412,17 @@ class Upload:
 
     def write(self, data: Any) -> int:
         """Append bytes, copied: they are sent later, when their buffer may have others."""
-        with self._checked():
+        with self._convert_faults():
             return int(self._writer.write(bytes(data)))
 
     def close(self) -> None:
         """Have the object made, unless a part of it could not be sent."""
         if not (self._has_failed or self._writer.closed()):
-            with self._checked():
+            with self._convert_faults():
                 self._writer.close()
 
     @contextlib.contextmanager
-    def _checked(self) -> Iterator[None]:
+    def _convert_faults(self) -> Iterator[None]:
         """Raise faults as errors of sawlog. What has failed is not closed: obstore would send the rest elsewhere."""
         try:
             with _answers(self._url):
@@ -473,7 +473,7 @@ def _error_text(error: Exception, url: str) -> str:
     return " ".join(text.split())
 
 
-def _authorized(url: str) -> tuple[dict[str, str], str]:
+def _split_authorization(url: str) -> tuple[dict[str, str], str]:
     """The headers that say who asks, and the URL without it."""
     parts = urllib.parse.urlsplit(url)
     user, sign, host = parts.netloc.rpartition("@")

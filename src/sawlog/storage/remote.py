@@ -57,7 +57,7 @@ _ANSWERS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectory
 """What a store says of a path: answers, not faults."""
 
 
-def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
+def connect(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     """The file system of a URL, and the path in it.
 
     Raises:
@@ -137,7 +137,7 @@ def ask(url: str, request: Callable[P, T], *args: P.args, **settings: P.kwargs) 
             return request(*args, **settings)
         except Exception as error:  # noqa: BLE001 - each library has its own, and all of them are raised again
             fault = _fault(error, url)
-            if wait is None or not _passing(fault):
+            if wait is None or not _is_transient(fault):
                 raise fault from fault.__cause__
         time.sleep(wait)
     raise AssertionError("the last wait is none")
@@ -160,7 +160,7 @@ def _fault(error: Exception, url: str) -> Exception:
     return answer
 
 
-def _passing(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     """Whether a request may be answered when it is made again."""
     cause = error.__cause__
     if type(cause).__module__.startswith("obstore"):  # which has made it again, but for answers that ended too soon
@@ -233,7 +233,7 @@ class Store:
                     yielded.update(info["name"] for info in page if not has_order)
                 return
             except StorageError as error:
-                if not _passing(error):
+                if not _is_transient(error):
                     raise
 
     def find(self, path: str) -> dict[str, dict[str, Any]]:
@@ -383,7 +383,7 @@ class Remote:
         length = end - start
         if length <= 0:
             return memoryview(b"")
-        data = self._asked(start, end)
+        data = self._request_range(start, end)
         if len(data) != length and len(data) == self.state.size:
             self._copy = tempfile.TemporaryFile(prefix="sawlog-")  # from a server that knows no ranges
             self._copy.write(data)
@@ -393,7 +393,7 @@ class Remote:
             raise StorageError(f"{self.url}: expected {length} bytes at byte {start}, the store sent {len(data)}")
         return data
 
-    def _asked(self, start: int, end: int) -> memoryview:
+    def _request_range(self, start: int, end: int) -> memoryview:
         fs = self._store.fs
         if self._copy is not None:
             return memoryview(os.pread(self._copy.fileno(), end - start, start))

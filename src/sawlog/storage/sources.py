@@ -117,7 +117,7 @@ class LocalSource:
             try:
                 got = os.preadv(self._descriptor, [piece.room(offset + length)], piece.end)
             except OSError as error:
-                raise failed_read(self._path, piece.end, error) from error
+                raise make_read_error(self._path, piece.end, error) from error
             if not got:
                 raise ChangedError.shorter(self._path, self.size, piece.end)
             piece.end += got
@@ -138,7 +138,7 @@ def read_bytes(descriptor: int, path: str, offset: int, length: int | None) -> b
         try:
             part = os.pread(descriptor, piece if remaining is None else remaining, offset)
         except OSError as error:
-            raise failed_read(path, offset, error) from error
+            raise make_read_error(path, offset, error) from error
         if not part:
             break
         parts.append(part)
@@ -147,7 +147,7 @@ def read_bytes(descriptor: int, path: str, offset: int, length: int | None) -> b
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def failed_read(path: str, offset: int, error: OSError) -> StorageError:
+def make_read_error(path: str, offset: int, error: OSError) -> StorageError:
     """Return the error to raise when the system cannot read a local file: its disk, or what is between, is at fault."""
     kind = DiskError if error.errno == errno.EIO else StorageError
     return kind(f"{path}: cannot be read at byte {offset}: {error.strerror or error}")

@@ -37,7 +37,7 @@ def parse_json_as(value: Any, hint: Any, where: str) -> Any:
     if origin is Literal and value in arguments:
         return value
     if is_dataclass(hint) and isinstance(value, Mapping):
-        return _made(value, hint, where)
+        return _make_dataclass(value, hint, where)
     if origin in (dict, Mapping) and isinstance(value, Mapping):
         return {key: parse_json_as(one, arguments[1], f"{where}, {key}") for key, one in value.items()}
     if origin in (list, tuple, Sequence) and isinstance(value, list):
@@ -53,7 +53,7 @@ def parse_json_as(value: Any, hint: Any, where: str) -> Any:
     raise FormatError(f"{where}: expected {getattr(hint, '__name__', hint)}, found {str(value)[:60]!r}")
 
 
-def _made(value: Mapping[str, Any], cls: Any, where: str) -> Any:
+def _make_dataclass(value: Mapping[str, Any], cls: Any, where: str) -> Any:
     """An instance of a dataclass."""
     hints = _hints(cls)
     for one in fields(cls):

@@ -73,7 +73,7 @@ def vacuum(
         leftovers.append(commit)
         if commit.dead and not dry_run:
             recover(CommitLog(storage.directories, commit.path))
-    for leftover in _staged(storage, root, older_than):
+    for leftover in _find_staged(storage, root, older_than):
         leftovers.append(leftover)
         if leftover.dead and not dry_run:
             dispose(storage, leftover.path)
@@ -90,7 +90,7 @@ def _commits(storage: Storage, root: str) -> Iterator[Leftover]:
             yield Leftover(directory, "commit", len(last.hidden_paths()), 0, dead, reason)
 
 
-def _staged(storage: Storage, root: str, older_than: float) -> Iterator[Leftover]:
+def _find_staged(storage: Storage, root: str, older_than: float) -> Iterator[Leftover]:
     paths = dict.fromkeys(
         [*(path for path, _, _ in find_job_directories(storage, root)), *storage.directories.staged(root, "")]
     )

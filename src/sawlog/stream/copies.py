@@ -73,7 +73,7 @@ class Copies:
             self._names |= {key: name for name in entries if (key := key_of(name)) in origin_keys}
         return {key: name for key in origin_keys if (name := self._names.get(key)) is not None and name in entries}
 
-    def unchanged(self, name: str, entry: FileSnapshot) -> bool:
+    def is_unchanged(self, name: str, entry: FileSnapshot) -> bool:
         """Whether a copy is as it was when it was compared; else it is none for now. Reports what has long been one."""
         key = key_of(name)
         if self.links[key].size != entry.file.size:
@@ -90,7 +90,7 @@ class Copies:
             )
         return True
 
-    def emptied(self, arrived: Mapping[str, FileSnapshot], unbegun: Mapping[bytes, FileSnapshot]) -> set[bytes]:
+    def find_emptied(self, arrived: Mapping[str, FileSnapshot], unbegun: Mapping[bytes, FileSnapshot]) -> set[bytes]:
         """Keys of files that nothing was read of, and that do not begin with what their copies hold any more."""
         emptied_keys = set()
         for name, entry in arrived.items() if unbegun else ():
@@ -164,20 +164,20 @@ class ActiveFiles:
         bases = [*self._bases, *(key for key in self._unbegun if isinstance(key, str))]
         self._lengths = sorted(set(map(len, bases)))
 
-    def like(self, name: str, entry: FileSnapshot) -> Iterator[Known]:
+    def find_like(self, name: str, entry: FileSnapshot) -> Iterator[Known]:
         """Files that one may be a copy of: those that begin as it does, and are named alike."""
         base, place = posixpath.basename(name), self._follower.writer_position(entry)
         begins = [base[:length] for length in self._lengths if length <= len(base)]
         rotated = self._find_rotated(base)
         if rotated or place in self._places or any(begin in self._bases for begin in begins):
-            yield from itertools.islice(self._like(name, entry), LIKELY)
+            yield from itertools.islice(self._find_like(name, entry), LIKELY)
         if not self._unbegun:
             return
         for begin in begins:
             if begin != base:
                 yield from ((candidate, None) for candidate in itertools.islice(self._unbegun.get(begin, ()), LIKELY))
         rank = self._rank(name)
-        alike = [*itertools.islice(self._unbegun.get(place, ()), LIKELY), *self._rotated_alike(rotated)]
+        alike = [*itertools.islice(self._unbegun.get(place, ()), LIKELY), *self._list_rotated(rotated)]
         yield from ((candidate, None) for candidate in alike if self._rank(candidate) < rank)
 
     def _find_rotated(self, base: str) -> str:
@@ -185,7 +185,7 @@ class ActiveFiles:
         begins = (base[:length] for length in self._named if length < len(base) and not base[length].isalnum())
         return next((begin for begin in begins if begin in self._names), "")
 
-    def _rotated_alike(self, rotated: str) -> Sequence[str]:
+    def _list_rotated(self, rotated: str) -> Sequence[str]:
         """Files that were not begun and have a name with a suffix."""
         if rotated and self._siblings is None:
             self._siblings = defaultdict(list)
@@ -199,7 +199,7 @@ class ActiveFiles:
         entry = self._seen[name]
         return -entry.file.size, entry.changed, len(name), name
 
-    def _like(self, name: str, entry: FileSnapshot) -> Iterator[Known]:
+    def _find_like(self, name: str, entry: FileSnapshot) -> Iterator[Known]:
         storage = self._follower.storage
         first = storage.read(entry.file.path, 0, min(entry.file.size, PROVEN_BYTES))
         for length, records_by_head in self._begun.items():

@@ -94,10 +94,10 @@ class Follower(Files):
         self.table = start.table or self.table
         self._records.refresh(entries)
         self.begun = self._records.files
-        waiting = self._waiting(self._records, entries)
+        waiting = self._list_waiting(self._records, entries)
         with wrap_errors(f"{', '.join(self.paths)}: following failed"):
             reached = _Intake(self, self._records.files, limited=limited).take(waiting, entries)
-        return self._next(self._records, reached, entries) if reached else start
+        return self._make_next_offset(self._records, reached, entries) if reached else start
 
     def between(self, start: Offset, end: Offset) -> list[Fragment]:
         """The fragments of the micro-batch between two offsets; the same whenever it is asked for.
@@ -149,7 +149,7 @@ class Follower(Files):
             return self._frozen
         return self.listing.refresh(self._records.ended if self._records is not None else ())
 
-    def _waiting(self, records: Records, entries: dict[str, FileSnapshot]) -> list[str]:
+    def _list_waiting(self, records: Records, entries: dict[str, FileSnapshot]) -> list[str]:
         """Names of files that may have something new."""
         names: list[str] = []
         stuck: dict[str, str] = {}
@@ -176,7 +176,7 @@ class Follower(Files):
             names += freed
         return [name for name in names if self.ours(name, entries[name])]
 
-    def _next(self, records: Records, reached: dict[str, int], entries: dict[str, FileSnapshot]) -> Offset:
+    def _make_next_offset(self, records: Records, reached: dict[str, int], entries: dict[str, FileSnapshot]) -> Offset:
         """The offset after a micro-batch; what was finished before it is summed up."""
         files = {name: Place(place.at, place.proof, place.at) for name, place in records.files.items()}
         for name, position in reached.items():

@@ -87,7 +87,7 @@ class Listing:
             self._look(finished)
         else:
             files = {self.name(file.path): file for file in find_all(self.storage, self.paths)}
-            self.files = {name: self._seen(name, file, self._stamp(file)) for name, file in files.items()}
+            self.files = {name: self._take_snapshot(name, file, self._stamp(file)) for name, file in files.items()}
         return self.files
 
     def _look(self, finished: Container[str]) -> None:
@@ -118,7 +118,7 @@ class Listing:
                 file = File(entry, status.st_size, explicit=False, modified=status.st_mtime, changed=status.st_ctime)
                 if is_chosen is None or is_chosen(root, file):
                     stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
-                    entries[name] = self._seen(name, file, stamp)
+                    entries[name] = self._take_snapshot(name, file, stamp)
         self.files = entries
 
     def _directory(self, path: str) -> _Directory:
@@ -152,7 +152,7 @@ class Listing:
             return (file.size, file.version)
         return (file.size, status.st_mtime_ns, status.st_ino)
 
-    def _seen(self, name: str, file: File, stamp: tuple[Any, ...]) -> FileSnapshot:
+    def _take_snapshot(self, name: str, file: File, stamp: tuple[Any, ...]) -> FileSnapshot:
         previous = self.files.get(name)
         if previous is not None and previous.stamp == stamp and previous.file.path == file.path:
             return previous

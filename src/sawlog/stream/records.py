@@ -81,9 +81,9 @@ class Records:
             self.ended.pop(name, None)
             place = self.files.get(name)
             if place is not None:
-                if self._replaced(name, entry, place):
+                if self._is_replaced(name, entry, place):
                     changed[name] = place
-            elif (ended := self._ended(name)) is not None:
+            elif (ended := self._find_ended(name)) is not None:
                 self._look_again(name, entry, ended, changed)
             elif self._follower.ours(name, entry) and entry.file.size:
                 new[name] = entry
@@ -114,19 +114,19 @@ class Records:
     def moved_to(self, place: Place, entries: Mapping[str, FileSnapshot]) -> FileSnapshot | None:
         """The file that begins with what was read at a place, of those that were not begun."""
         for name, entry in entries.items():
-            if name in self.files or self._ended(name) is not None or entry.file.size < place.at:
+            if name in self.files or self._find_ended(name) is not None or entry.file.size < place.at:
                 continue
             if self._proves(entry, place):
                 return entry
         return None
 
-    def _ended(self, name: str) -> FinishedFile | None:
+    def _find_ended(self, name: str) -> FinishedFile | None:
         return self._ended_by(key_of(name))
 
     def _ended_by(self, key: bytes) -> FinishedFile | None:
         return self._added.get(key) or (None if key in self._removed else self._finished.get(key))
 
-    def _replaced(self, name: str, entry: FileSnapshot, place: Place) -> bool:
+    def _is_replaced(self, name: str, entry: FileSnapshot, place: Place) -> bool:
         """Whether another file has a name: it is shorter, or, where it need not be the same inode, begins otherwise."""
         if entry.file.size < place.at:
             return True
@@ -166,7 +166,7 @@ class Records:
         self._removed.add(key_of(name))
         self._added.pop(key_of(name), None)
 
-    def _gone(self, entries: Mapping[str, FileSnapshot]) -> Iterator[_Lost]:
+    def _find_lost(self, entries: Mapping[str, FileSnapshot]) -> Iterator[_Lost]:
         for name, place in self.files.items():
             if name not in entries and place.at:
                 yield name, place
@@ -196,20 +196,22 @@ class Records:
             key for key, name in names.items() if name not in changed
         }
         unbegun = {
-            key: entries[name] for key, name in names.items() if key not in lost_origins and self._known(key) is None
+            key: entries[name]
+            for key, name in names.items()
+            if key not in lost_origins and self._find_record(key) is None
         }
-        lost_origins |= self.copies.emptied(arrived, unbegun)
+        lost_origins |= self.copies.find_emptied(arrived, unbegun)
         released: dict[bytes, list[str]] = {}
         free: dict[str, FileSnapshot] = {}
         for name, entry in arrived.items():
             link = links.get(key_of(name))
             if link is not None and link.origin in lost_origins:
                 released.setdefault(link.origin, []).append(name)
-            elif link is None or not self.copies.unchanged(name, entry):
+            elif link is None or not self.copies.is_unchanged(name, entry):
                 free[name] = entry
         for origin, copies in released.items():
             copies.sort(key=lambda name: links[key_of(name)].size, reverse=True)
-            record, first = self._known(origin), copies[0]
+            record, first = self._find_record(origin), copies[0]
             if record is not None and record.at > arrived[first].file.size:
                 self._end_copies(copies, arrived)
                 if origin in names:
@@ -229,7 +231,7 @@ class Records:
             self._added[key_of(name)] = FinishedFile.of(place, entry.version)
             self.ended[name] = entry.stamp
 
-    def _known(self, key: bytes) -> Place | FinishedFile | None:
+    def _find_record(self, key: bytes) -> Place | FinishedFile | None:
         """The record of a file by the key of its name."""
         places = (place for name, place in self.files.items() if key_of(name) == key)
         return next(places, None) or self._ended_by(key)
@@ -246,7 +248,7 @@ class Records:
         """Notice what was written to a file between its being copied and its being emptied, and was not read."""
         reachable = self._follower.forget(name) or 0
         if reachable > copied_bytes:
-            self._lost(
+            self._report_loss(
                 f"{self._follower.root}{name}: the file was copied and emptied; {copied_bytes} bytes of it were read or"
                 f" are in the copy, {reachable} could have been read"
             )
@@ -264,14 +266,14 @@ class Records:
             return
         candidates: list[tuple[str, Place | FinishedFile | None]] = []
         for name in entries:
-            record = self.files.get(name) or self._ended(name)
+            record = self.files.get(name) or self._find_ended(name)
             if record is not None and record.at and name not in changed and getattr(record, "head", None) != NO_HEAD:
                 candidates.append((name, record))
         candidates += [(name, None) for name in new if name not in moved]
         living = ActiveFiles(self._follower, candidates, entries)
         moved_names: set[str] = set()
         for name, entry in sorted(arrived.items(), key=lambda item: (len(item[0]), item[0])):
-            for original, record in living.like(name, entry):
+            for original, record in living.find_like(name, entry):
                 if original in moved_names or original in self.copies:
                     continue
                 if self.copies.link(name, entry, original, entries[original]):
@@ -301,7 +303,7 @@ class Records:
         """Find the new names of files that are gone, or in whose place there is another, which arrives by that."""
         if not arrived:
             return set()
-        lost_records = [*self._gone(entries), *changed.items()]
+        lost_records = [*self._find_lost(entries), *changed.items()]
         if not lost_records:
             return set()
         lengths = sorted({min(record.at, PROVEN_BYTES) for _, record in lost_records}, reverse=True)
@@ -390,7 +392,7 @@ class Records:
             if name not in entries:
                 reachable = self._follower.forget(name)
                 if reachable is not None and reachable > place.at:
-                    self._lost(
+                    self._report_loss(
                         f"{self._follower.root}{name}: the file was removed; {place.at} bytes of it were read,"
                         f" {reachable} could have been"
                     )
@@ -399,26 +401,26 @@ class Records:
         for name, copied_bytes in self._kept.items():
             size = before[name].file.size if name in before else waited.get(key_of(name), 0)
             if size > copied_bytes:
-                self._lost(
+                self._report_loss(
                     f"{self._follower.root}{name}: the file was copied, and emptied or removed before it was read;"
                     f" {copied_bytes} of its {size} bytes are in the copy"
                 )
         for name, entry in before.items():
-            is_begun = name in self.start.files or self._ended(name) is not None
+            is_begun = name in self.start.files or self._find_ended(name) is not None
             if name not in entries and not is_begun and name not in self._kept and entry.inode not in inodes:
-                self._lost(
+                self._report_loss(
                     f"{entry.file.path}: the file was removed before it was read; it had {entry.file.size} bytes"
                 )
         if self._restarted and self.start.waiting:
             listed_keys = {key_of(name) for name in entries}
             missing = [size for key, size in self.start.waiting.items() if key not in listed_keys and size not in sizes]
             if missing:
-                self._lost(
+                self._report_loss(
                     f"{', '.join(self._follower.paths)}: {len(missing)} files of {sum(missing)} bytes were removed"
                     " before they were read, while the stream stood still"
                 )
 
-    def _lost(self, message: str) -> None:
+    def _report_loss(self, message: str) -> None:
         self._restarted = False
         if self._follower.options.failondataloss:
             raise SawlogError(f"{message}; failOnDataLoss=false, or in Python the next look, reads on without them")

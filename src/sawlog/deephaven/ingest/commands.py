@@ -10,7 +10,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, counted, show
+from sawlog.cli.output import Outcome, format_count, show
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
@@ -162,8 +162,8 @@ def _say_imported(src: str, root: str, done: Import, *, json: bool) -> None:
     facts = [("written", path) for path in done.locations]
     facts += [("deleted", f"{path}, by DELETE_PARTITION") for path in done.removed]
     document = {"source": src, "root": root, **asdict(done)}
-    summary = f"imported into {counted(done.partitions, 'partition')}"
-    show(Outcome(document, counted(done.rows, "row"), summary, facts), json=json)
+    summary = f"imported into {format_count(done.partitions, 'partition')}"
+    show(Outcome(document, format_count(done.rows, "row"), summary, facts), json=json)
     for remark in (*done.skipped, *done.remarks):
         complain(remark)
 
@@ -172,12 +172,12 @@ def _say_look(src: str, root: str, look: LogPoll, lines: list[str], *, json: boo
     """A line of metrics for a look that found something, and what went wrong if it was not said before."""
     done = look.done
     if done.locations or done.removed:
-        waiting = counted(sum(done.lag.values()), "byte")
-        summary = f"and {counted(done.bytes, 'byte')} into {counted(done.partitions, 'partition')}"
-        facts = [(partition, f"{counted(lag, 'byte')} behind") for partition, lag in done.lag.items()]
+        waiting = format_count(sum(done.lag.values()), "byte")
+        summary = f"and {format_count(done.bytes, 'byte')} into {format_count(done.partitions, 'partition')}"
+        facts = [(partition, f"{format_count(lag, 'byte')} behind") for partition, lag in done.lag.items()]
         document = {"source": src, "root": root, **asdict(done), "seconds": look.seconds, "errors": look.errors}
         summary += f" in {look.seconds:.2f} s, {waiting} behind"
-        show(Outcome(document, counted(done.rows, "row"), summary, facts), json=json)
+        show(Outcome(document, format_count(done.rows, "row"), summary, facts), json=json)
     for remark in (*done.skipped, *look.errors):
         if remark not in lines:
             complain(remark)
@@ -207,7 +207,10 @@ def status(
         "lag": lag,
         "logs": [{**asdict(status), "lag": status.lag} for status in statuses],
     }
-    show(Outcome(document, counted(lag, "byte"), f"behind, in {counted(len(statuses), 'log')}", facts), json=json)
+    show(
+        Outcome(document, format_count(lag, "byte"), f"behind, in {format_count(len(statuses), 'log')}", facts),
+        json=json,
+    )
     return Exit.OK
 
 
@@ -263,7 +266,7 @@ def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
         facts += [("deleted", path) for path in done.merged]
     document = {"table": name, "date": date, **asdict(done)}
     state = "merged and checked" if done.written else "merged before, checked again"
-    show(Outcome(document, counted(done.rows, "row"), f"of {name} {date} {state}", facts), json=json)
+    show(Outcome(document, format_count(done.rows, "row"), f"of {name} {date} {state}", facts), json=json)
     for remark in done.remarks:
         complain(remark)
     return Exit.OK
@@ -272,9 +275,9 @@ def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
 def _say_nightly(root: str, done: Nightly, json: bool) -> int:
     facts = []
     for date in done.dates:
-        rows = date.error if date.merge is None else counted(date.merge.rows, "row")
+        rows = date.error if date.merge is None else format_count(date.merge.rows, "row")
         facts.append((f"{date.namespace}.{date.table} {date.date}", rows))
     merged = len(done.dates) - len(done.failed)
     document = {"root": root, "dates": [asdict(date) for date in done.dates]}
-    show(Outcome(document, counted(merged, "date"), f"merged, {len(done.failed)} not", facts), json=json)
+    show(Outcome(document, format_count(merged, "date"), f"merged, {len(done.failed)} not", facts), json=json)
     return Exit.DAMAGED if done.failed else Exit.OK

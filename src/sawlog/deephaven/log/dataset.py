@@ -48,7 +48,7 @@ from sawlog.format.fields import FieldParser
 from sawlog.format.planning import count_threads, plan
 from sawlog.format.query import can_match
 from sawlog.storage import File, Source, Storage, each_file, known_answer, note_answer
-from sawlog.storage.index import packed, unpacked
+from sawlog.storage.index import pack_numbers, unpack_numbers
 from sawlog.storage.names import is_remote
 
 DEFAULT_PARTITION_COLUMN = "Date"
@@ -485,7 +485,7 @@ class DeephavenLogContents(Contents):
         """Return the layout by an index of an intact log, or by tasks whose stretches end where the next begin."""
         distance = _even(log.file.size - header.size, task_bytes)
         stretches = known_answer(self.scan.storage, log.file, STRETCHES)
-        joined = _joined(unpacked(stretches), header.size, log.file.size) if stretches else None
+        joined = _joined(unpack_numbers(stretches), header.size, log.file.size) if stretches else None
         if joined is not None and joined[0] == distance:
             return joined[1]
         if distance is None or distance >= CUT_BYTES:
@@ -496,7 +496,7 @@ class DeephavenLogContents(Contents):
 
     def _indexed_layout(self, log: Log) -> Layout | None:
         answer = known_answer(self.scan.storage, log.file, LAYOUT)
-        live_from, *cuts = unpacked(answer) if answer else (None,)
+        live_from, *cuts = unpack_numbers(answer) if answer else (None,)
         return Layout(cuts, live_from) if live_from is not None else None
 
     def scan_for_splits(self, request: BoundScan) -> bool:
@@ -508,7 +508,7 @@ class DeephavenLogContents(Contents):
                 self._survey_stretch(log.file, log.header, *self._stretch)
             elif log.header is not None:
                 layout = self._scan(log, log.header.size, CUT_BYTES, threads)
-                note_answer(self.scan.storage, log.file, LAYOUT, packed([layout.live_from, *layout.cuts]))
+                note_answer(self.scan.storage, log.file, LAYOUT, pack_numbers([layout.live_from, *layout.cuts]))
                 independent = independent and layout.live_from < 0
         return independent
 
@@ -522,7 +522,7 @@ class DeephavenLogContents(Contents):
             layout, end = stretch
             cuts = list(layout.cuts)[1:]
             numbers = [first, last, begin, end, layout.live_from, len(cuts), *cuts]
-            note_answer(self.scan.storage, file, STRETCHES, packed(numbers))
+            note_answer(self.scan.storage, file, STRETCHES, pack_numbers(numbers))
 
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes

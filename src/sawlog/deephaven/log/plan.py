@@ -25,7 +25,7 @@ from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.walk import CutWalk
 from sawlog.format.contract import PROBE_BYTES, Scan
 from sawlog.storage import File, Source
-from sawlog.storage.index import SEARCHES, packed, remote_state, unpacked
+from sawlog.storage.index import SEARCHES, pack_numbers, remote_state, unpack_numbers
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import map_all
 
@@ -82,7 +82,7 @@ def scan(
     layout = _search(file, header, scan, start, task_bytes, threads)
     if question is not None and question == _question(file, scan, start, task_bytes):
         for distance, cuts in {None: (), task_bytes: layout.cuts}.items():
-            answer = packed([layout.live_from, *cuts])
+            answer = pack_numbers([layout.live_from, *cuts])
             SEARCHES.keep((*question, distance), answer, is_shared=file.size > SEARCHED_BYTES)
     return layout
 
@@ -96,7 +96,7 @@ def _recall(question: tuple[Any, ...] | None, task_bytes: int | None) -> Layout 
     answer = SEARCHES.recall((*question, task_bytes)) if question is not None else None
     if not answer:
         return None
-    live_from, *cuts = unpacked(answer)
+    live_from, *cuts = unpack_numbers(answer)
     return Layout(cuts, live_from)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, counted, show
+from sawlog.cli.output import Outcome, format_count, show
 
 if TYPE_CHECKING:
     from sawlog.deephaven.table.validation import Expectations
@@ -65,15 +65,17 @@ def validate(
     validation = run(
         tree, expected, column_partition=partition, storage_options=arguments.storage_options(storage), **options
     )
-    facts = [(location.path, counted(location.rows, "row")) for location in validation.locations]
+    facts = [(location.path, format_count(location.rows, "row")) for location in validation.locations]
     document = {
         "tree": tree,
         "valid": validation.valid,
         "rows": validation.rows,
         "locations": [asdict(location) for location in validation.locations],
     }
-    summary = f"in {counted(len(validation.locations), 'location')}: {counted(len(validation.problems), 'problem')}"
-    show(Outcome(document, counted(validation.rows, "row"), summary, facts), json=json)
+    summary = (
+        f"in {format_count(len(validation.locations), 'location')}: {format_count(len(validation.problems), 'problem')}"
+    )
+    show(Outcome(document, format_count(validation.rows, "row"), summary, facts), json=json)
     for problem in validation.problems:
         complain(problem)
     return Exit.OK if validation.valid else Exit.DAMAGED

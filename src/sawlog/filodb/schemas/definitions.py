@@ -310,11 +310,11 @@ def _parse_hocon(text: str, *, source: str, directory: str | None) -> dict[str, 
 
 def _plain(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {_unquoted(key): _plain(value) for key, value in tree.items()}
+        return {_unquote(key): _plain(value) for key, value in tree.items()}
     return [_plain(subtree) for subtree in tree] if isinstance(tree, list) else tree
 
 
-def _unquoted(key: str) -> str:
+def _unquote(key: str) -> str:
     return key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
 
 

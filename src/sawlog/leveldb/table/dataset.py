@@ -25,7 +25,7 @@ from sawlog.leveldb.table.layout import Role
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, TableMap, on_keys, separators, spared_blocks
 from sawlog.leveldb.table.rows import ReadOnce, SpanWalk, TableRange, table_map
 from sawlog.storage import File, Source, known_answer, note_answer
-from sawlog.storage.index import packed, unpacked
+from sawlog.storage.index import pack_numbers, unpack_numbers
 
 _BLOCKS_SCHEMA = pa.schema(
     [
@@ -162,14 +162,14 @@ class TableContents(Contents):
         storage = self.scan.storage
         known_cuts = known_answer(storage, file, CUTS)
         if known_cuts is not None and task_bytes >= CUT_BYTES:
-            yield from space_offsets(unpacked(known_cuts), task_bytes)
+            yield from space_offsets(unpack_numbers(known_cuts), task_bytes)
             return
         table.found = table_map(file, self.scan)
         if table.found is not None:
             spans = table.found.spans
             blocks = spans["offset"][spans["role"] == Role.DATA].tolist()
             cuts = list(space_offsets(blocks, CUT_BYTES))
-            note_answer(storage, file, CUTS, packed(cuts))
+            note_answer(storage, file, CUTS, pack_numbers(cuts))
             yield from space_offsets(blocks, task_bytes)
 
     def prefetch_headers(self, request: BoundScan) -> None:

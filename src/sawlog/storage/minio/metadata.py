@@ -215,7 +215,7 @@ class Metadata:
         if len(numbers) != len(sizes):
             raise MetadataError(f"{len(numbers)} parts with {len(sizes)} sizes")
         size, identity = fields.integer("Size"), fields.identity("DDir")
-        return _checked(
+        return _check_version(
             Version(
                 size,
                 fields.integer("EcM"),
@@ -347,7 +347,7 @@ def _old_object(fields: _Fields) -> Version:
         number = sum.integer("Algorithm")
         algorithm = layout.V1_ALGORITHMS.get(number, f"number {number}")
         checksums[sum.integer("PartNumber")] = Checksum(algorithm, sum.raw("Hash"))
-    return _checked(
+    return _check_version(
         Version(
             fields.inner("Stat").integer("Size"),
             erasure.integer("DataBlocks"),
@@ -357,7 +357,7 @@ def _old_object(fields: _Fields) -> Version:
             parts,
             fields.text("DataDir"),
             None,
-            _whole(checksums),
+            _index_checksums(checksums),
             _refusal(fields.texts("Meta")),
         )
     )
@@ -377,7 +377,7 @@ def _text_object(document: dict[str, Any]) -> Version:
         if isinstance(digest, Undecodable):
             raise MetadataError(f"a checksum: {digest.detail}")
         checksums[int(name[1]) if name else 0] = Checksum(sum.text("algorithm"), digest)
-    return _checked(
+    return _check_version(
         Version(
             fields.inner("stat").integer("size"),
             erasure.integer("data"),
@@ -387,17 +387,17 @@ def _text_object(document: dict[str, Any]) -> Version:
             parts,
             "",
             None,
-            _whole(checksums),
+            _index_checksums(checksums),
             _refusal(fields.texts("meta")),
         )
     )
 
 
-def _whole(checksums: Mapping[int, Checksum]) -> dict[int, Checksum]:
+def _index_checksums(checksums: Mapping[int, Checksum]) -> dict[int, Checksum]:
     return {number: sum for number, sum in checksums.items() if sum.algorithm != layout.STREAMING}
 
 
-def _checked(version: Version) -> Version:
+def _check_version(version: Version) -> Version:
     """The same version, whose numbers go together.
 
     Raises:

@@ -237,9 +237,9 @@ class ObjectSource:
         checksum = shard.version.checksums.get(part.number)
         if checksum is not None:
             self._prove(path, source, shard.version.shard_bytes(part.size), checksum, extent)
-            return self._taken(path, source, number * shard.version.shard_block, length, extent)
+            return self._take_bytes(path, source, number * shard.version.shard_block, length, extent)
         place = number * (layout.HASH_BYTES + shard.version.shard_block)
-        stored = self._taken(path, source, place, layout.HASH_BYTES + length, extent, base)
+        stored = self._take_bytes(path, source, place, layout.HASH_BYTES + length, extent, base)
         expected, data = stored[: layout.HASH_BYTES].tobytes(), stored[layout.HASH_BYTES :]
         hasher = HighwayHash256(layout.BITROT_KEY)
         hasher.update(data)
@@ -249,7 +249,7 @@ class ObjectSource:
             raise self._bitrot(f"{detail}, and {expected.hex()} at byte {place}", extent)
         return data
 
-    def _taken(
+    def _take_bytes(
         self, path: str, source: Source, place: int, length: int, extent: tuple[int, int], base: int = 0
     ) -> Bytes:
         """Bytes of a file, all of them."""
@@ -273,7 +273,7 @@ class ObjectSource:
             detail = f"{path}: checksum {checksum.algorithm!r:.40}"
             raise UnsupportedError(Damage(self._stored.path, *extent, layout.UNSUPPORTED, detail))
         for position in range(0, length, WINDOW_BYTES):
-            hasher.update(self._taken(path, source, position, min(WINDOW_BYTES, length - position), extent))
+            hasher.update(self._take_bytes(path, source, position, min(WINDOW_BYTES, length - position), extent))
         if (actual := hasher.digest()) != checksum.digest:
             detail = f"{path}: {checksum.algorithm} of {length} bytes is {actual.hex()}"
             raise self._bitrot(f"{detail}, and {checksum.digest.hex()} in {layout.META_V1}", extent)
