@@ -675,7 +675,7 @@ class _MergeReader:
         high: The key after the last one; `None`: there is no end.
 
     Attributes:
-        bounds: A heap of keys that nothing precedes which is still to be read, with the numbers of their groups.
+        bounds: A heap of keys that nothing precedes which is still to be read, whether streams are open, and groups.
     """
 
     def __init__(self, groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None) -> None:
@@ -684,19 +684,19 @@ class _MergeReader:
         self._queue = _RunQueue()
         self._deletions = _Deletions()
         self._readers = [self._read(streams, number) for number, streams in enumerate(groups)]
-        self.bounds = [(next(reader), number) for number, reader in enumerate(self._readers)]
+        self.bounds = [next(reader) for reader in self._readers]
         heapq.heapify(self.bounds)
 
     def fill(self) -> None:
         """Read on from the lowest key, so much that every run that waits may have enough of the window."""
         volume_due = self._queue.volume + 1 + len(self._queue.runs)
-        while self.bounds and self._queue.volume < volume_due:
-            _, number = self.bounds[0]
+        while self.bounds and (self._queue.volume < volume_due or not self.bounds[0][1]):
+            _, _, number = self.bounds[0]
             bound = next(self._readers[number], None)
             if bound is None:
                 heapq.heappop(self.bounds)
             else:
-                heapq.heapreplace(self.bounds, (bound, number))
+                heapq.heapreplace(self.bounds, bound)
 
     def take(self) -> tuple[list[list[Run]], Covers]:
         """Remove what precedes all that is still to be read, as groups, with the range deletions that count there."""
@@ -705,10 +705,10 @@ class _MergeReader:
         self._low = limit or b""
         return self._queue.take(limit), covers
 
-    def _read(self, streams: Sequence[Stream], number: int) -> Iterator[bytes]:
-        """Queue the entries of a group, and yield the keys that nothing precedes which follows."""
+    def _read(self, streams: Sequence[Stream], number: int) -> Iterator[tuple[bytes, bool, int]]:
+        """Queue the entries of a group, and yield its bounds."""
         for stream in streams:
-            yield stream.smallest
+            yield stream.smallest, False, number
             for batch in stream.batches:
                 if not batch.num_rows:
                     continue
@@ -722,7 +722,7 @@ class _MergeReader:
                     self._queue.add(_DELETIONS, number, Run(stream.path, stream.level, [rows]))
                 else:
                     self._queue.add(_ENTRIES, number, run)
-                    yield batch.column(KEY)[-1].as_py()
+                    yield batch.column(KEY)[-1].as_py(), True, number
 
 
 _ENTRIES, _STRAYS, _DELETIONS = range(3)
