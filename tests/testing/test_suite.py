@@ -95,6 +95,8 @@ def test_a_format_without_faults_keeps_all_laws(name: str) -> None:
         ("passes over damage", "follow_damaged", "4 rows, one read gives 3"),
         ("refuses what is verified", "bits", "skip refuses .*, verify returns . rows"),
         ("shortens", "write_and_read_back", "wrote 5 rows, read 5, or others"),
+        ("claims everything", "intact", "a text of nobody's format is recognised by its content"),
+        ("takes failures for damage", "stores", "a store that .* from then on: "),
     ],
 )
 def test_each_fault_breaks_its_law(fault: str, broken: str, said: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.errors import FormatError, SchemaError
+from sawlog.errors import FormatError, SchemaError, StorageError
 from sawlog.format.contract import BoundScan, Contents, Format, Fragment, Match, Range, Scan, View, Writer
 from sawlog.format.damage import Damage, Findings, Tail, TailStatus
 from sawlog.format.scan import Projection
@@ -45,7 +45,13 @@ class ToyRange(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         source = self.scan.storage.open(self.path)
-        data = bytes(source.window(0, self.file.size))
+        try:
+            data = bytes(source.window(0, self.file.size))
+        except StorageError:
+            if "takes failures for damage" not in FAULTS:
+                raise
+            findings.damage(Damage(self.path, *self.extent, "read_error", "the store does not answer"))
+            return
         at, rows = self.start, []
         if "aborts" in FAULTS and b"\x7f" in data:
             os.abort()
@@ -89,6 +95,8 @@ class ToyRange(Fragment):
 class Toys(Contents):
     def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[ToyRange]:
         for file in self.files:
+            if "takes failures for damage" in FAULTS:  # of what it reads after it has planned
+                request.scan.storage.read(file, file.size - 1, 1)
             start = 0
             for at in self._starts(request, file) if task_bytes else ():
                 if at - start >= task_bytes:
@@ -143,7 +151,7 @@ class Toy(Format):
     write_options = Options
 
     def match(self, file: File, head: bytes) -> Match:
-        return Match.NAME
+        return Match.CONTENT if "claims everything" in FAULTS else Match.NAME
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         return list(files)

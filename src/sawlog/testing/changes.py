@@ -6,8 +6,10 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 
 from sawlog.errors import FormatError
+from sawlog.format.contract import Match
 from sawlog.format.damage import TailStatus
 from sawlog.guard import raised_by_system
+from sawlog.storage import File
 from sawlog.testing.counting import SPARE_MEMORY, count_work, measure_memory
 from sawlog.testing.mutations import effort, make_random
 from sawlog.testing.outcome import (
@@ -28,6 +30,7 @@ _PASSING = 1 << 16
 """Bytes that it may look at besides."""
 
 
+_TEXT = b"plain text\n" * 100
 _SMALL = 1 << 16
 """Bytes of the smaller of two files that are compared."""
 
@@ -68,6 +71,8 @@ def clean(subject: Subject) -> list[str]:
     problems = list(outcome.complaints)
     if outcome.refused is not None:
         problems.append(f"refused: {outcome.refused}")
+    elif open_subject(subject).format.match(File("text", len(_TEXT)), _TEXT) >= Match.CONTENT:
+        problems.append("a text of nobody's format is recognised by its content")
     problems += [f"damaged: {place}" for place in outcome.damages]
     problems += [f"{report.path}: {report.tail}" for report in outcome.reports if report.tail.unfinished]
     if subject.sample.rows is not None and outcome.rows != texts(subject.sample.rows):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 
-from sawlog.storage import remote
+from sawlog.storage import flight, remote
 
 SCHEME = "hostile"
 
@@ -24,6 +24,7 @@ _SENT: dict[str, Callable[[bytes, bytes], bytes]] = {
     "sends more": lambda part, content: part + b"\0",
     "ignores ranges": lambda part, content: content,
 }
+_RANGE_BYTES = 128
 FAULTS = (*_RAISED, *_SENT)
 """What a store does at a request; besides, it `changes`: other objects are in the places of those that there were."""
 
@@ -112,8 +113,11 @@ fsspec.register_implementation(SCHEME, HostileFileSystem, clobber=True)
 
 
 @contextmanager
-def stored(files: Mapping[str, bytes], replacements: Mapping[str, bytes]) -> Iterator[str]:
-    """Files in the store, while the context lasts; their URL."""
+def stored(files: Mapping[str, bytes], replacements: Mapping[str, bytes], *, is_whole: bool) -> Iterator[str]:
+    """Files in the store, while the context lasts, whole by a request as small ones are, or not; their URL."""
+    sizes = flight.WHOLE_BYTES, flight.REMOTE_RANGE
+    if not is_whole:
+        flight.WHOLE_BYTES, flight.REMOTE_RANGE = 0, _RANGE_BYTES
     root = f"/{time.monotonic_ns()}"
     fs = HostileFileSystem()
     for name, data in files.items():
@@ -122,6 +126,7 @@ def stored(files: Mapping[str, bytes], replacements: Mapping[str, bytes]) -> Ite
     try:
         yield f"{SCHEME}:/{root}"
     finally:
+        flight.WHOLE_BYTES, flight.REMOTE_RANGE = sizes
         HostileFileSystem.others = {}
         for name in [name for name in fs.store if name.startswith(f"{root}/")]:
             del fs.store[name]
