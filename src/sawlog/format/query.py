@@ -161,6 +161,13 @@ def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
     )
 
 
+def filter_batch(query: And, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows of a batch for which a query holds; each part sees those for which the parts before it do."""
+    for part in query.parts:
+        batch = batch.filter(mask(part, batch))
+    return batch
+
+
 def can_match(query: Query, values: pa.RecordBatch) -> bool:
     """Whether a query may hold for rows that all have the values of `values`, a batch of one row and some columns."""
     match query:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.arrow import batch_of_rows, evaluate_expressions, one_batch
 from sawlog.errors import OptionError, SchemaError, suggest_name
 from sawlog.format.damage import OnDamage
-from sawlog.format.query import EVERY_ROW, And, bind_query, columns_named, columns_of, mask, resolve_expression
+from sawlog.format.query import EVERY_ROW, And, bind_query, columns_named, columns_of, filter_batch, resolve_expression
 from sawlog.storage import Storage
 
 FILE_COLUMN = "_file"
@@ -210,8 +210,7 @@ class Projection:
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Filter a decoded batch and bring it to the delivered columns."""
-        for part in self.query.parts:  # each sees the rows for which those before it hold
-            batch = batch.filter(mask(part, batch))
+        batch = filter_batch(self.query, batch)
         if self.computed is not None:
             return compute_columns(batch, self.computed, self.schema)
         if batch.schema.names == self.schema.names:
