@@ -20,7 +20,7 @@ PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
 @pytest.mark.parametrize(
     ("place", "name", "path"),
     [
-        (pebble, "_split_row_block", "15-at"),
+        (pebble, "split_rows", "15-at"),
         (pebble, "_of_columns", "24-plain"),
         (meta, "_columnar_index", "24-plain"),
         (ValueFile, "value", "24-plain"),
