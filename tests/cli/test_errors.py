@@ -311,7 +311,7 @@ def test_a_signal_waits_for_what_spark_takes_back(monkeypatch: pytest.MonkeyPatc
     cluster: Any = Cluster()
 
     def command() -> None:
-        with sessions.cancelling(cluster):
+        with sessions.cancel_on_signal(cluster):
             signal.raise_signal(signal.SIGINT)
             cluster.query()
             if fails:

@@ -81,7 +81,7 @@ def test_rows_come_with_the_next_look(logs: Logs, db: Path, slept: list[float]) 
 def test_a_table_that_is_locked_keeps_no_other(logs: Logs, db: Path) -> None:
     logs.write(0, 10)
     logs.write(0, 20, table="U")
-    with IntradayTable(str(db), "Ns", "T").locked(), pytest.raises(SawlogError, match="another import"):
+    with IntradayTable(str(db), "Ns", "T").lock(), pytest.raises(SawlogError, match="another import"):
         import_logs(None, logs.directory, db)
     assert numbers(db, "U") == list(range(20))
     assert import_logs(None, logs.directory, db).rows == 10

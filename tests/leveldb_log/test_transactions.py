@@ -46,7 +46,7 @@ def resolved(*logs: pa.RecordBatch) -> tuple[list[tuple[int, bytes]], Transactio
     first = Transactions(numbering.shared)
     for number, one in enumerate(logs):
         first.resolved(one, str(number))
-    transactions = Transactions(numbering.shared, first.undecided())
+    transactions = Transactions(numbering.shared, first.list_undecided())
     rows = [row for number, one in enumerate(logs) for row in transactions.resolved(one, str(number)).to_pylist()]
     return [(row["sequence"], row["key"]) for row in rows], transactions
 
@@ -85,19 +85,19 @@ def test_what_is_written_before_the_commit(ending: str | None) -> None:
         records.append((10, [mark(ending, b"x")]))
     rows, transactions = resolved(log(*records))
     assert rows == [(7, b"a"), (7, b"b"), (8, b"a"), (9, b"c")]
-    pending = transactions.undecided()
+    pending = transactions.list_undecided()
     assert (pending.starts, pending.ends, pending.states) == (((), (), ()) if ending else ((7,), (8,), ("prepared",)))
 
 
 def test_what_is_written_and_not_prepared() -> None:
     sections = [(5, [mark("begin_unprepare"), put(b"a"), END]), (6, [mark("begin_unprepare"), put(b"b"), END])]
     _, transactions = resolved(log(*sections))
-    assert transactions.undecided().states == ("unprepared", "unprepared")
+    assert transactions.list_undecided().states == ("unprepared", "unprepared")
     last = log((7, [mark("begin_persisted_prepare"), put(b"c"), END]))
     _, transactions = resolved(log(*sections), last)
-    assert transactions.undecided().states == ("prepared",) * 3
+    assert transactions.list_undecided().states == ("prepared",) * 3
     _, transactions = resolved(log(*sections), last, log((8, [mark("commit", b"x")])))
-    assert not transactions.undecided()
+    assert not transactions.list_undecided()
 
 
 def test_what_waits_takes_its_numbers_where_it_is_committed() -> None:
@@ -113,14 +113,14 @@ def test_what_waits_for_ever_has_no_number() -> None:
     section = [mark("begin_prepare"), put(b"a"), put(b"b"), END]
     rows, transactions = resolved(log((4, [*section, put(b"c")])), log((5, [put(b"d")])))
     assert rows == [(4, b"c"), (UNWRITTEN, b"a"), (UNWRITTEN, b"b"), (5, b"d")]
-    assert transactions.undecided().states == ("prepared",)
+    assert transactions.list_undecided().states == ("prepared",)
 
 
 def test_the_name_of_a_committed_transaction_comes_again() -> None:
     section = [mark("begin_prepare"), put(b"a"), END]
     rows, transactions = resolved(log((4, section), (4, [mark("commit", b"x")]), (5, section)))
     assert rows == [(4, b"a"), (UNWRITTEN, b"a")]
-    assert len(transactions.undecided().places) == 1
+    assert len(transactions.list_undecided().places) == 1
 
 
 def test_a_commit_puts_its_timestamp_into_the_keys() -> None:

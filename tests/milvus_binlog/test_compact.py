@@ -19,7 +19,7 @@ def test_it_says_once_which_segments_it_takes_for_alive(tmp_path: Path, monkeypa
     def planned_again(session: None, dataset: Any, *rest: object) -> int:
         return len(dataset.batches())
 
-    monkeypatch.setattr(spark, "rewritten", planned_again)
+    monkeypatch.setattr(spark, "rewrite_collection", planned_again)
     write(tmp_path / "in", pa.table({"100": pa.array([1, 2, 3], pa.int64())}))
     with pytest.warns(SegmentsWarning, match="read as found") as told:
         assert spark.compact(None, str(tmp_path / "in"), str(tmp_path / "out")) == 1  # type: ignore[arg-type, comparison-overlap]

@@ -15,7 +15,7 @@ import pytest
 
 import sawlog.spark
 from sawlog.format import lazy, recognition
-from sawlog.spark.jvm import CLASS_PATH, launched
+from sawlog.spark.jvm import CLASS_PATH, launch_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_place: Path, connect_p
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         paths = [*map(str, PLUGINS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        variables, first = launched(None)
+        variables, first = launch_settings(None)
         for name, value in variables.items():
             patch.setenv(name, value)
         session = (

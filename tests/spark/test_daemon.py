@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sawlog.spark.daemon import quiet, unzipped
+from sawlog.spark.daemon import silence_worker, strip_zips
 
 
 def zipped(path: Path, version: str, name: str = "pyspark") -> str:
@@ -27,8 +27,8 @@ def test_zips_of_what_is_installed_are_left_out(tmp_path: Path) -> None:
     same, py4j = zipped(tmp_path / "a.zip", "4.2.0"), zipped(tmp_path / "b.zip", "0.10", "py4j")
     other, foreign = zipped(tmp_path / "c.zip", "4.3.0"), zipped(tmp_path / "d.zip", "", "users")
     rest = ["", str(tmp_path / "gone.zip"), other, foreign, str(installed)]
-    assert unzipped([same, py4j, *rest]) == rest
-    assert unzipped([same, py4j]) == [same, py4j], "nothing else has them"
+    assert strip_zips([same, py4j, *rest]) == rest
+    assert strip_zips([same, py4j]) == [same, py4j], "nothing else has them"
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError, EOFError])
@@ -36,8 +36,8 @@ def test_a_worker_whose_session_has_ended_says_nothing(error: type[Exception]) -
     def gone(*_: object) -> int:
         raise error
 
-    assert quiet(gone)("socket", True) == 1
-    assert quiet(lambda *_: 0)("socket", True) == 0
+    assert silence_worker(gone)("socket", True) == 1
+    assert silence_worker(lambda *_: 0)("socket", True) == 0
 
 
 def test_what_workers_need_is_loaded_before_they_are_forked() -> None:

@@ -188,7 +188,7 @@ def test_two_imports_at_a_time(spark: SparkSession, logs: Logs, db: Path) -> Non
 
     logs.write(0, 10)
     with (
-        IntradayTable(str(db), "Ns", "T").locked(),
+        IntradayTable(str(db), "Ns", "T").lock(),
         pytest.raises(SawlogError, match="another import or merge of this table is at work"),
     ):
         import_logs(spark, logs.directory, db)
@@ -341,7 +341,7 @@ def test_locations_appear_as_they_are_done(
     """The second of many is killed while the first is there already; a restart goes on from there."""
     logs.write(0, 20_000)
     seen: list[int] = []
-    arrived = publication.Publication.arrived
+    arrived = publication.Publication.take_outcome
 
     def dies(self: Any, index: int, outcome: Any) -> None:
         arrived(self, index, outcome)

@@ -214,7 +214,7 @@ def test_spark_s_own_settings_are_left_alone(tmp_path: Path, monkeypatch: pytest
     for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         with monkeypatch.context() as patch:
             patch.setenv(name, str(tmp_path))
-            assert jvm.launched(None) == ({}, "")
+            assert jvm.launch_settings(None) == ({}, "")
             with pytest.raises(SawlogError, match="settings is on the class path"):
                 jvm.make_archive()
 
@@ -225,8 +225,8 @@ def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(jvm, "staged_name", lambda final, marker: str(tmp_path / "staged"))
     monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: made(tmp_path / "staged"))
     archive = jvm.make_archive()
-    assert f'"-XX:SharedArchiveFile={archive}"' in jvm.launched(None)[0]["SPARK_SUBMIT_OPTS"]
-    copies = [Path(path) for path in jvm.launched(None)[1].split(os.pathsep)]
+    assert f'"-XX:SharedArchiveFile={archive}"' in jvm.launch_settings(None)[0]["SPARK_SUBMIT_OPTS"]
+    copies = [Path(path) for path in jvm.launch_settings(None)[1].split(os.pathsep)]
     assert [path.name.rpartition("_")[2].rpartition("-")[0] for path in copies] == ["commons-compiler", "janino"]
     for copy in copies:
         signed = Path(find_spark()[1], copy.name.rpartition("_")[2])
@@ -235,8 +235,8 @@ def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pyt
             assert len(kept) < len(one.namelist())
             assert [(name, one.read(name)) for name in kept] == [(name, other.read(name)) for name in other.namelist()]
     archive.write_bytes(b"short")
-    assert jvm.launched(None)[1] == ""
-    assert "SharedArchiveFile" not in jvm.launched(None)[0]["SPARK_SUBMIT_OPTS"]
+    assert jvm.launch_settings(None)[1] == ""
+    assert "SharedArchiveFile" not in jvm.launch_settings(None)[0]["SPARK_SUBMIT_OPTS"]
     monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 1, "", "no memory"))
     with pytest.raises(SawlogError, match="could not be made: no memory"):
         jvm.make_archive()

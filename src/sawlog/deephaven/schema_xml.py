@@ -95,13 +95,13 @@ class _Reader:
         elif name == "column" and len(self.stack) == 1:
             self._column(attributes, lower)
         elif name == "column" and _STREAMING & set(self.stack):
-            self._logged(attributes, lower)
+            self._parse_logging(attributes, lower)
         self.stack.append(name)
 
     def end(self, _tag: str) -> None:
         self.stack.pop()
 
-    def forbidden(self, *_: Any) -> NoReturn:
+    def forbid(self, *_: Any) -> NoReturn:
         raise FormatError(f"{self.path}: a schema may not have a DTD or entities")
 
     def _column(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
@@ -116,7 +116,7 @@ class _Reader:
         codec = codec or _attribute(attributes, lower, "objectCodecClass")
         self.columns.append(SchemaColumn(name, data_type, kind, symbols, encoding, codec, arguments))
 
-    def _logged(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
+    def _parse_logging(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
         """Return how a column is logged: a conversion such as `millisToTime(x)` gives the unit."""
         name = _attribute(attributes, lower, "name")
         text = " ".join(
@@ -144,8 +144,8 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
 
     reader = _Reader(path)
     parser = expat.ParserCreate(namespace_separator="}")
-    parser.StartDoctypeDeclHandler = reader.forbidden
-    parser.EntityDeclHandler = reader.forbidden
+    parser.StartDoctypeDeclHandler = reader.forbid
+    parser.EntityDeclHandler = reader.forbid
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     outcome = call_decoder(parser.Parse, data, True)

@@ -145,7 +145,7 @@ class ColumnBuilder:
         else:
             text = pa.types.is_string(field.arrow.type.key_type)
             memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.new_memo())
-            maps.judge_maps(payloads, len(self._predefined.ends) - 1, text, memo, bad)
+            maps.judge_maps(payloads, len(self._predefined_keys.ends) - 1, text, memo, bad)
         if bad.kinds.any():
             marks.add(field.name, bad)
 
@@ -169,8 +169,8 @@ class ColumnBuilder:
             The values, empty where there are none; and per row ABSENT, PRESENT or UNSURE, of
             `sawlog.filodb.kernels.maps`.
         """
-        texts = self._predefined
-        numbers = np.array([text == key for text in _split(texts)], np.uint8)
+        texts = self._predefined_keys
+        numbers = np.array([text == key for text in _split_texts(texts)], np.uint8)
         payloads = gather.Payloads(rows.window, *self.payloads(name, rows.count))
         label_payloads = payloads._replace(
             positions=np.zeros(rows.count, np.uint64), lengths=np.zeros(rows.count, np.uint32)
@@ -291,7 +291,7 @@ class ColumnBuilder:
     def _map_array(
         self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.PayloadErrors
     ) -> pa.Array:
-        names = self._predefined
+        names = self._predefined_keys
         count = len(payloads.positions)
         total = int(payloads.lengths.sum(dtype=np.int64))
         ends = _new_ends(count)
@@ -412,7 +412,7 @@ class ColumnBuilder:
         return array_of([*self._layout_names, None], pa.string())
 
     @cached_property
-    def _predefined(self) -> gather.Texts:
+    def _predefined_keys(self) -> gather.Texts:
         """The predefined keys. All layouts of a set share them."""
         keys = next((schema.predefined for schema in self._layouts if schema is not None), ())
         return texts_of(keys)
@@ -430,7 +430,7 @@ def _slices(payloads: gather.Payloads) -> tuple[pa.Buffer, pa.Buffer]:
     return gathered(payloads.data, payloads.positions.view(np.int64), payloads.lengths.astype(np.int64))
 
 
-def _split(texts: gather.Texts) -> list[bytes]:
+def _split_texts(texts: gather.Texts) -> list[bytes]:
     data = texts.data.tobytes()
     return [data[start:end] for start, end in pairwise(texts.ends.tolist())]
 

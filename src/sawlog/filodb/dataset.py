@@ -25,7 +25,7 @@ from sawlog.filodb.kernels.state import TORN_CONTAINER, TORN_HEADER
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.pictures import Charts
 from sawlog.filodb.schemas import Schemas
-from sawlog.filodb.selection import Selection, joined, schema_records, select, split
+from sawlog.filodb.selection import Selection, join_records, schema_records, select, split
 from sawlog.filodb.series import SeriesScan
 from sawlog.filodb.walk import ContainerRange
 from sawlog.format.capabilities import Counting, unfollowable
@@ -68,13 +68,13 @@ class ContainerContents(Contents):
         """Ranges that begin and end at containers; a file that is to be cut is walked, header by header, for that."""
         for file in self.files:
             if task_bytes is None or file.size <= task_bytes:
-                yield self._whole(request, file)
+                yield self._make_whole_range(request, file)
             else:
                 yield from self._cut(request, file, task_bytes)
 
     def _series(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
-        ranges = tuple(self._whole(request, file) for file in self.files)
+        ranges = tuple(self._make_whole_range(request, file) for file in self.files)
         first = self.files[0].path if self.files else ""
         yield SeriesScan(*request, first, sum(file.size for file in self.files), ranges)
 
@@ -157,7 +157,7 @@ class ContainerContents(Contents):
         if known_heads is not None:
             return split(known_heads)
         records = schema_records(storage.read(file, 0, PROBE_BYTES), schemas)
-        note_answer(storage, file, self._question, joined(records))
+        note_answer(storage, file, self._question, join_records(records))
         return records
 
     @property
@@ -196,7 +196,7 @@ class ContainerContents(Contents):
         records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
         return {SCHEMAS_KEY: schemas.to_json(names).encode(), RECORDS_KEY: records.encode()}
 
-    def _whole(self, request: BoundScan, file: File) -> ContainerRange:
+    def _make_whole_range(self, request: BoundScan, file: File) -> ContainerRange:
         return self._range(request, file, 0, file.size, self._step)
 
     def _range(self, request: BoundScan, file: File, start: int, end: int, step: int) -> ContainerRange:
@@ -222,7 +222,7 @@ class ContainerContents(Contents):
         """Yield where the containers of a file begin."""
         step = self._step
         with closing(self.scan.storage.open(file.path)) as source:
-            walk = self._whole(request, file).containers(source)
+            walk = self._make_whole_range(request, file).containers(source)
             for container in walk.each():
                 begin, following = int(container["start"]), int(container["following"])
                 yield _Cut(begin, step, walk.framing.doubts(begin))

@@ -62,7 +62,7 @@ class FiloDBRecord(Format):
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
         """Records of the schemas that are read are kept, and of unknown ones."""
         from sawlog.filodb.dataset import ContainerContents
-        from sawlog.filodb.repair import taken
+        from sawlog.filodb.repair import name_options
 
         assert isinstance(contents, ContainerContents)
-        repair_each(self, taken(contents), places, storage, contents.scan.threads)
+        repair_each(self, name_options(contents), places, storage, contents.scan.threads)

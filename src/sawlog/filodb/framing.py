@@ -126,24 +126,24 @@ class Framing:
         """The container at a place, where there is room for a header."""
         head = self.header(offset)
         self._outer, self._lookups = offset, 0
-        return self._sound(offset, head) or self._doubtful(offset, head)
+        return self._judge_sound(offset, head) or self._judge_doubtful(offset, head)
 
-    def _sound(self, offset: int, head: Header) -> Container | None:
+    def _judge_sound(self, offset: int, head: Header) -> Container | None:
         """The container, where nothing is doubtful: as the kernel judges it, wherever a window ends."""
         end = offset + LENGTH_SIZE + head.length
         if end > self._size or not is_header(head.length, head.word, head.time, UNSEEN, self._flagged):
             return None
         if end == self._size or self.begins(end, searched=False):
-            return self._intact(offset, head, end)
+            return self._make_intact(offset, head, end)
         following = offset + self.step
         if following < end:
             return None
         proven = following == self._size or (
             self.begins(following, searched=False) and (self._given or self._proves(offset, head, following))
         )
-        return self._intact(offset, head, following) if proven else None
+        return self._make_intact(offset, head, following) if proven else None
 
-    def _doubtful(self, offset: int, head: Header) -> Container:
+    def _judge_doubtful(self, offset: int, head: Header) -> Container:
         """The container, where it takes more than its header and the next one."""
         if self._before + len(self._doubts) >= layout.DOUBTS + offset // layout.DOUBT_BYTES:
             next_header, _ = self._search(min(offset + layout.DOUBT_BYTES, self._size))
@@ -157,7 +157,7 @@ class Framing:
         is_known = head.version == layout.VERSION
         sound = is_header(aligned_length, head.word if is_known else PLAIN_WORD, head.time, UNSEEN, self._flagged)
         if not sound or (end > size and not is_known):
-            return self._broken(offset, head)
+            return self._judge_broken(offset, head)
         if end > size:
             next_header, _ = self._search(first)
             if next_header < size:
@@ -168,19 +168,19 @@ class Framing:
         if not is_known:
             following = self._other_end(offset)
             if following is None:
-                return self._broken(offset, head)
+                return self._judge_broken(offset, head)
             kind = int(ContainerDamageKind.UNKNOWN_VERSION)
             return Container(kind, offset, following, following, following, head, one=head.length, two=head.version)
         if self.step and offset + self.step >= end and offset + self.step > size:
             # The file was cut off in the unused rest of a whole container.
-            return self._intact(offset, head, end, s.TORN_REST)
-        return self._padded(offset, head)
+            return self._make_intact(offset, head, end, s.TORN_REST)
+        return self._judge_padding(offset, head)
 
-    def _padded(self, offset: int, head: Header) -> Container:
+    def _judge_padding(self, offset: int, head: Header) -> Container:
         """No header is at its end: is it whole, with an unused rest?"""
         end, size = offset + LENGTH_SIZE + head.length, self._size
         if self._other_end(end) is not None:
-            return self._intact(offset, head, end)
+            return self._make_intact(offset, head, end)
         next_header, dirty = self._search(end + 1)
         if next_header < size and self._proves(offset, head, next_header):
             if next_header - offset != self.step:
@@ -189,14 +189,14 @@ class Framing:
                     if self.begins(place, searched=True):
                         return self._cut_short(offset, head, place)
                 self.step = next_header - offset
-            return self._intact(offset, head, next_header)
+            return self._make_intact(offset, head, next_header)
         if (other_start := self._other_after(offset, end, next_header)) is not None:
-            return self._intact(offset, head, other_start)
+            return self._make_intact(offset, head, other_start)
         if next_header == size and is_whole(size - offset, 0, layout.EMPTY_CONTAINER, 0, self.step):
             self.guesses += 1
-            return self._intact(offset, head, next_header)
+            return self._make_intact(offset, head, next_header)
         if size - end < CONTAINER_HEADER_SIZE:
-            return self._intact(offset, head, end, s.TORN_REST)
+            return self._make_intact(offset, head, end, s.TORN_REST)
         return self._resync(offset, head, filled=dirty)
 
     def _is_other_version(self, offset: int) -> bool:
@@ -240,9 +240,9 @@ class Framing:
         if next_header < end:
             return self._cut_short(offset, head, next_header)
         torn = next_header == self._size and head.length % ALIGNMENT == 0 and filled
-        return self._intact(offset, head, end, s.TORN_REST if torn else 0)
+        return self._make_intact(offset, head, end, s.TORN_REST if torn else 0)
 
-    def _broken(self, offset: int, head: Header) -> Container:
+    def _judge_broken(self, offset: int, head: Header) -> Container:
         """There is no header where one is expected."""
         next_header, dirty = self._search(offset + 1, memo=False)
         dirty = dirty or bool(self._peek(offset, 1)[0])
@@ -256,7 +256,7 @@ class Framing:
         kind = int(ContainerDamageKind.BAD_HEADER)
         return Container(kind, offset, next_header, next_header, next_header, head, one=head.length, two=head.word)
 
-    def _intact(self, offset: int, head: Header, following: int, ending: int = 0) -> Container:
+    def _make_intact(self, offset: int, head: Header, following: int, ending: int = 0) -> Container:
         first, end = offset + CONTAINER_HEADER_SIZE, offset + LENGTH_SIZE + head.length
         return Container(s.INTACT, offset, first, end, following, head, ending)
 

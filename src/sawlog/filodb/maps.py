@@ -75,7 +75,7 @@ class MapEncoder:
         Raises:
             SchemaError: When a key, a value or the whole is too long.
         """
-        return _checked(b"".join(entries_of(labels, self._predefined, order)))
+        return _check_entries(b"".join(entries_of(labels, self._predefined, order)))
 
     def decode(self, encoded: Buffer) -> dict[str, str]:
         """The map; of repeated keys the last one counts."""
@@ -116,7 +116,7 @@ class MapEncoder:
         )
 
 
-def _checked(entries: bytes) -> bytes:
+def _check_entries(entries: bytes) -> bytes:
     if len(entries) > layout.MAX_PAYLOAD:
         raise SchemaError(f"map: {len(entries)} bytes of entries; a map has at most {layout.MAX_PAYLOAD}")
     return entries

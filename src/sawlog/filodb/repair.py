@@ -40,7 +40,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
             writer.write(batch.select(list(_NAMES)))
 
 
-def taken(dataset: ContainerContents) -> ReadOptions:
+def name_options(dataset: ContainerContents) -> ReadOptions:
     """The read options that name what a dataset takes its records for: the start of the repaired files may show less.
 
     Where the user names schemas, records of the others that are known are kept, too.

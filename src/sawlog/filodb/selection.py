@@ -73,13 +73,13 @@ class Tables:
         self.meanings = meanings
         self.schemas = _schema_table(layouts, plain=plain)
         self.smallest = int(self.schemas["smallest"].min())
-        self._plain_meanings = self._doubted({PLAIN_WORD})
+        self._plain_meanings = self._doubt({PLAIN_WORD})
 
     def meanings_in(self, flagged: int) -> Any:
         """Return what each schema ID means in a file whose first container has this version word."""
-        return self._plain_meanings if flagged == PLAIN_WORD else self._doubted({PLAIN_WORD, flagged})
+        return self._plain_meanings if flagged == PLAIN_WORD else self._doubt({PLAIN_WORD, flagged})
 
-    def _doubted(self, words: set[int]) -> Any:
+    def _doubt(self, words: set[int]) -> Any:
         """Containers begin in these words, and records with their lower halves as schema IDs."""
         schema_index = self.meanings.copy()
         doubted = [word & layout.MAX_SCHEMA_ID for word in words]
@@ -210,7 +210,7 @@ def _representative_records(
     return list(dict.fromkeys(records.values()))
 
 
-def joined(records: Iterable[bytes]) -> bytes:
+def join_records(records: Iterable[bytes]) -> bytes:
     """Records as an index holds them: each after its length."""
     return b"".join(layout.RECORD.encode(record) for record in records)
 

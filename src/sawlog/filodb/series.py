@@ -70,7 +70,7 @@ class SeriesWalk(RecordsWalk):
         self._table = table
         self._keys = [field for field in fragment.fields if field.sources]
 
-    def _gathered(self) -> Sequence[ViewField]:
+    def _gathered_fields(self) -> Sequence[ViewField]:
         return self._fragment.fields
 
     def _read(self, window: Window, out: Out) -> int:

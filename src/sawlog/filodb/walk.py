@@ -288,7 +288,7 @@ class RecordsWalk(Walk):
         selection = fragment.selection
         super().__init__(fragment, source, schema, findings, selection.tables, bounds=bounds)
         self._named: tuple[Layout, ...] = selection.layouts
-        fields = self._gathered()
+        fields = self._gathered_fields()
         self._place = (self.capacity, *schema.names)
         workspace = selection.pool.take(self._place)
         if workspace is None or workspace.fields != fields:
@@ -297,7 +297,7 @@ class RecordsWalk(Walk):
         self._builder, self.starts, self._which = workspace.builder, workspace.starts, workspace.which
 
     @abstractmethod
-    def _gathered(self) -> Sequence[ViewField]:
+    def _gathered_fields(self) -> Sequence[ViewField]:
         """The fields that are gathered of each record."""
 
     @abstractmethod
@@ -317,7 +317,7 @@ class RecordsWalk(Walk):
         if not rows:
             return
         marks = RowErrors()
-        selected = self._chosen(Rows(self._sight.data, rows, self.starts, self._which))
+        selected = self._choose_rows(Rows(self._sight.data, rows, self.starts, self._which))
         columns = self._columns(selected, marks)
         absent = (field for field in self._schema if field.name not in (*columns, FILE_COLUMN, OFFSET_COLUMN))
         columns |= {field.name: pa.nulls(selected.count, field.type) for field in absent}  # which a stream may name
@@ -334,7 +334,7 @@ class RecordsWalk(Walk):
             batch = batch.filter(array_of(keep, pa.bool_())) if len(self._schema) else batch.slice(0, rows)
         yield rows, batch
 
-    def _chosen(self, rows: Rows) -> Rows:
+    def _choose_rows(self, rows: Rows) -> Rows:
         """The rows that filters leave, as far as they are decided before anything is decoded."""
         return rows
 
@@ -364,7 +364,7 @@ class RecordsWalk(Walk):
 class RowsWalk(RecordsWalk):
     """Pass that makes a row per record."""
 
-    def _gathered(self) -> Sequence[ViewField]:
+    def _gathered_fields(self) -> Sequence[ViewField]:
         """The wanted fields, and all payloads of the records, which are judged whether they are wanted or not."""
         options: ReadOptions = self._fragment.scan.options
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
@@ -384,7 +384,7 @@ class RowsWalk(RecordsWalk):
         gathered = [field for field in all_fields if field.name in names or (field.kind in POINTED and field.sources)]
         return (*gathered, *self._hidden)
 
-    def _chosen(self, rows: Rows) -> Rows:
+    def _choose_rows(self, rows: Rows) -> Rows:
         """Choose rows by single labels. Those with damaged maps are kept, to be reported."""
         for condition in self._conditions:
             values, state = self._builder.labels(condition.column, (condition.key or "").encode(), rows)

@@ -137,7 +137,7 @@ def expand(
 def _expand(kind: Compression, data: pa.Buffer, size: int | None, max_bytes: int, dictionary: bytes) -> pa.Buffer:
     """Expand data by a library; ValueError, or what the library likes, for data that is not whole."""
     if kind is Compression.BZIP2:
-        return _drained(bz2.BZ2Decompressor(), data, max_bytes)
+        return _drain(bz2.BZ2Decompressor(), data, max_bytes)
     if kind is Compression.ZSTD and dictionary:
         return _zstd_after(data, max_bytes, dictionary)
     if kind is Compression.ZSTD and size is None:
@@ -152,7 +152,7 @@ def _expand(kind: Compression, data: pa.Buffer, size: int | None, max_bytes: int
     return buffer
 
 
-def _drained(decoder: Any, data: pa.Buffer, max_bytes: int) -> pa.Buffer:
+def _drain(decoder: Any, data: pa.Buffer, max_bytes: int) -> pa.Buffer:
     """The output of a decoder of the standard library for data that ends where its content does."""
     content = decoder.decompress(data, max_bytes)
     if not decoder.eof:
@@ -161,7 +161,7 @@ def _drained(decoder: Any, data: pa.Buffer, max_bytes: int) -> pa.Buffer:
 
 
 def _deflate(window: int, data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer:
-    return _drained(zlib.decompressobj(window, dictionary), data, max_bytes)
+    return _drain(zlib.decompressobj(window, dictionary), data, max_bytes)
 
 
 def _unbounded_zstd(data: pa.Buffer, max_bytes: int) -> pa.Buffer:
@@ -366,16 +366,16 @@ class _Expansion:
         failed: dict[int, int | None] = {}
         for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             if declared[start - first]:
-                self._declared(start, stop, pieces, failed)
+                self._expand_declared(start, stop, pieces, failed)
             else:
                 for row in range(start, stop):
-                    self._undeclared(row, pieces, failed)
+                    self._expand_undeclared(row, pieces, failed)
         rows = np.setdiff1d(np.arange(first, last), list(failed)) if failed else np.arange(first, last)
         ends = ends_of(self._sizes[rows], np.int32)
         data = pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
         return ExpandedRecords(rows, ends, data, failed)
 
-    def _declared(self, first: int, last: int, pieces: list[pa.Buffer], failed: dict[int, int | None]) -> None:
+    def _expand_declared(self, first: int, last: int, pieces: list[pa.Buffer], failed: dict[int, int | None]) -> None:
         """Frames back to back are one stream to the decoder; if it fails, each has to answer for itself."""
         begin, end = int(self._ends[first]), int(self._ends[last])
         if begin == end:
@@ -389,9 +389,9 @@ class _Expansion:
             failed[first] = None
         else:
             for row in range(first, last):
-                self._declared(row, row + 1, pieces, failed)
+                self._expand_declared(row, row + 1, pieces, failed)
 
-    def _undeclared(self, row: int, pieces: list[pa.Buffer], failed: dict[int, int | None]) -> None:
+    def _expand_undeclared(self, row: int, pieces: list[pa.Buffer], failed: dict[int, int | None]) -> None:
         size = int(self._sizes[row])
         if size != UNDECLARED:
             failed[row] = size if size != BROKEN else None

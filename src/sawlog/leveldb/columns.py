@@ -139,23 +139,23 @@ def numbers_of(operations: pa.Array) -> NDArray[Any]:
     return values_of(call_function("index_in", operations, options=lookup), np.int32)
 
 
-def named(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
+def name_codes(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
     """The names of some operations; mostly they are all the same one, which is written once for all batches."""
     rows = len(codes)
     if rows and (codes == codes[0]).all():
         name = names[codes[0]]
-        return _same(name).slice(0, rows) if rows <= _SAME_ROWS else constant_string(name, rows)
+        return _repeat_name(name).slice(0, rows) if rows <= _SAME_ROWS else constant_string(name, rows)
     data, ends = binary_parts(name_array(names))
     starts, lengths = ends[:-1].astype(np.int64)[codes], np.diff(ends).astype(np.int64)[codes]
     return pa.Array.from_buffers(pa.string(), rows, [None, *gathered(data, starts, lengths)])
 
 
 @cache
-def _same(name: str) -> pa.Array:
+def _repeat_name(name: str) -> pa.Array:
     return constant_string(name, _SAME_ROWS)
 
 
-def untimed(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
+def strip_times(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
     """Values without the times after those of timed puts; a value that is too short for one is left as it is."""
     if not timed.any():
         return values

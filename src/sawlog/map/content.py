@@ -107,7 +107,7 @@ class Column:
             places = np.zeros(2, np.int64)
             find_bounds(*slices, places)
             self._widen(*(different[place] for place in places.tolist()))
-        elif _bounded(different.type):
+        elif _is_bounded(different.type):
             bounds = pc.min_max(different)
             self._widen(bounds["min"], bounds["max"])
 
@@ -132,7 +132,7 @@ class Column:
         return min(self._distinct.count, possible)
 
 
-def _bounded(kind: pa.DataType) -> bool:
+def _is_bounded(kind: pa.DataType) -> bool:
     tests = (pa.types.is_nested, pa.types.is_null, pa.types.is_float16)
     return not any(test(kind) for test in tests) and not isinstance(kind, pa.BaseExtensionType)
 

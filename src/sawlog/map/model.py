@@ -41,12 +41,12 @@ class Excerpt:
 
         The last attribute, the parts inside, is there where there are any.
         """
-        return {"offset": self.offset, "hex": self.data.hex(), "parts": [_listed(part) for part in self.parts]}
+        return {"offset": self.offset, "hex": self.data.hex(), "parts": [_list_part(part) for part in self.parts]}
 
 
-def _listed(part: Part) -> list[Any]:
+def _list_part(part: Part) -> list[Any]:
     values = [part.name, part.offset, part.length, part.value[:MOST_TEXT], part.expected, part.use]
-    return [*values, [_listed(inner) for inner in part.inside]] if part.inside else values
+    return [*values, [_list_part(inner) for inner in part.inside]] if part.inside else values
 
 
 @dataclass(slots=True)
@@ -103,14 +103,14 @@ class FileMap(HasVerdict):
             "unsupported_count": self.count(Verdict.UNSUPPORTED),
             "bin_bytes": self.bin_bytes,
             "bins": self.bins,
-            "spans": _spaced(self.spans),
+            "spans": _space_spans(self.spans),
             "complete": self.complete,
             "excerpts": [excerpt.to_dict() for excerpt in self.excerpts],
             "order": self.order,
         }
 
 
-def _spaced(spans: list[tuple[int, int]]) -> dict[str, list[int]]:
+def _space_spans(spans: list[tuple[int, int]]) -> dict[str, list[int]]:
     """Spans as the distances of their offsets, which are shorter, and their bytes."""
     starts = [0, *(start for start, _ in spans)]
     steps = [after - before for before, after in itertools.pairwise(starts)]

@@ -68,12 +68,12 @@ class Rows:
             if held_rows is None:
                 first = int(starts[0])
             else:
-                yield self._placed(*held_rows, int(starts[0]))
+                yield self._place_batch(*held_rows, int(starts[0]))
             held_rows = batch, starts
         if held_rows is not None:
-            yield self._placed(*held_rows, self._end(first))
+            yield self._place_batch(*held_rows, self._end(first))
 
-    def _placed(self, batch: pa.RecordBatch, starts: NDArray[np.int64], end: int) -> PlacedBatch:
+    def _place_batch(self, batch: pa.RecordBatch, starts: NDArray[np.int64], end: int) -> PlacedBatch:
         changes = np.flatnonzero(np.diff(starts, prepend=starts[0] - 1))
         places, counts = starts[changes], np.diff(changes, append=len(starts))
         ends = np.append(places[1:], end)

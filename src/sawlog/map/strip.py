@@ -10,7 +10,7 @@ import numpy as np
 from sawlog.format.damage import Verdict
 from sawlog.map.kernels import USES
 from sawlog.map.model import FileMap
-from sawlog.map.survey import inspected
+from sawlog.map.survey import inspect_files
 
 if TYPE_CHECKING:
     import sawlog
@@ -36,7 +36,7 @@ def strips(dataset: sawlog.Dataset) -> list[FileMap]:
     """The first files with their bins; none, where there is more to read than a glance is worth."""
     if sum(file.size for file in dataset.files) > STRIP_BYTES:
         return []
-    return [file for file in inspected(dataset) if file.size][:_STRIP_FILES]
+    return [file for file in inspect_files(dataset) if file.size][:_STRIP_FILES]
 
 
 def cells(file: FileMap, width: int) -> list[str]:

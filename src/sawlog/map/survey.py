@@ -369,7 +369,7 @@ def _accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
     )
 
 
-def inspected(dataset: sawlog.Dataset) -> list[FileMap]:
+def inspect_files(dataset: sawlog.Dataset) -> list[FileMap]:
     """Bins and accounts of files only, without their rows: what a strip shows."""
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     if _accounted_by_pieces(dataset):

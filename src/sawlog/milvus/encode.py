@@ -304,7 +304,7 @@ def log_bytes(
     fixed = layout.DESCRIPTOR.pack(
         place.collection, place.partition, place.segment, field, first, last, type, layout.POST_HEADER_LENGTHS
     )
-    parts = [layout.MAGIC, descriptor_bytes(_created(last), fixed, extra)]
+    parts = [layout.MAGIC, descriptor_bytes(_compute_creation(last), fixed, extra)]
     position = sum(map(len, parts))
     for event in events:
         position += layout.HEADER.size + layout.EVENT_DATA.size + len(event.payload)
@@ -312,7 +312,7 @@ def log_bytes(
             raise SchemaError(
                 f"{target_place}: {position} bytes; a binlog has less than 2 GiB: make binlog_bytes smaller"
             )
-        parts += [event_bytes(event, _created(event.last), position), event.payload]
+        parts += [event_bytes(event, _compute_creation(event.last), position), event.payload]
     return b"".join(parts)
 
 
@@ -330,7 +330,7 @@ def event_bytes(event: NewEvent, created: int, end: int) -> bytes:
     return layout.HEADER.pack(created, event.type, length, end) + layout.EVENT_DATA.pack(event.first, event.last)
 
 
-def _created(timestamp: int) -> int:
+def _compute_creation(timestamp: int) -> int:
     """Time of writing: that of the last row, so that the same rows give the same bytes."""
     return timestamp >> layout.LOGICAL_BITS << layout.LOGICAL_BITS
 

@@ -140,14 +140,14 @@ def _fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int,
         except UnreadableError as error:
             quiet.damage(error.damage)
         else:
-            return [_named(field) for field in fields] if descriptor is not None else fields
+            return [_name_field(field) for field in fields] if descriptor is not None else fields
     if descriptor is None or described_field(descriptor, id).type is DataType.None_:
         reason = quiet.damages[0] if quiet.damages else f"{log.path}: no event after the descriptor"
         raise FormatError(str(reason))
-    return [_named(described_field(descriptor, id))]
+    return [_name_field(described_field(descriptor, id))]
 
 
-def _named(field: Field) -> Field:
+def _name_field(field: Field) -> Field:
     system = {field.id: field.name for field in SYSTEM}
     return replace(field, name=system.get(field.id, layout.PAYLOAD_COLUMN if field.id < 0 else str(field.id)))
 
@@ -180,7 +180,7 @@ class FileFragment(Fragment):
             self._check_manifest(self.log, findings)
             return
         with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
-            subject = None if log.fault is not None else self.subject or self._judged(log)
+            subject = None if log.fault is not None else self.subject or self._judge(log)
             if subject is None:
                 self._payloads(log, findings)
             elif subject.content == "stats":
@@ -221,7 +221,7 @@ class FileFragment(Fragment):
         if descriptor is not None and not parts and before == sum(findings.kinds.values()):
             findings.damage(log.without_events())
 
-    def _judged(self, log: Log) -> Subject | None:
+    def _judge(self, log: Log) -> Subject | None:
         """Return the subject of the file; `None` when it is too broken to say."""
         if self.log is not None and self.log.kind == layout.DELTA_LOG:
             return Subject("delta")
@@ -259,7 +259,7 @@ class FileFragment(Fragment):
             raise payload.make_error(f"{len(payload.schema)} columns where {len(fields)} were expected")
         names = schema.names or (None if self.subject is None else self.projection.decoded.names)
         read = [(index, field) for index, field in enumerate(fields) if names is None or field.name in names]
-        for arrays, keep in decoded(payload, read):
+        for arrays, keep in decode_rows(payload, read):
             count = int(keep.sum())
             findings.rows += count
             yield self._assemble(arrays, schema, part.offset, count)
@@ -272,7 +272,7 @@ class FileFragment(Fragment):
         return assemble(schema, count, columns, self.path, lambda: constant(offset, pa.int64(), count))
 
 
-def decoded(
+def decode_rows(
     payload: Payload, fields: Sequence[tuple[int, Field]]
 ) -> Iterator[tuple[dict[str, pa.Array], NDArray[np.uint8]]]:
     """The rows of a payload, some at a time: the values of some columns by name, and which of the rows these are.
@@ -296,7 +296,7 @@ def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatc
         raise payload.make_error("the payload has no column")
     values = payload.read_column(layout.MAX_FILE_SIZE)
     if subject.content == "index":
-        data = array_of([_concatenated(values, payload)], pa.large_binary())
+        data = array_of([_concatenate(values, payload)], pa.large_binary())
         return pa.record_batch([data], schema=INDEX_SCHEMA)
     cells = [cell for array in values for cell in _cells(array, payload)]
     event = part.event
@@ -310,7 +310,7 @@ def _cells(array: pa.Array, payload: Payload) -> list[bytes | None]:
     return list(array.cast(pa.binary()).to_pylist())
 
 
-def _concatenated(values: Sequence[pa.Array], payload: Payload) -> bytes:
+def _concatenate(values: Sequence[pa.Array], payload: Payload) -> bytes:
     """The bytes of an index slice: a column of one byte per row (C++), or of rows of bytes (Go)."""
     import numpy as np
 

@@ -15,7 +15,7 @@ from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout, paths
 from sawlog.milvus.deletes.log import Deletes, part_deletes, stored_deletes
 from sawlog.milvus.encode import NewEvent, descriptor_bytes, event_bytes, parquet
-from sawlog.milvus.fragments import Subject, decoded, part_values, subject_of
+from sawlog.milvus.fragments import Subject, decode_rows, part_values, subject_of
 from sawlog.milvus.layout import BinlogDamageKind, DataType
 from sawlog.milvus.log import Descriptor, Log, Part, blame, check_content, opened
 from sawlog.milvus.options import ReadOptions
@@ -195,7 +195,7 @@ def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np
         for part_delete in part_deletes(part, payload, None):
             yield np.ones(len(part_delete.keys), np.uint8)
     elif subject.content in ("insert", "columns"):
-        for _, keep in decoded(payload, list(enumerate(subject.fields))):
+        for _, keep in decode_rows(payload, list(enumerate(subject.fields))):
             yield keep
     else:
         yield np.ones(part_values(payload, part, subject).num_rows, np.uint8)
@@ -204,14 +204,14 @@ def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np
 def _rows(payload: Payload, subject: Subject, keep: NDArray[np.uint8], part: Part) -> pa.Table:
     """The rows of a damaged event that can be read, as they are stored."""
     if subject.content == "delta":
-        return stored_deletes(payload, _readable(part_deletes(part, payload, None)))
+        return stored_deletes(payload, _read_until_damage(part_deletes(part, payload, None)))
     step = rows_at_once(payload, range(len(subject.fields)))
     columns = range(len(payload.schema))
     columns_kept = [ColumnStream([payload], index, step).take_selected(keep, int(keep.sum())) for index in columns]
     return pa.Table.from_arrays(columns_kept, schema=payload.schema)
 
 
-def _readable(deletes: Iterator[Deletes]) -> Iterator[Deletes]:
+def _read_until_damage(deletes: Iterator[Deletes]) -> Iterator[Deletes]:
     """Deletes up to the damage."""
     with suppress(UnreadableError):
         yield from deletes

@@ -18,7 +18,7 @@ from sawlog.milvus.layout import PARTITION_COLUMN
 from sawlog.milvus.metadata.written import WrittenCollection, WrittenLog, WrittenSegment, backup_documents, json_field
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.types import ROW_ID, TIMESTAMP
-from sawlog.spark.digest import digest, quoted
+from sawlog.spark.digest import digest, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -70,14 +70,16 @@ def read_collection(
     until = _until(options)
     if until is not None:
         deleted = deleted.where(f.col("timestamp") <= f.lit(until))
-    return rows.join(deleted, _hits(rows, deleted, key), "left_anti").select(*(rows[quoted(name)] for name in names))
+    return rows.join(deleted, _hits(rows, deleted, key), "left_anti").select(
+        *(rows[quote_name(name)] for name in names)
+    )
 
 
 def _hits(rows: DataFrame, deleted: DataFrame, key: str) -> Column:
     """A delete hits rows of its partition, or of all, with its key, and strictly older than itself."""
     everywhere = deleted["partition"] == layout.ALL_PARTITIONS
     return (
-        (rows[quoted(key)] == deleted["pk"])
+        (rows[quote_name(key)] == deleted["pk"])
         & (rows[TIMESTAMP.name] < deleted["timestamp"])
         & (everywhere | (rows[PARTITION_COLUMN] == deleted["partition"]))
     )
@@ -138,7 +140,7 @@ def compact(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SegmentsWarning)  # was shown above
         sizes = {"segment_bytes": segment_bytes, "binlog_bytes": binlog_bytes}
-        done = rewritten(spark, dataset, source, logs, sizes, storage_options, options)
+        done = rewrite_collection(spark, dataset, source, logs, sizes, storage_options, options)
     if tree == "backup":
         _describe(dataset, target.rstrip("/"), logs, storage_options)
     return done
@@ -162,7 +164,7 @@ def source_and_place(
     return dataset, logs
 
 
-def rewritten(
+def rewrite_collection(
     spark: SparkSession,
     dataset: CollectionContents,
     source: str,
@@ -189,7 +191,7 @@ def rewritten(
     if primary is not None:
         settings["primary_key"] = primary.name
     writer.options(**settings).save(logs)
-    return _proven(spark, rows, dataset, logs, names, schema, storage_options)
+    return _prove(spark, rows, dataset, logs, names, schema, storage_options)
 
 
 def _describe(dataset: CollectionContents, root: str, logs: str, storage_options: Mapping[str, Any] | None) -> None:
@@ -216,7 +218,7 @@ def _describe(dataset: CollectionContents, root: str, logs: str, storage_options
     storage.publish(staged)
 
 
-def _proven(
+def _prove(
     spark: SparkSession,
     rows: DataFrame,
     dataset: CollectionContents,

@@ -68,7 +68,7 @@ class BloomFilter:
         Raises:
             FormatError: When it is none.
         """
-        bits, hashes = (shape.integer(shape.required(entry, key), f"the filter's {key!r}") for key in ("m", "k"))
+        bits, hashes = (shape.integer(shape.require(entry, key), f"the filter's {key!r}") for key in ("m", "k"))
         text = shape.text(entry["b"], "the filter's 'b'")
         raw = shape.from_base64(text.replace("-", "+").replace("_", "/"), "the filter's 'b'")
         stored = int.from_bytes(raw[:8], "big")
@@ -124,7 +124,7 @@ def parse_stats(text: bytes) -> list[dict[str, Any]]:
     Raises:
         FormatError: When it is none.
     """
-    data = shape.parsed(text, "its text")
+    data = shape.parse_json(text, "its text")
     entries = data if isinstance(data, list) else [data]
     for entry in entries:
         is_known = isinstance(entry, dict) and isinstance(entry.get("fieldID"), int)

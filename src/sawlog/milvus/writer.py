@@ -95,7 +95,7 @@ class TreeWriter(Writer):
         self._staged.append(self._open.finish())
         self._open = None
 
-    def noted(self, place: Place) -> WrittenSegment:
+    def note_segment(self, place: Place) -> WrittenSegment:
         """Return the record of what was written of a segment."""
         key = (place.collection, place.partition, place.segment)
         return self._written.setdefault(key, WrittenSegment(place.partition, place.segment))
@@ -192,7 +192,7 @@ class InsertWriter(TreeWriter):
         segment = self._segment(Place(self.options.collection_id, self.options.partition_id, -1))
         self._segments = {}
         place = segment.place
-        noted = self.noted(place)
+        noted = self.note_segment(place)
         stamp = self.options.timestamp or _DEFAULT_TIMESTAMP
         for stored_field in self._every:
             data = empty_log(place, stored_field, stamp)
@@ -293,7 +293,7 @@ class InsertWriter(TreeWriter):
         place = segment.place
         directory = f"{place.collection}/{place.partition}/{place.segment}"
         rows = len(columns[0])
-        noted = self.noted(place)
+        noted = self.note_segment(place)
         noted.rows += rows
         for stored_field, column in zip(self._every, columns, strict=True):
             data = insert_log(place, stored_field, column, first, last)
@@ -366,7 +366,7 @@ class DeltaWriter(TreeWriter):
                 self.refuse_existing(name)
                 data = delta_log(place, keys, times)
                 self.stage(name, data)
-                self.noted(place).deltas.append(WrittenLog(name, len(data), len(keys)))
+                self.note_segment(place).deltas.append(WrittenLog(name, len(data), len(keys)))
         self._parts = {}
         self.stage_metadata()
         return self._staged

@@ -49,7 +49,7 @@ def first_mistake(document: Document, model: type[BaseModel], error: ValidationE
         valid_keys = [model_field.alias or name for name, model_field in table.model_fields.items()]
         hint = suggest_name(path[-1], valid_keys) or f"; known keys: {', '.join(valid_keys)}"
         return document.error(path, f"unknown key{hint}")
-    expected = _expected(field)
+    expected = _describe_expected(field)
     if kind == "missing":
         return document.error(path[:-1], f"key {path[-1]!r} is missing; expected {expected}")
     if kind == "string_too_short" and len(path) == len(problem["loc"]):
@@ -92,7 +92,7 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         yield from _kinds(argument)
 
 
-def _expected(field: FieldInfo | None) -> str:
+def _describe_expected(field: FieldInfo | None) -> str:
     if field is None:
         return "a table"
     if field.description:

@@ -50,10 +50,10 @@ class Plan:
         self.spark = spark
         self.frames: dict[str, DataFrame] = {}
         for source in pipeline.sources.values():
-            with self._located((*source.key, "path" if source.paths else "table" if source.table else "format")):
+            with self._locate_faults((*source.key, "path" if source.paths else "table" if source.table else "format")):
                 self._define(source.name, self._read(source, source.options), source.watermark)
         for step in pipeline.steps.values():
-            with self._located((*step.key, "sql")):
+            with self._locate_faults((*step.key, "sql")):
                 self._define(step.name, spark.sql(step.sql), step.watermark)
         for sink in pipeline.sinks:
             self._check(sink, self.frames[sink.source].schema)
@@ -144,7 +144,7 @@ class Plan:
         frames = []
         for source in self.pipeline.sources.values():
             if source.on_damage == policy:
-                with self._located((*source.key, "on_damage")):
+                with self._locate_faults((*source.key, "on_damage")):
                     options = {key: value for key, value in source.options.items() if key != "columns"}
                     if policy == "quarantine":
                         options["columns"] = ",".join([*DAMAGE_SCHEMA.names, BYTES_COLUMN])
@@ -155,10 +155,10 @@ class Plan:
 
     def _check(self, sink: Target, schema: StructType) -> None:
         """Refuse, before anything runs, unknown formats, and what a format of sawlog cannot represent."""
-        with self._located((*sink.key, "format")):
+        with self._locate_faults((*sink.key, "format")):
             if not sink.own and sink.format not in _NO_SOURCES:
                 self._find(sink.format)
-        with self._located(sink.key):
+        with self._locate_faults(sink.key):
             missing = [name for name in sink.partition_by if name not in schema.names]
             if missing:
                 raise OptionError(f"no column {missing[0]!r} to partition by; columns: {', '.join(schema.names)}")
@@ -180,7 +180,7 @@ class Plan:
                 ) from error
 
     @contextmanager
-    def _located(self, key: tuple[str, ...]) -> Iterator[None]:
+    def _locate_faults(self, key: tuple[str, ...]) -> Iterator[None]:
         """Name file, line and key of whatever goes wrong in the block."""
         expected: tuple[type[Exception], ...] = (SawlogError, *spark_errors())
         try:

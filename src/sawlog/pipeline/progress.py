@@ -78,7 +78,7 @@ def bytes_read(sources: Sequence[SourceProgress]) -> int | None:
 
 def bytes_waiting(sources: Sequence[SourceProgress]) -> int | None:
     """Bytes of files that are there and not read yet; None where no source says."""
-    return _sum(_waiting(source.latestOffset) for source in sources)
+    return _sum(_count_waiting(source.latestOffset) for source in sources)
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
@@ -95,7 +95,7 @@ def _count_read_bytes(end: str | None) -> int | None:
     return sum(place.at - place.begin for place in after.files.values())
 
 
-def _waiting(latest: str | None) -> int | None:
+def _count_waiting(latest: str | None) -> int | None:
     offsets = decode_json(latest or "")
     lag = offsets.get(_LAG) if isinstance(offsets, dict) else None
     count = lag.get(BYTES) if isinstance(lag, dict) else None

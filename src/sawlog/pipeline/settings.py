@@ -70,7 +70,7 @@ def _options(values: Any, *keys: str) -> dict[str, str]:
     return options
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
+def _unwrap(values: dict[str, Any]) -> dict[str, Any]:
     _options(values)  # refuses what is no plain data
     return values
 
@@ -130,7 +130,7 @@ class _Placed(_Named):
     path: Place | None = None
     table: Text | None = None
     given: Options = Field(default={}, alias="options", repr=False)
-    storage: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(default={}, repr=False)
+    storage: Annotated[dict[str, Any], AfterValidator(_unwrap)] = Field(default={}, repr=False)
     format: Text
 
     @property

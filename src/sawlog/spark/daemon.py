@@ -24,11 +24,11 @@ PACKAGES = ("pyspark", "py4j")
 
 def main() -> None:
     """Serve until Spark ends the process."""
-    sys.path[:] = unzipped(sys.path)
+    sys.path[:] = strip_zips(sys.path)
     from pyspark import daemon
 
     preload(sys.argv[1:2])
-    daemon.worker = quiet(daemon.worker)
+    daemon.worker = silence_worker(daemon.worker)
     daemon.manager()
 
 
@@ -46,7 +46,7 @@ def preload(workers: Iterable[str]) -> None:
     gc.freeze()
 
 
-def quiet(worker: Callable[..., int]) -> Callable[..., int]:
+def silence_worker(worker: Callable[..., int]) -> Callable[..., int]:
     """A worker that ends without a traceback when Spark has closed the connection, as it does when a session ends."""
 
     def run(*arguments: Any) -> int:
@@ -58,14 +58,14 @@ def quiet(worker: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-def unzipped(path: Iterable[str]) -> list[str]:
+def strip_zips(path: Iterable[str]) -> list[str]:
     """A module path without the zips of packages that are installed in the same version."""
     entries = list(path)
     folders = [entry for entry in entries if os.path.isdir(entry)]
-    return [entry for entry in entries if not (zipfile.is_zipfile(entry) and _installed(entry, folders))]
+    return [entry for entry in entries if not (zipfile.is_zipfile(entry) and _is_installed(entry, folders))]
 
 
-def _installed(archive: str, folders: Iterable[str]) -> bool:
+def _is_installed(archive: str, folders: Iterable[str]) -> bool:
     """Whether folders have the package of an archive, as far as its version says."""
     with zipfile.ZipFile(archive) as opened:
         for name in PACKAGES:

@@ -18,12 +18,12 @@ def digest(rows: DataFrame) -> Digest:
     """
     from pyspark.sql import functions as f
 
-    row = _hashed(rows).agg(f.count("*").alias("rows"), f.sum("hash").alias("total")).first()
+    row = _hash_rows(rows).agg(f.count("*").alias("rows"), f.sum("hash").alias("total")).first()
     assert row is not None
     return Digest(int(row["rows"]), int(row["total"] or 0) % MODULUS)
 
 
-def _hashed(rows: DataFrame) -> DataFrame:
+def _hash_rows(rows: DataFrame) -> DataFrame:
     """The hashes of rows.
 
     Spark's hash passes over nulls, so that every value is hashed with the name of its column; it takes no maps, so that
@@ -35,7 +35,7 @@ def _hashed(rows: DataFrame) -> DataFrame:
     hashes = []
     for field in rows.schema.fields:
         name, kind = field.name, field.dataType
-        value = hashable = f.col(quoted(name))
+        value = hashable = f.col(quote_name(name))
         if isinstance(kind, MapType):
             hashable = f.array_sort(f.map_entries(value))
         elif isinstance(kind, ByteType | ShortType | IntegerType):
@@ -47,6 +47,6 @@ def _hashed(rows: DataFrame) -> DataFrame:
     return rows.select(f.xxhash64(together).cast("decimal(38,0)").alias("hash"))
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as Spark takes it for exactly that, dots and all."""
     return f"`{name.replace('`', '``')}`"

@@ -69,9 +69,9 @@ class DirectoriesWriter(SpreadingWriter):
 def _parts(name: str, column: pa.Array) -> pa.Array:
     """The name of a directory for each value."""
     coded = pc.fill_null(column.cast(pa.string()), "").dictionary_encode()
-    names = [f"{_escaped(name)}={_escaped(value) or NO_VALUE}" for value in coded.dictionary.to_pylist()]
+    names = [f"{_escape(name)}={_escape(value) or NO_VALUE}" for value in coded.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(coded.indices)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)

@@ -264,7 +264,7 @@ class FileColumns:
         for field in self.partitions:
             text = texts.get(field.name)
             try:
-                values[field.name] = None if text is None else _parsed(text, field.type)
+                values[field.name] = None if text is None else _parse_value(text, field.type)
             except (ValueError, ArithmeticError, pa.ArrowException):
                 raise SchemaError(f"{path}: directory {field.name}={text!r}: expected {field.type}") from None
         return values
@@ -364,7 +364,7 @@ def _type_of(text: str) -> pa.DataType:
     for pattern, kind in ((_TIME, _TIMESTAMP), (_DATE, pa.date32())):
         if pattern.fullmatch(unquote(text) if kind == _TIMESTAMP else text):
             with contextlib.suppress(ValueError):
-                _parsed(text, kind)
+                _parse_value(text, kind)
                 return kind
     return pa.string()
 
@@ -389,7 +389,7 @@ def _wider(first: pa.DataType | None, second: pa.DataType) -> pa.DataType:
     return pa.decimal128(max(numbers), 0) if all(numbers) else pa.string()
 
 
-def _parsed(text: str, kind: pa.DataType) -> Any:
+def _parse_value(text: str, kind: pa.DataType) -> Any:
     """The value of a directory's name, which may be escaped.
 
     Raises:

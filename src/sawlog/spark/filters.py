@@ -156,13 +156,13 @@ def _translate(comparison: Comparison, schema: pa.Schema, spark_schema: StructTy
     if spark_schema[column].dataType != spark_field(schema.field(column)).dataType:
         return
     values = [value for value in comparison.values if value is not None] if op == "in" else comparison.values
-    values = [_plain(value, kind) for value in values]
+    values = [_convert_value(value, kind) for value in values]
     if any(value is None for value in values):
         return
     yield from _conditions(column, op, values, kind)
 
 
-def _plain(value: Any, kind: pa.DataType) -> Any:
+def _convert_value(value: Any, kind: pa.DataType) -> Any:
     """The value as Arrow takes it; `None` where the column cannot equal it."""
     if arrow.is_integer(kind) and isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else None

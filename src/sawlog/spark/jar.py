@@ -51,7 +51,7 @@ def spark_jar() -> str:
     """
     version, jars = find_spark()
     sources = _sources(version)
-    carried = _carried(version, sources)
+    carried = _find_carried_jar(version, sources)
     if carried is not None:
         return carried
     path = cache() / f"sawlog-spark_{version}_{_digest(sources)[:12]}.jar"
@@ -80,7 +80,7 @@ def make(folder: Path) -> Path:
     return path
 
 
-def _carried(version: str, sources: dict[str, str]) -> str | None:
+def _find_carried_jar(version: str, sources: dict[str, str]) -> str | None:
     """The jar that sawlog carries for a version of Spark, if it was made from these sources."""
     path = CARRIED / f"sawlog-spark_{version}.jar"
     try:

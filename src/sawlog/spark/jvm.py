@@ -43,9 +43,9 @@ _PATIENCE = 600
 """Seconds that making an archive may take, which needs about forty."""
 
 
-def launched(jar: str | None) -> tuple[dict[str, str], str]:
+def launch_settings(jar: str | None) -> tuple[dict[str, str], str]:
     """Variables for a local session's JVM, and what is first on its class path, if Spark's settings say nothing."""
-    if os.name != "posix" or _configured() or os.pathsep in str(jar):
+    if os.name != "posix" or _is_configured() or os.pathsep in str(jar):
         return {}, ""
     first = ""
     options, classes = [os.environ.get("SPARK_SUBMIT_OPTS", "")], [os.environ.get("SPARK_DIST_CLASSPATH", "")]
@@ -55,8 +55,8 @@ def launched(jar: str | None) -> tuple[dict[str, str], str]:
     with contextlib.suppress(SawlogError):  # no Java, which Spark says, or no place for what is kept
         place = _place()
         if archive := _find_archive(place):
-            options += [_SILENT, "-Xshare:auto", "-XX:+VerifySharedSpaces", _quoted(f"-XX:SharedArchiveFile={archive}")]
-            first = _unsigned(place)
+            options += [_SILENT, "-Xshare:auto", "-XX:+VerifySharedSpaces", _quote(f"-XX:SharedArchiveFile={archive}")]
+            first = _join_copies(place)
     variables = {
         "SPARK_SUBMIT_OPTS": " ".join(filter(None, options)),
         "SPARK_DIST_CLASSPATH": os.pathsep.join(filter(None, classes)),
@@ -76,13 +76,13 @@ def make_archive() -> Path:
     archive = _find_archive(place)
     if archive is not None:
         return archive
-    if _configured():
+    if _is_configured():
         raise SawlogError("Java makes no archive of Spark's classes where a folder of settings is on the class path")
     sys.stderr.write("sawlog: making an archive of the classes that Spark loads, once, some 40 seconds\n")
     sweep(str(place))
     _copy_signed(place)
     staged = staged_name(str(place), "")
-    options = f"{_SILENT} {_quoted(f'-XX:ArchiveClassesAtExit={staged}')}"
+    options = f"{_SILENT} {_quote(f'-XX:ArchiveClassesAtExit={staged}')}"
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, folder]
         variables = {**os.environ, "SPARK_SUBMIT_OPTS": options, "PYSPARK_PYTHON": sys.executable}
@@ -117,12 +117,12 @@ def _copy_signed(place: Path) -> None:
         os.replace(staged, copy)
 
 
-def _unsigned(place: Path) -> str:
+def _join_copies(place: Path) -> str:
     """The copies, as a class path."""
     return os.pathsep.join(sorted(map(str, place.parent.glob(f"{place.name}_*.jar"))))
 
 
-def _quoted(option: str) -> str:
+def _quote(option: str) -> str:
     """An option as Spark's launcher reads one, in which there may be spaces."""
     return '"' + option.replace("\\", r"\\").replace('"', r"\"") + '"'
 
@@ -143,7 +143,7 @@ def _place() -> Path:
     return cache() / f"spark-classes_{version}_{hashlib.sha256(repr(states).encode()).hexdigest()[:12]}"
 
 
-def _configured() -> bool:
+def _is_configured() -> bool:
     """Whether Spark's or Hadoop's own settings are on the class path."""
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.path.dirname(find_spark()[1]), "conf")
     named = any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
@@ -160,7 +160,7 @@ def _session(folder: Path) -> None:
         "spark.jars": spark_jar(),
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
-        CLASS_PATH: _unsigned(_place()),
+        CLASS_PATH: _join_copies(_place()),
     }
     builder: Any = SparkSession.builder
     spark = builder.master("local[2]").config(map=settings).getOrCreate()

@@ -39,13 +39,13 @@ from sawlog.spark.reader import (
     PartitionFunction,
     freeze_loaded,
     full_schema,
-    informed,
+    inform,
     is_searched,
     join_tasks,
     log_unread,
     look,
-    projected,
-    remembering,
+    project_request,
+    remember_findings,
 )
 
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -149,7 +149,7 @@ def check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
     if "path" in options or "paths" in options:
         request = read_request(options, None)
         if not request.is_empty():
-            projected(request, request.open(), columns)
+            project_request(request, request.open(), columns)
             return {}
     if "format" in options:
         with tempfile.TemporaryDirectory() as scratch:
@@ -158,7 +158,7 @@ def check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
             writing.make_writer(options, None, columns, overwrite=False).commit([])
             request = read_request(options, None)
             if not request.is_empty():  # some formats write nothing where there are no rows
-                projected(request, request.open(), columns)
+                project_request(request, request.open(), columns)
     return {}
 
 
@@ -204,13 +204,13 @@ def plan(
     dataset = request.open_stored()
     if dataset is None:
         return [SidePlan(PartitionFunction(side.wanted), [], []) for side in sides]
-    dataset = remembering(dataset)
+    dataset = remember_findings(dataset)
     if looked:
-        dataset = informed(dataset, map(pickled.loads, looked))
+        dataset = inform(dataset, map(pickled.loads, looked))
     readings = []
     for side in sides:
         counted = side.limit is None
-        reading = projected(request, dataset, full, side.filters).with_projection(side.wanted.names, counted)
+        reading = project_request(request, dataset, full, side.filters).with_projection(side.wanted.names, counted)
         task_bytes = request.own.task_bytes
         if side.limit is not None and side.limit <= FEW_ROWS:
             reading, task_bytes = replace(reading, is_of_few=True), _UNCUT_BYTES
@@ -278,7 +278,9 @@ class Conversation:
                 None if looked is None else list(map(base64.b64decode, looked)),
             )
             sizes = [side_plan.sizes for side_plan in plans]
-            blocks = [block for side_plan in plans for block in (_pickled(side_plan.function), *side_plan.partitions)]
+            blocks = [
+                block for side_plan in plans for block in (_pickle_function(side_plan.function), *side_plan.partitions)
+            ]
             look = any(isinstance(side_plan.function, Look) for side_plan in plans)
             return [json.dumps({"look": look, "sizes": sizes}).encode(), *blocks]
         if verb == "stream":
@@ -286,7 +288,7 @@ class Conversation:
 
             schema = _schema(arguments["schema"])
             self._stream = make_stream_reader(arguments["options"], None, schema)
-            return [_pickled(PartitionFunction(schema))]
+            return [_pickle_function(PartitionFunction(schema))]
         if verb == "partitions":
             return [CPickleSerializer().dumps(partition.value) for partition in self._stream.partitions(**arguments)]
         return [json.dumps(_OF_STREAMS[verb](self._stream, **arguments)).encode()]
@@ -313,7 +315,7 @@ def _side(request: Mapping[str, Any]) -> ScanRequest:
     return ScanRequest(_schema(request["wanted"]), comparisons, request.get("limit"))
 
 
-def _pickled(function: PartitionFunction | Look) -> bytes:
+def _pickle_function(function: PartitionFunction | Look) -> bytes:
     """Return the pickled function of a worker with the schema of its result."""
     returned = function.schema if function.schema.fields else _COUNTS
     return bytes(CPickleSerializer().dumps((function, returned)))

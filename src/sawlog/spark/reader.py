@@ -175,14 +175,14 @@ class SawlogReader(DataSourceReader):
             return planned
 
     def _plan(self) -> list[InputPartition]:
-        dataset, task_bytes = remembering(self._request.open()), self._request.own.task_bytes
-        reading = projected(self._request, dataset, self._schema, self._filters)
+        dataset, task_bytes = remember_findings(self._request.open()), self._request.own.task_bytes
+        reading = project_request(self._request, dataset, self._schema, self._filters)
         unknown = [part for part in reading.unknown(task_bytes) if not is_searched(dataset, part)]
         sizes = {file.path: file.size for part in unknown for file in part.files}.values()
         if unknown and sum(sizes) <= count_cores() * max(sizes):
             # Sooner here than in the task that reads the longest one.
             looked = map_all(unknown, look, count_cores())
-            reading = projected(self._request, informed(dataset, looked), self._schema, self._filters)
+            reading = project_request(self._request, inform(dataset, looked), self._schema, self._filters)
         log_unread(dataset)
         return [InputPartition(task) for task in reading.tasks(task_bytes)]
 
@@ -313,7 +313,7 @@ def _bytes(part: Fragment | Dataset) -> int:
     return sum(file.size for file in part.files) if isinstance(part, Dataset) else part.size
 
 
-def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Reading:
+def project_request(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Reading:
     """Return the read that delivers the columns of a schema, with the option's and Spark's filters.
 
     Raises:
@@ -360,7 +360,7 @@ def look(part: Contents) -> Found:
     return []
 
 
-def informed(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
+def inform(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
     """A dataset that is planned by what was found in parts of it, as by an index; queries to come remember that."""
     answers_by_file: dict[File, dict[str, list[bytes]]] = {}
     for file, answers in itertools.chain.from_iterable(looked):
@@ -377,7 +377,7 @@ def informed(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
     return _with_answers(dataset, facts_by_file, [Index.of(facts_by_file)])
 
 
-def remembering(dataset: Dataset) -> Dataset:
+def remember_findings(dataset: Dataset) -> Dataset:
     """A dataset that is planned by what queries before have found in large remote files that are as they were."""
     SEARCHES.directory = _local_folder() or None
     indexes = {

@@ -17,7 +17,7 @@ from sawlog.errors import OptionError, SawlogError
 from sawlog.guard import install
 from sawlog.spark.errors import explain, spark_errors
 from sawlog.spark.jar import spark_jar
-from sawlog.spark.jvm import CLASS_PATH, launched
+from sawlog.spark.jvm import CLASS_PATH, launch_settings
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -73,7 +73,7 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         spark_settings.setdefault(_UNIX_SOCKETS, str(os.name == "posix").lower())
         spark_settings.setdefault(_DAEMON, "sawlog.spark.daemon")
         if jar is not None:
-            variables, first = launched(jar)
+            variables, first = launch_settings(jar)
             if first:  # else it is what Spark's own settings say
                 spark_settings[CLASS_PATH] = os.pathsep.join(filter(None, [spark_settings.get(CLASS_PATH), first]))
     # Both say again, in JSON or of pandas, which nothing here uses, what nobody can act on.
@@ -127,7 +127,7 @@ def for_command(
         yield spark
         return
     try:
-        with cancelling(spark):
+        with cancel_on_signal(spark):
             yield spark
     finally:
         with contextlib.suppress(*spark_errors()):  # SIGTERM may have reached Spark itself as well
@@ -135,7 +135,7 @@ def for_command(
 
 
 @contextlib.contextmanager
-def cancelling(spark: SparkSession) -> Iterator[None]:
+def cancel_on_signal(spark: SparkSession) -> Iterator[None]:
     """Have the first signal cancel Spark's jobs, and come again when what they had begun is taken back."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():

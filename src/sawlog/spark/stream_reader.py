@@ -23,7 +23,7 @@ from sawlog.format.recognition import formats, get_format, recognize
 from sawlog.format.scan import is_wider
 from sawlog.spark.errors import as_sentence
 from sawlog.spark.options import Request, read_request
-from sawlog.spark.reader import Reading, log_unread, projected, read_task
+from sawlog.spark.reader import Reading, log_unread, project_request, read_task
 from sawlog.spark.schema import arrow_schema, is_of_type, spark_version
 from sawlog.storage import File
 from sawlog.stream.files import root_of
@@ -199,7 +199,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
                 _mention_taken(request.paths, offset, columns)
                 scan = replace(dataset.scan, schema=columns)
                 dataset, schema = Dataset(with_scan(dataset.contents, scan), scan), dump_schema(columns)
-            self._reading = projected(request, dataset, self._schema)
+            self._reading = project_request(request, dataset, self._schema)
             storage = replace(request.storage, index=dataset.scan.storage.index)
             scan = replace(self._reading.scan, storage=storage)
             self._follower = Follower.of(dataset.contents, request.paths, scan, request.stream, foreign, schema)

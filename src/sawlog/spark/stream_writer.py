@@ -121,7 +121,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
             return
         query, run = tasks[0].query, tasks[0].run
         job = self.job(query, run, batch, tasks[0].owner)
-        last = self._last(query)
+        last = self._find_last(query)
         if last is None or batch > last.batch:
             staged = [staged_file for task in tasks for staged_file in task.staged]
             list_other_files = (lambda: self._all_but(_name(query, batch))) if self.sink.overwrite else None
@@ -135,7 +135,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
                 abort(self.job(task.query, task.run, batch, task.owner))
                 return
 
-    def _last(self, query: str) -> MicroBatch | None:
+    def _find_last(self, query: str) -> MicroBatch | None:
         """The last micro-batch of a query that is there."""
         record = self.sink.job.log.last()
         if record is not None and query in record.batches:

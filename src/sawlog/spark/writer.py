@@ -97,7 +97,7 @@ class SawlogWriter(DataSourceArrowWriter):
             OptionError: When there are files already, and none are to be added.
         """
         if self._own.savemode == "errorifexists" and self.existing():
-            raise self._taken()
+            raise self._make_taken_error()
         self._idle = self._own.savemode == "ignore" and bool(self.existing())
         with tempfile.TemporaryDirectory() as scratch:
             self.begin(replace(self.job, storage=Storage(), staging=scratch), 0).abort()
@@ -139,13 +139,13 @@ class SawlogWriter(DataSourceArrowWriter):
         staged = [staged_file for message in messages if isinstance(message, Written) for staged_file in message.staged]
         if self._own.savemode is not None and self.existing():
             if self._own.savemode == "errorifexists":
-                raise self._taken()
+                raise self._make_taken_error()
             self.job.sweep()
             return
         if not staged and (self.overwrite or not self.existing()):
             # Without rows, one empty file keeps the directory readable.
             staged = self._open(self.job, self.job.staging, 0).finish()
-        self.job.publish(staged, partial(self._replaced, staged) if self.overwrite else None)
+        self.job.publish(staged, partial(self._list_replaced, staged) if self.overwrite else None)
         self.job.sweep()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -175,7 +175,7 @@ class SawlogWriter(DataSourceArrowWriter):
         files = self._format.select(self.storage.find(self.job.root), "rows")
         return self._format.directory_layout.replaced_paths(files, self.job.root)
 
-    def _replaced(self, staged: Sequence[Staged]) -> list[str]:
+    def _list_replaced(self, staged: Sequence[Staged]) -> list[str]:
         """Return the paths that the job replaces with the staged files."""
         old = self.existing()
         if self._own.partitionoverwritemode == "static":
@@ -183,7 +183,7 @@ class SawlogWriter(DataSourceArrowWriter):
         written = {posixpath.dirname(staged_file.final[len(self.job.staging) + 1 :]) for staged_file in staged}
         return [path for path in old if posixpath.dirname(path[len(self.job.root) + 1 :]) in written]
 
-    def _taken(self) -> OptionError:
+    def _make_taken_error(self) -> OptionError:
         return OptionError(f"{self.job.root}: there are files already, and option saveMode is 'errorifexists'")
 
 

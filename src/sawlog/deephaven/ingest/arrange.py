@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import values_of
 from sawlog.deephaven.ingest.history import PARTS_NAME, HistoricalTable, MergeRecord, PartsWriter
 from sawlog.deephaven.ingest.records import RECORD_NAME
-from sawlog.deephaven.ingest.runs import Boundary, Run, merged
+from sawlog.deephaven.ingest.runs import Boundary, Run, merge_runs
 from sawlog.deephaven.table.options import WriteOptions
 from sawlog.deephaven.table.writer import LocationWriter
 from sawlog.errors import OptionError
@@ -98,7 +98,7 @@ class LocationsWriter:
         parts = PartsWriter()
         rows = 0
         try:
-            for batch in merged(self.runs, target.split, self.keys, target.low, target.high):
+            for batch in merge_runs(self.runs, target.split, self.keys, target.low, target.high):
                 writer = writer or self._begin(str(target.internal))
                 writer.write(pa.RecordBatch.from_arrays(batch.columns[:-1], names=self.schema.names))
                 parts.add(values_of(batch.columns[-1], "<i4"))

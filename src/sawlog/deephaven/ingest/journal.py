@@ -142,14 +142,14 @@ def delete_merged(tree: IntradayTable, journal: Journal) -> None:
         ]
         if remaining:
             raise SawlogError(f"{remaining[0]}: was imported while its partition was merged; nothing of it is deleted")
-        _empty(tree, partition, of_partition)
+        _publish_empty(tree, partition, of_partition)
     for location in merged:
         if location.record is None:
             remove_location(location.path)
     tree.tidy()
 
 
-def _empty(tree: IntradayTable, partition: Partition, locations: Sequence[Location]) -> None:
+def _publish_empty(tree: IntradayTable, partition: Partition, locations: Sequence[Location]) -> None:
     """Publish an empty location that stands for all that a partition has had."""
     records = [location.record for location in locations if location.record is not None]
     progress = Progress.of(records)

@@ -40,7 +40,7 @@ def sort_order(keys: Sequence[pa.Array], rows: int) -> NDArray[np.int64]:
             validity = boolean_values(key.is_valid()).astype(np.int64)
             codes = codes * validity
         for code in (codes,) if validity is None else (codes, validity):
-            order = _sorted(code, order)
+            order = _sort_codes(code, order)
     return order
 
 
@@ -49,7 +49,7 @@ def sort_key(keys: Sequence[pa.Array], row: int) -> tuple[Any, ...]:
     return tuple(_value(key.slice(row, 1)) for key in keys)
 
 
-def _sorted(codes: NDArray[np.int64], before: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sort_codes(codes: NDArray[np.int64], before: NDArray[np.int64]) -> NDArray[np.int64]:
     if not len(codes):
         return before
     lowest, highest = int(codes.min()), int(codes.max())

@@ -106,7 +106,7 @@ class Planner:
 
     def size(self, logs: Sequence[Log], progress: Progress) -> int:
         """Bytes that are to be walked."""
-        new_bytes = sum(log.file.size - _taken(log, progress) for log in logs)
+        new_bytes = sum(log.file.size - _find_stop(log, progress) for log in logs)
         return new_bytes if self._max_bytes is None else min(new_bytes, self._max_bytes)
 
     def __call__(self, item: tuple[Partition, Sequence[Log], Progress]) -> PartitionPlan:
@@ -127,7 +127,7 @@ class Planner:
                 news_of_log = self._news(
                     log, progress.logs.get(log.file.name), remarks, remaining, last=log is logs[-1]
                 )
-            lag += log.file.size - (news_of_log.end if news_of_log is not None else _taken(log, progress))
+            lag += log.file.size - (news_of_log.end if news_of_log is not None else _find_stop(log, progress))
             if news_of_log is not None:
                 news.append(news_of_log)
                 remaining = None if remaining is None else remaining - (news_of_log.end - news_of_log.start)
@@ -224,7 +224,7 @@ class Planner:
             )
 
 
-def _taken(log: Log, progress: Progress) -> int:
+def _find_stop(log: Log, progress: Progress) -> int:
     """The offset at which the last import of a log stopped."""
     progress_of_log = progress.logs.get(log.file.name)
     return 0 if progress_of_log is None else progress_of_log.end
@@ -237,7 +237,7 @@ def order_of(name: str) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledPartition:
     """A location that is complete, and not published."""
 
     staged: Sequence[Staged]
@@ -255,7 +255,7 @@ class Filler:
     storage: Storage
     on_unstorable: OnUnstorable = "error"
 
-    def __call__(self, item: tuple[Split, str]) -> Filled:
+    def __call__(self, item: tuple[Split, str]) -> FilledPartition:
         """Decode the ranges of a split, and stage its location, which will be at a path.
 
         Raises:
@@ -270,7 +270,7 @@ class Filler:
                 raise
             return self._fill(split, path, mending=True)
 
-    def _fill(self, split: Split, path: str, *, mending: bool = False) -> Filled:
+    def _fill(self, split: Split, path: str, *, mending: bool = False) -> FilledPartition:
         writer = LocationWriter(path, self.schema, self.options, self.storage)
         mender = Mender(self.schema, writer.specs, self.on_unstorable) if mending else None
         rows = 0
@@ -286,7 +286,7 @@ class Filler:
             writer.add_file(RECORD_NAME, replace(split.record, rows=rows).to_json())
             if mender is not None:
                 writer.add_file(UNSTORABLE_NAME, mender.listing())
-            return Filled(writer.finish(), rows, tuple(skipped), mender.count if mender is not None else 0)
+            return FilledPartition(writer.finish(), rows, tuple(skipped), mender.count if mender is not None else 0)
         except BaseException:
             writer.abort()
             raise

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from sawlog.deephaven.ingest.plan import Filled, PartitionPlan, Split
+from sawlog.deephaven.ingest.plan import FilledPartition, PartitionPlan, Split
 from sawlog.deephaven.ingest.records import Partition
 from sawlog.deephaven.ingest.tree import IntradayTable, Location, local_root, remove_location
 from sawlog.deephaven.ingest.unstorable import UNSTORABLE_NAME
@@ -71,7 +71,7 @@ class Publication:
         self._made = done
         self._errors = errors
         self._locations = locations
-        self._done: dict[int, Filled | SawlogError] = {}
+        self._done: dict[int, FilledPartition | SawlogError] = {}
         self._open: dict[int, tuple[PartitionPlan, list[int]]] = {}
         self.items: list[tuple[Split, str]] = []
         for number, plan in enumerate(plans):
@@ -80,7 +80,7 @@ class Publication:
             if plan.splits:
                 self._open[number] = plan, list(range(first, len(self.items)))
 
-    def arrived(self, index: int, outcome: Filled | SawlogError) -> None:
+    def take_outcome(self, index: int, outcome: FilledPartition | SawlogError) -> None:
         """Take what became of a split, and publish what can be."""
         self._done[index] = outcome
         for number, (plan, remaining) in list(self._open.items()):
@@ -97,7 +97,7 @@ class Publication:
                     self._made.partitions += 1
                     del self._open[number]
 
-    def _publish(self, plan: PartitionPlan, split: Split, filled: Filled) -> None:
+    def _publish(self, plan: PartitionPlan, split: Split, filled: FilledPartition) -> None:
         done = self._made
         if split.record.truncates:
             # Removed first, so that no reader finds deleted rows next to new ones. The newest goes last: whatever is

@@ -61,7 +61,7 @@ class Piece:
         fragment: Any = self.fragment
         if not isinstance(self.part, RetainedRows):
             for batch in fragment.to_batches():
-                yield _marked(batch), np.full(batch.num_rows, self.part)
+                yield _encode_partitions(batch), np.full(batch.num_rows, self.part)
             return
         parts, row = read_parts(fragment.path), fragment.start
         for batch in fragment.to_batches():
@@ -70,10 +70,10 @@ class Piece:
             old = np.zeros(batch.num_rows, np.int64) if parts is None else parts.of(rows)
             numbers = [self.part.parts.get(part, -1) for part in range(int(old.max(initial=0)) + 1)]
             new = np.array([*numbers, -1])[old]
-            yield _marked(batch).filter(array_of(new >= 0, pa.bool_())), new[new >= 0]
+            yield _encode_partitions(batch).filter(array_of(new >= 0, pa.bool_())), new[new >= 0]
 
 
-def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _encode_partitions(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch whose partition columns, the same value in every row, are dictionaries of that value."""
     for index, field in enumerate(batch.schema):
         if PARTITION_KEY in (field.metadata or {}) and batch.num_rows:
@@ -107,7 +107,7 @@ def measure(task: Sequence[Piece]) -> dict[int, Digest]:
     return digests
 
 
-def united(schemas: Iterable[pa.Schema]) -> pa.Schema:
+def unite_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:
     """All columns by name; of several types the first counts."""
     fields: dict[str, pa.Field] = {}
     for schema in schemas:
@@ -257,7 +257,7 @@ class Split:
             start += count
 
 
-def merged(
+def merge_runs(
     runs: Sequence[Run], location: int, keys: Sequence[str], low: Boundary | None, high: Boundary | None
 ) -> Iterator[pa.RecordBatch]:
     """The sorted rows from `low` on and before `high`, the part of each in the last column; two pieces take memory."""

@@ -126,7 +126,7 @@ class IntradayTable:
         return os.path.join(self.directory, name, column, self.table)
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep every other import and merge of the table out; the system frees the lock of a process that is killed.
 
         Raises:

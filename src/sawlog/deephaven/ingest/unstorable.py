@@ -82,7 +82,7 @@ class Mender:
             check(spec, converted, Place(field.name, 0))
             return converted
 
-        reasons = _refused(attempt, column)
+        reasons = _find_refused(attempt, column)
         if not reasons:
             return attempt(column)
         values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
@@ -92,7 +92,7 @@ class Mender:
             row_key = (batch.column(FILE_COLUMN)[row].as_py(), batch.column(OFFSET_COLUMN)[row].as_py())
             value_text = repr(values[row].as_py())[:_SHOWN]
             self._listed.append(Unstorable(*row_key, field.name, value_text, reasons[row], stored[row]))
-        return attempt(_replaced(values, stored))
+        return attempt(_replace_values(values, stored))
 
     def _instead(self, value: Any, kind: pa.DataType, spec: ColumnSpec) -> str | None:
         if self._policy != "replace" or not is_text(kind) or not isinstance(value, str):
@@ -101,7 +101,7 @@ class Mender:
         return value.encode(python, "replace").decode(python).strip("\0")
 
 
-def _refused(attempt: Callable[[pa.Array], Any], array: pa.Array) -> dict[int, str]:
+def _find_refused(attempt: Callable[[pa.Array], Any], array: pa.Array) -> dict[int, str]:
     """Rows of values that are refused, and why: found by halves."""
     reasons = {}
     open_ranges = [(0, len(array))]
@@ -118,7 +118,7 @@ def _refused(attempt: Callable[[pa.Array], Any], array: pa.Array) -> dict[int, s
     return reasons
 
 
-def _replaced(values: pa.Array, stored: Mapping[int, str | None]) -> pa.Array:
+def _replace_values(values: pa.Array, stored: Mapping[int, str | None]) -> pa.Array:
     """The values with others in some rows."""
     import pyarrow.compute as pc
 

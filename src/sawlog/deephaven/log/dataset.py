@@ -149,11 +149,11 @@ class DeephavenLogContents(Contents):
                 yield from self._from_the_end(request, partition)
                 continue
             layouts = [self._layout(log, task_bytes, threads) for log in partition]
-            last_deleting = _last_deleting([layout.live_from for layout in layouts])
+            last_deleting = _find_last_deleting([layout.live_from for layout in layouts])
             for index, (log, layout) in enumerate(zip(partition, layouts, strict=True)):
                 dead = index < last_deleting
                 if log.header is None:
-                    yield self._unreadable(request, log)
+                    yield self._make_unreadable_file(request, log)
                     continue
                 start, size = self._ends(log.file, log.header)
                 if self._stretch is not None and start >= size:
@@ -274,7 +274,7 @@ class DeephavenLogContents(Contents):
         """Yield ranges of a partition, the last one first, until all are read or a DELETE_PARTITION is found."""
         for log in reversed(logs):
             if log.header is None:
-                yield self._unreadable(request, log)
+                yield self._make_unreadable_file(request, log)
                 continue
             end, length = log.file.size, FEW_ROWS_BYTES
             while end > log.header.size:
@@ -304,7 +304,7 @@ class DeephavenLogContents(Contents):
         What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
         """
         del request
-        log = self._known[file.path]
+        log = self._logs_by_path[file.path]
         if log.header is None:
             return position
         start = max(position, log.header.size)
@@ -330,7 +330,7 @@ class DeephavenLogContents(Contents):
                     start = max(begin, log.header.size)
                     live_from = self._live_from(log, start, end, threads) if self._applies else -1
                     news.append((replace(log, file=file), start, end, live_from))
-            last_deleting = _last_deleting([live_from for *_, live_from in news])
+            last_deleting = _find_last_deleting([live_from for *_, live_from in news])
             for index, (log, start, end, live_from) in enumerate(news):
                 dead = index < last_deleting
                 fragments.append(self._range(request, log, start, end, end if dead else max(live_from, 0)))
@@ -338,7 +338,7 @@ class DeephavenLogContents(Contents):
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
         """Header and entries."""
-        header = self._known[file.path].header if file.path in self._known else None
+        header = self._logs_by_path[file.path].header if file.path in self._logs_by_path else None
         return lambda offset: parts(source, offset, header)
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
@@ -362,7 +362,7 @@ class DeephavenLogContents(Contents):
         return facts
 
     @cached_property
-    def _known(self) -> dict[str, Log]:
+    def _logs_by_path(self) -> dict[str, Log]:
         return {log.file.path: log for log in self.logs}
 
     @cached_property
@@ -445,11 +445,11 @@ class DeephavenLogContents(Contents):
         partitions: dict[tuple[str, ...], list[Log]] = {}
         has_filters = bool(request.projection.query.parts)
         for log in self.logs:
-            if not has_filters or self._possible(request, log):
+            if not has_filters or self._can_match(request, log):
                 partitions.setdefault(log.partition, []).append(log)
         return list(partitions.values())
 
-    def _possible(self, request: BoundScan, log: Log) -> bool:
+    def _can_match(self, request: BoundScan, log: Log) -> bool:
         """Whether filters on the partitioning column let any row of a log through."""
         name = self.partition_column
         if not name or self.scan.view != "rows" or name not in self.rows_schema.names:
@@ -485,7 +485,7 @@ class DeephavenLogContents(Contents):
         """Return the layout by an index of an intact log, or by tasks whose stretches end where the next begin."""
         distance = _even(log.file.size - header.size, task_bytes)
         stretches = known_answer(self.scan.storage, log.file, STRETCHES)
-        joined = _joined(unpack_numbers(stretches), header.size, log.file.size) if stretches else None
+        joined = _join_layouts(unpack_numbers(stretches), header.size, log.file.size) if stretches else None
         if joined is not None and joined[0] == distance:
             return joined[1]
         if distance is None or distance >= CUT_BYTES:
@@ -538,7 +538,7 @@ class DeephavenLogContents(Contents):
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
     @staticmethod
-    def _unreadable(request: BoundScan, log: Log) -> UnreadableFile:
+    def _make_unreadable_file(request: BoundScan, log: Log) -> UnreadableFile:
         return UnreadableFile(*request, log.file.path, log.file.size, log.reason, log.incomplete, log.newer)
 
     def _range(self, request: BoundScan, log: Log, start: int, end: int, live_from: int) -> LogFragment:
@@ -552,7 +552,7 @@ class DeephavenLogContents(Contents):
         return kind(scan, projection, path, size, *parts, self._optimistic)
 
 
-def _joined(numbers: Sequence[int], start: int, size: int) -> tuple[int, Layout, Layout] | None:
+def _join_layouts(numbers: Sequence[int], start: int, size: int) -> tuple[int, Layout, Layout] | None:
     """Return the layout of a log by notes on its stretches: with cuts between these, and with all cuts.
 
     Returns:
@@ -577,7 +577,7 @@ def _joined(numbers: Sequence[int], start: int, size: int) -> tuple[int, Layout,
     return length, between, within
 
 
-def _last_deleting(live_from: Sequence[int]) -> int:
+def _find_last_deleting(live_from: Sequence[int]) -> int:
     """Return the place of the last log with a DELETE_PARTITION, which deletes the rows of those before it; else -1."""
     return max((place for place, offset in enumerate(live_from) if offset >= 0), default=-1)
 

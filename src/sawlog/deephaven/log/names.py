@@ -61,7 +61,7 @@ def parse_name(name: str) -> LogName:
         return LogName()
     tokens = [sys.intern(token) for token in name[:bin_place].split(".")]  # which many files share
     right = name[bin_place + len(_BIN) + 1 :]
-    start_time = _begun(right)
+    start_time = _parse_begin(right)
     if len(tokens) >= _STANDARD_TOKENS and tokens[2] in _SETS:
         internal = sys.intern(".".join(tokens[3:-1]))
         return LogName(tokens[0], tokens[1], tokens[2], internal, tokens[-1], start_time)
@@ -98,7 +98,7 @@ def order_key(name: LogName, path: str) -> tuple[tuple[str, str, str, str], bool
     return (namespace, table, column, internal), name.begun is not None, began, path
 
 
-def _begun(text: str) -> datetime | None:
+def _parse_begin(text: str) -> datetime | None:
     match = _TIME.search(text)
     if match is None:
         return None

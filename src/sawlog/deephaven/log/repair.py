@@ -34,7 +34,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
     with closing(storage.open(file.path)) as source, closing(storage.open(file.path)) as original:
         staged = storage.stage(target)
         try:
-            staged.write(_sound(header))
+            staged.write(_correct_digest(header))
             walk = log_range.walk(source, pa.schema([]), findings)
             copy = _Copy(original, staged, header, header.size, walk.remarkable, walk.bad_values)
             for _ in walk.batches():
@@ -54,7 +54,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
             raise
 
 
-def _sound(header: Header) -> bytes:
+def _correct_digest(header: Header) -> bytes:
     """The header as it is, but for a digest that does not match."""
     if header.digest:
         return header.raw
@@ -94,13 +94,13 @@ class _Copy:
         """Copy everything before byte `end`."""
         while self.remarkable and self.remarkable[0].start < end:
             remarkable = self.remarkable.pop(0)
-            self._plain(remarkable.start)
+            self._copy_plain(remarkable.start)
             if remarkable.salvaged:
                 while self.position < remarkable.end:
                     self._entry(standalone=True)
             else:
                 self.commands(remarkable.end)
-        self._plain(end)
+        self._copy_plain(end)
 
     def commands(self, end: int) -> None:
         """Copy the complete entries that are no rows: all that is kept of sets that were aborted or have no end."""
@@ -111,10 +111,10 @@ class _Copy:
                 return
             following = self.position + total
             if head[layout.SIZE_SIZE] & Flag.RECORD:
-                self._plain(following)
+                self._copy_plain(following)
             self.position = following
 
-    def _plain(self, end: int) -> None:
+    def _copy_plain(self, end: int) -> None:
         while self.bad_values and self.bad_values[0][0] < end:
             self._bytes(self.bad_values[0][0])
             self._entry(standalone=False)

@@ -12,7 +12,7 @@ from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import Verdict, row_width
 from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.fragments import BATCH_ROWS, bad_metadata
-from sawlog.deephaven.table.groups.grouping import GroupComparison, comparable
+from sawlog.deephaven.table.groups.grouping import GroupComparison, is_comparable
 from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles
 from sawlog.deephaven.table.values import check_ends, words
@@ -112,7 +112,7 @@ class FileCheck(Fragment):
         row = 0
         while row < count and suffix == layout.DATA:
             array = reader.read(row, reader.fit(row, min(BATCH_ROWS, count - row)))
-            wrong = groups.differing(row, array) if groups is not None else None
+            wrong = groups.find_differing(row, array) if groups is not None else None
             if wrong is not None:
                 groups = None
                 detail = f"grouping: row {wrong} is {array[wrong - row]}, and in the group of another value"
@@ -125,7 +125,9 @@ class FileCheck(Fragment):
     def _groups(self, column: ColumnFiles, target: pa.DataType) -> GroupComparison | None:
         grouping = column_grouping(column, self.verdict, self.scan.storage)
         kind = self.verdict.specs[column.name].type
-        return GroupComparison(grouping, kind, target) if grouping is not None and comparable(grouping, kind) else None
+        return (
+            GroupComparison(grouping, kind, target) if grouping is not None and is_comparable(grouping, kind) else None
+        )
 
     def _last_end(self, column: ColumnFiles, suffix: str) -> int:
         """Return how far the binary data is referred to."""

@@ -144,7 +144,7 @@ def encode_variable(spec: ColumnSpec, array: pa.Array, place: Place) -> Encoded:
             encoded.append(b"" if value is None else encode(value))
         except (ValueError, InvalidOperation, OverflowError, struct.error) as error:
             raise place.error(row, f"{value!r} cannot be written as {spec.type.value}: {error}") from error
-    return _joined(encoded)
+    return _join(encoded)
 
 
 def _slots_in_slices(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> Decoded:
@@ -176,7 +176,7 @@ def _encoder(kind: ColumnType) -> Callable[[Any], bytes]:
     return lambda value: _encode_map(kind, value)
 
 
-def _joined(values: list[bytes]) -> Encoded:
+def _join(values: list[bytes]) -> Encoded:
     return np.fromiter(map(len, values), np.int64, len(values)), b"".join(values)
 
 
@@ -260,7 +260,7 @@ def _encode_decimals(slots: NDArray[np.uint8], array: pa.Array, precision: int, 
     else:
         for row, value in enumerate(array.to_pylist()):
             if value is not None:
-                number = _unscaled(value, precision, scale, place, row)
+                number = _unscale(value, precision, scale, place, row)
                 slots[row, 0] = number >= 0
                 magnitude = np.frombuffer(abs(number).to_bytes(width, "big"), np.uint8)
                 slots[row, 1:] = magnitude if number >= 0 else ~magnitude
@@ -282,9 +282,9 @@ def _check_highest(slots: NDArray[np.uint8], array: pa.Array, valid: NDArray[np.
         )
 
 
-def _unscaled(value: Any, precision: int, scale: int, place: Place, row: int) -> int:
+def _unscale(value: Any, precision: int, scale: int, place: Place, row: int) -> int:
     try:
-        number, exponent = _stripped(value)
+        number, exponent = _strip_zeros(value)
     except (ValueError, InvalidOperation) as error:
         raise place.error(row, f"{value!r} is no decimal: {error}") from error
     shift = exponent + scale
@@ -293,7 +293,7 @@ def _unscaled(value: Any, precision: int, scale: int, place: Place, row: int) ->
     return number * 10**shift if number else 0
 
 
-def _stripped(value: Any) -> tuple[int, int]:
+def _strip_zeros(value: Any) -> tuple[int, int]:
     """A number without trailing zeros, and the power of ten that it is multiplied with."""
     decimal = Decimal(value)
     if not decimal.is_finite():
@@ -341,7 +341,7 @@ def _decimal_decoder(target: pa.DataType) -> Callable[[bytes], Decimal]:
 
 def _encode_decimal(value: Any, *, integer: bool) -> bytes:
     """The scale and the unscaled number without trailing zeros."""
-    number, exponent = _stripped(value)
+    number, exponent = _strip_zeros(value)
     if integer and exponent < 0:
         raise ValueError("not a whole number")
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1
@@ -555,7 +555,7 @@ def _encode_arrays(kind: ColumnType, array: pa.Array, place: Place) -> Encoded:
         else:
             length = count.to_bytes(layout.ARRAY_LENGTH_SIZE, "big")
             encoded.append(b"".join([prefix, length, data[(end - count) * width : end * width]]))
-    return _joined(encoded)
+    return _join(encoded)
 
 
 def _number(data: bytes, position: int, packed: str) -> tuple[Any, int]:

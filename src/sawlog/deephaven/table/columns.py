@@ -91,7 +91,7 @@ class ColumnReader:
         stored_rows = min(count, max(0, self._capacity - first))
         if not stored_rows:
             return pa.nulls(count, self.type)
-        array = self._fitting(self._decode(first, stored_rows))
+        array = self._fit_type(self._decode(first, stored_rows))
         return array if stored_rows == count else pa.concat_arrays([array, pa.nulls(count - stored_rows, self.type)])
 
     def sample(self, rows: NDArray[np.int64]) -> pa.Array:
@@ -108,7 +108,7 @@ class ColumnReader:
         else:
             windows = np.split(rows, np.flatnonzero(np.diff(rows // (WINDOW_BYTES // self.width))) + 1)
             data = np.concatenate([self._read_rows(window) for window in windows])
-        return self._fitting(self._decode_words(data, 0))
+        return self._fit_type(self._decode_words(data, 0))
 
     def close(self) -> None:
         """Give the files back."""
@@ -116,7 +116,7 @@ class ColumnReader:
             if source is not None:
                 source.close()
 
-    def _fitting(self, array: pa.Array) -> pa.Array:
+    def _fit_type(self, array: pa.Array) -> pa.Array:
         """The values as the Arrow type that is asked for."""
         if array.type == self.type:
             return array
@@ -170,7 +170,7 @@ class ColumnReader:
         for suffix in (layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY):
             file = self._column.files.get(suffix)
             if file is None and self._capacity:
-                self._missing(suffix)
+                self._report_missing(suffix)
             elif (
                 file is not None and suffix == layout.SYMBOL_OFFSETS and self._headers.of(self._column, suffix) is None
             ):
@@ -182,13 +182,13 @@ class ColumnReader:
         file = self._column.files.get(layout.BINARY)
         if file is None:
             if self._capacity:
-                self._missing(layout.BINARY)
+                self._report_missing(layout.BINARY)
             self._capacity = 0
             return
         self._binary = self._storage.open(file.path)
         self._budget = OVERLAP * self._binary.size
 
-    def _missing(self, suffix: str) -> None:
+    def _report_missing(self, suffix: str) -> None:
         assert self._column.data is not None
         path = self._column.data.path.removesuffix(layout.DATA) + suffix
         self._damage(ColumnDamageKind.MISSING_FILE, 0, 0, "expected a file next to the column's .dat, found none", path)

@@ -18,7 +18,7 @@ from sawlog.deephaven.table.checks import FileCheck
 from sawlog.deephaven.table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
 from sawlog.deephaven.table.fields import parts
 from sawlog.deephaven.table.fragments import BATCH_ROWS, RowRange
-from sawlog.deephaven.table.groups.grouping import GroupComparison, Grouping, comparable
+from sawlog.deephaven.table.groups.grouping import GroupComparison, Grouping, is_comparable
 from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles, Location
 from sawlog.deephaven.table.options import ReadOptions
@@ -101,7 +101,7 @@ class DeephavenTableContents(Contents):
 
     def _row_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Ranges of rows, fewer where a filter names groups."""
-        locations = [location for location in self.locations if self._possible(request, location)]
+        locations = [location for location in self.locations if self._can_match(request, location)]
         self._judge_remote(locations)
         for location in locations:
             yield from self._ranges(request, location, task_bytes)
@@ -203,7 +203,7 @@ class DeephavenTableContents(Contents):
         )
         self._verdicts |= {verdict.location.directory: verdict for verdict in judged}
 
-    def _possible(self, request: BoundScan, location: Location) -> bool:
+    def _can_match(self, request: BoundScan, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""
         if request.projection.query == EVERY_ROW:
             return True
@@ -221,7 +221,7 @@ class DeephavenTableContents(Contents):
         if task_bytes is not None and size > task_bytes:
             # Cuts lie between batches, so that all fragments together make the batches of one.
             step = max(BATCH_ROWS, count * task_bytes // size // BATCH_ROWS * BATCH_ROWS)
-        ranges, grouped = self._grouped(request, verdict)
+        ranges, grouped = self._select_groups(request, verdict)
         for first, end in ranges:
             for begin in range(first, end, step):
                 until = min(end, begin + step)
@@ -235,7 +235,9 @@ class DeephavenTableContents(Contents):
         names = set(request.projection.decoded.names)
         return sum(column.size for name, column in location.columns.items() if name in names)
 
-    def _grouped(self, request: BoundScan, verdict: Verdict) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
+    def _select_groups(
+        self, request: BoundScan, verdict: Verdict
+    ) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
         """Ranges of rows that filters on grouped columns leave, and these filters."""
         used = []
         count = verdict.rows.count
@@ -247,7 +249,7 @@ class DeephavenTableContents(Contents):
             if None in condition.values:  # groups do not list rows without a value
                 continue
             try:
-                grouping = self._trusted(request, column, verdict)
+                grouping = self._find_trusted(request, column, verdict)
             except FormatError as error:
                 warn(f"{error}; all rows are read", DamageWarning)
                 continue
@@ -256,17 +258,17 @@ class DeephavenTableContents(Contents):
                 used.append(condition)
         return ranges, tuple(used)
 
-    def _trusted(self, request: BoundScan, column: ColumnFiles, verdict: Verdict) -> Grouping | None:
+    def _find_trusted(self, request: BoundScan, column: ColumnFiles, verdict: Verdict) -> Grouping | None:
         """The groups of a column, if filters can use them."""
         spec = verdict.specs[column.name]
         grouping = column_grouping(column, verdict, self._storage)
-        if grouping is None or not comparable(grouping, spec.type):
+        if grouping is None or not is_comparable(grouping, spec.type):
             return None
         if spec.variable and len(grouping) > SAMPLED_ONE_BY_ONE:
             return None
         reader = ColumnReader(column.name, verdict, request.scan, Findings("skip"))
         try:
-            wrong = GroupComparison(grouping, spec.type, reader.type).beginning(reader)
+            wrong = GroupComparison(grouping, spec.type, reader.type).find_beginning(reader)
         finally:
             reader.close()
         if wrong is not None:

@@ -82,7 +82,7 @@ class RowRange(Fragment):
                 for reader in readers.values():
                     count = min(count, reader.fit(row, count))
                 arrays = [
-                    self._converted(reader.read(row, count), field)
+                    self._convert(reader.read(row, count), field)
                     if reader is not None
                     else self._constant(field, row, count)
                     for field, reader in columns
@@ -116,7 +116,7 @@ class RowRange(Fragment):
             if name in columns and columns[name].data is not None
         }
 
-    def _converted(self, array: pa.Array, field: pa.Field) -> pa.Array:
+    def _convert(self, array: pa.Array, field: pa.Field) -> pa.Array:
         """The values as the table's column has them, where the location's is of another type."""
         if array.type == field.type:
             return array

@@ -356,12 +356,12 @@ class Headers:
     @property
     def version(self) -> int:
         """The column version of the location."""
-        return self._given.version or self._judged.version
+        return self._given.version or self._judged_version.version
 
     @property
     def assumes_version(self) -> bool:
         """Whether nothing proves the column version."""
-        return self._given.version is None and not self._judged.certain
+        return self._given.version is None and not self._judged_version.certain
 
     def little(self, header: FileHeader) -> bool:
         """Whether the data after a header is little endian."""
@@ -401,7 +401,7 @@ class Headers:
         return self._parsed[key]
 
     @cached_property
-    def _judged(self) -> _ColumnVersion:
+    def _judged_version(self) -> _ColumnVersion:
         if any(header is not None and header.certain for header in self._parsed.values()):
             return _ColumnVersion(1)
         if self._location.declared.version is not None:

@@ -176,7 +176,7 @@ def parse_type(text: str, context: str, charset: str = layout.DEFAULT_CHARSET) -
         return _string(arguments, context, charset)
     if arguments and kind not in _CODECS:
         raise OptionError(f"{context}: {kind.value} takes no arguments, found {match[2]!r}")
-    return _checked(ColumnSpec(kind, charset=charset, arguments=",".join(arguments) or None), context)
+    return _check_spec(ColumnSpec(kind, charset=charset, arguments=",".join(arguments) or None), context)
 
 
 def codec_spec(class_name: str, arguments: str, context: str) -> ColumnSpec | None:
@@ -188,7 +188,7 @@ def codec_spec(class_name: str, arguments: str, context: str) -> ColumnSpec | No
     argument_list = codec_arguments(arguments)
     if kind is ColumnType.BYTE_ARRAY and "simple" in name:
         argument_list.append("simple")
-    return _checked(ColumnSpec(kind, arguments=",".join(argument_list) or None), context)
+    return _check_spec(ColumnSpec(kind, arguments=",".join(argument_list) or None), context)
 
 
 def class_spec(class_name: str) -> ColumnSpec:
@@ -213,7 +213,7 @@ def _string(arguments: list[str], context: str, charset: str) -> ColumnSpec:
     return spec
 
 
-def _checked(spec: ColumnSpec, context: str) -> ColumnSpec:
+def _check_spec(spec: ColumnSpec, context: str) -> ColumnSpec:
     arguments = codec_arguments(spec.arguments)
     numbers = [int(argument) for argument in arguments if re.fullmatch(r"-?\d{1,9}", argument)]
     words = [argument for argument in arguments if not re.fullmatch(r"-?\d{1,9}", argument)]

@@ -16,7 +16,7 @@ from sawlog import api
 from sawlog.arrow import boolean_values, fill_null
 from sawlog.deephaven.table.dataset import DeephavenTableContents
 from sawlog.deephaven.table.fragments import RowRange
-from sawlog.deephaven.table.groups.grouping import GroupComparison, Grouping, comparable
+from sawlog.deephaven.table.groups.grouping import GroupComparison, Grouping, is_comparable
 from sawlog.deephaven.table.location import Location
 from sawlog.deephaven.table.types import ColumnSpec
 from sawlog.deephaven.table.views import column_grouping
@@ -260,7 +260,7 @@ class _Check:
                 if grouping is not None:
                     self._groupings[name] = grouping
                     self._found.columns[name].groups = len(grouping)
-                    if comparable(grouping, specs[name].type):
+                    if is_comparable(grouping, specs[name].type):
                         target = self._schema.field(name).type
                         self._compared[name] = GroupComparison(grouping, specs[name].type, target)
 
@@ -281,7 +281,7 @@ class _Check:
             if name in orders:
                 orders[name].take(array, row)
             compared = self._compared.get(name)
-            wrong = compared.differing(row, array) if compared is not None else None
+            wrong = compared.find_differing(row, array) if compared is not None else None
             if wrong is not None:
                 del self._compared[name]
                 value = array[wrong - row]

@@ -120,7 +120,7 @@ def cast(array: pa.Array, kind: pa.DataType, place: Place) -> pa.Array:
         raise SchemaError(f"column {place.column!r} is {array.type}, expected {kind}") from error
 
 
-def unviewed(array: pa.Array) -> pa.Array:
+def convert_views(array: pa.Array) -> pa.Array:
     """Strings as they are, but for views of strings, which Arrow has few kernels for."""
     return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
 

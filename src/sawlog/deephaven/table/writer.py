@@ -56,7 +56,7 @@ class LocationWriter(Writer):
         self._replace = replace
         self._marker = marker
         self._generation = options.generation
-        self._implied = _implied(schema, self._path)
+        self._implied = _list_implied(schema, self._path)
         self._schema = schema
         stored = [field for field in schema if field.name not in self._implied]
         if not stored or len(set(schema.names)) < len(schema.names):
@@ -64,7 +64,7 @@ class LocationWriter(Writer):
         for name in (*options.types, *options.group):
             if name not in schema.names:
                 raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
-        defined = _defined(options.schema, storage)
+        defined = _read_specs(options.schema, storage)
         self.specs = {
             field.name: column_spec(field, options.types, options.charset, defined.get(field.name)) for field in stored
         }
@@ -169,14 +169,14 @@ def _put(directory: StagedDirectory, name: str, data: bytes) -> None:
         file.write(data)
 
 
-def _defined(path: str | None, storage: Storage) -> dict[str, ColumnSpec]:
+def _read_specs(path: str | None, storage: Storage) -> dict[str, ColumnSpec]:
     """The columns of a schema file."""
     if path is None:
         return {}
     return {column.name: schema_spec(column, path) for column in parse_schema(path, storage.read(path)).columns}
 
 
-def _implied(schema: pa.Schema, path: str) -> dict[str, str]:
+def _list_implied(schema: pa.Schema, path: str) -> dict[str, str]:
     """Columns whose values are in the names of directories, and these values."""
     location = place(published_path(path), "auto")
     named = {b"column": location.column_partition, b"internal": location.internal_partition}

@@ -304,14 +304,14 @@ def _parse_hocon(text: str, *, source: str, directory: str | None) -> dict[str, 
         raise SchemaError(f"{source}: {tree.detail}")
     if not isinstance(tree, pyhocon.ConfigTree):
         raise SchemaError(f"{source}: expected an object, found a list")
-    plain: dict[str, Any] = _plain(tree)
+    plain: dict[str, Any] = _unwrap_tree(tree)
     return plain
 
 
-def _plain(tree: Any) -> Any:
+def _unwrap_tree(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {_unquote(key): _plain(value) for key, value in tree.items()}
-    return [_plain(subtree) for subtree in tree] if isinstance(tree, list) else tree
+        return {_unquote(key): _unwrap_tree(value) for key, value in tree.items()}
+    return [_unwrap_tree(subtree) for subtree in tree] if isinstance(tree, list) else tree
 
 
 def _unquote(key: str) -> str:
@@ -364,14 +364,14 @@ def _columns(value: Any, source: str) -> tuple[Column, ...]:
         if name not in names:
             raise SchemaError(f"{source}: nested.{name}: there is no column of that name and type br")
     return tuple(
-        replace(column, schema=_nested(nested[column.name], f"{source}: nested.{column.name}"))
+        replace(column, schema=_parse_nested(nested[column.name], f"{source}: nested.{column.name}"))
         if column.name in nested
         else column
         for column in columns
     )
 
 
-def _nested(value: Any, source: str) -> RecordSchema:
+def _parse_nested(value: Any, source: str) -> RecordSchema:
     columns = _columns(value, source)
     keys = _texts(value, "predefined-keys", source) if "predefined-keys" in value else ()
     start = value.get("partition-start")

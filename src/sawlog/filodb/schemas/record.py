@@ -170,13 +170,13 @@ def _parameters(text: str, column: str) -> dict[str, ParamValue]:
         pos = match.end()
         if match["key"]:
             key = match["key"]
-            params[_quoted(key) if key.startswith('"') else key] = _value(match["value"].strip())
+            params[_quote(key) if key.startswith('"') else key] = _value(match["value"].strip())
     return params
 
 
 def _value(text: str) -> ParamValue:
     if text.startswith('"'):
-        return _quoted(text)
+        return _quote(text)
     if text in _WORDS:
         return _WORDS[text]
     if not _NUMBER.fullmatch(text):
@@ -187,7 +187,7 @@ def _value(text: str) -> ParamValue:
     return number if isinstance(number, float) or -(2**63) <= number < 2**63 else text
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     parsed = decode_json(text)
     if not isinstance(parsed, str):
         raise SchemaError(f"parameters of a column: expected a string as in JSON, found {text}")

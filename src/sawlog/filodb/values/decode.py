@@ -119,7 +119,7 @@ class ValueDecoder:
                 and the offset in it.
             UnsupportedError: Likewise, for records of unknown schemas.
         """
-        rows, damaged = self._bounded(values)
+        rows, damaged = self._bound_rows(values)
         if damaged and self.on_damage == "fail":
             number = min(damaged)
             Findings("fail").damage(min(damaged[number].first.values(), key=lambda damage: damage.offset))
@@ -130,7 +130,7 @@ class ValueDecoder:
 
         A value that makes more than `MAX_VALUE_BYTES` of rows is cut short, which is reported as damage.
         """
-        rows, damaged = self._bounded(values)
+        rows, damaged = self._bound_rows(values)
         return self._results(rows, damaged)
 
     def parts(self, values: pa.Array) -> Iterator[tuple[NDArray[np.int64], pa.Array]]:
@@ -153,7 +153,7 @@ class ValueDecoder:
             rows = self._lists(batch_of_rows([], self.schema), np.zeros(len(null_numbers), np.int64), None)
             yield null_numbers, self._results(rows, {})
 
-    def _bounded(self, values: pa.Array) -> tuple[pa.Array, dict[int, ValueDamage]]:
+    def _bound_rows(self, values: pa.Array) -> tuple[pa.Array, dict[int, ValueDamage]]:
         """The rows of each value, no more than `MAX_VALUE_BYTES` of each, and what is to be reported about them."""
         bytes_made = np.zeros(len(values), np.float64)
         counts = np.zeros(len(values), np.int64)
@@ -206,7 +206,7 @@ class ValueDecoder:
             owners = np.searchsorted(ends, values_of(batch.column(OFFSET_COLUMN), np.int64), "right")
             rows = batch.select(self.schema.names)
             damaged = _by_value(take_listed_damage(findings), starts)
-            bad = _beyond(rows)
+            bad = _find_beyond(rows)
             for row in np.flatnonzero(bad).tolist():
                 number = int(owners[row])
                 offset = int(batch.column(OFFSET_COLUMN)[row].as_py() - starts[number])
@@ -283,7 +283,7 @@ def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, Val
     return damage_by_value
 
 
-def _beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:
+def _find_beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:
     """Rows with a timestamp that microseconds cannot hold."""
     bad = np.zeros(rows.num_rows, np.bool_)
     for column in rows.columns:

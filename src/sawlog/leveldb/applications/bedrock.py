@@ -46,7 +46,7 @@ from sawlog.leveldb.applications.view import (
     text,
     text_array,
 )
-from sawlog.leveldb.columns import named
+from sawlog.leveldb.columns import name_codes
 from sawlog.leveldb.records.kernels import Strings
 
 
@@ -248,7 +248,7 @@ def place_of(key: bytes) -> Place | None:
     return Place(x, z, dimension, key[tag_at], subchunk)
 
 
-def _within(place: Place | None) -> bool:
+def _is_within_world(place: Place | None) -> bool:
     """Whether a chunk is inside of a world, which few other keys of the same length say."""
     return place is not None and max(abs(place.x), abs(place.z)) <= WORLD_CHUNKS
 
@@ -276,7 +276,7 @@ class Bedrock(ApplicationView):
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """By its keys: at least half of the first ones are of chunks, actors or by names."""
         del path, comparator
-        recognized = sum(_named(key) is not None or _within(place_of(key)) for key in keys)
+        recognized = sum(_read_named_key(key) is not None or _is_within_world(place_of(key)) for key in keys)
         return bool(keys) and 2 * recognized >= len(keys)
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
@@ -306,7 +306,7 @@ class Bedrock(ApplicationView):
             texts, ends, slots[:used], to_json(doubles[:used].view(np.float64).tolist()).encode()
         )
         columns |= {
-            "kind": named(kinds, k.KINDS),
+            "kind": name_codes(kinds, k.KINDS),
             "name": names.take(pa.string(), is_actor | is_named),
             "value": text_array(pa.string(), data, data_ends, ~k.UNDECODED[kinds]),
             "reason": call_function("binary_join_element_wise", "value: ", cast(sizes, pa.string()), _UNDECODED, ""),
@@ -317,7 +317,7 @@ class Bedrock(ApplicationView):
         """The place of a chunk, or a name; values are NBT for the most part."""
         del context
         read: Callable[[Cursor], Any]
-        if (named := _named(entry.key)) is not None:
+        if (named := _read_named_key(entry.key)) is not None:
             row, read = named
         elif (place := place_of(entry.key)) is not None:
             kind, content = TAGS[place.tag]
@@ -334,7 +334,7 @@ class Bedrock(ApplicationView):
         return row | columns_of(entry.value, decoded)
 
 
-def _named(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
+def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
     """Return the columns of a key that is not of a chunk, and the reader of its value; `None` for unknown ones."""
     tail = key.removeprefix(ACTOR)
     if tail != key and len(tail) == ACTOR_SIZE:

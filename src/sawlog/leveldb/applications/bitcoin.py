@@ -57,7 +57,7 @@ from sawlog.leveldb.applications.view import (
     UnknownBytesError,
     columns_of,
 )
-from sawlog.leveldb.columns import named
+from sawlog.leveldb.columns import name_codes
 from sawlog.leveldb.records.kernels import Strings
 
 _KINDS = ("", "block", "transaction", "coin")
@@ -97,20 +97,20 @@ def script(cursor: Cursor) -> tuple[str, bytes]:
     """The kind and the bytes of a compressed script."""
     size = varint(cursor)
     if size == P2PKH:
-        return "p2pkh", _within(P2PKH_PARTS, cursor.take(SCRIPT_HASH_SIZE, "hash"))
+        return "p2pkh", _wrap_parts(P2PKH_PARTS, cursor.take(SCRIPT_HASH_SIZE, "hash"))
     if size == P2SH:
-        return "p2sh", _within(P2SH_PARTS, cursor.take(SCRIPT_HASH_SIZE, "hash"))
+        return "p2sh", _wrap_parts(P2SH_PARTS, cursor.take(SCRIPT_HASH_SIZE, "hash"))
     if size in P2PK:
-        return "p2pk", _within(P2PK_PARTS, bytes([size]) + cursor.take(PUBLIC_KEY_SIZE, "public key"))
+        return "p2pk", _wrap_parts(P2PK_PARTS, bytes([size]) + cursor.take(PUBLIC_KEY_SIZE, "public key"))
     if size in UNCOMPRESSED:
         x = cursor.take(PUBLIC_KEY_SIZE, "public key")
-        return "p2pk", _within(UNCOMPRESSED_PARTS, x + _y(int.from_bytes(x, "big"), size & 1))
+        return "p2pk", _wrap_parts(UNCOMPRESSED_PARTS, x + _y(int.from_bytes(x, "big"), size & 1))
     if size - SPECIAL > MOST_SCRIPT:
         raise UnknownBytesError(f"a script of {size - SPECIAL} bytes, of which {MOST_SCRIPT} are allowed")
     return "other", cursor.take(size - SPECIAL, "script")
 
 
-def _within(parts: tuple[bytes, bytes], stored: bytes) -> bytes:
+def _wrap_parts(parts: tuple[bytes, bytes], stored: bytes) -> bytes:
     before, after = parts
     return before + stored + after
 
@@ -206,12 +206,12 @@ class Bitcoin(ApplicationView):
         if entry.key[:1] not in self.kinds:
             raise UnknownBytesError(f"a key that begins with {entry.key[:1]!r}")
         kind, key, value = self.kinds[entry.key[:1]]
-        row = {"kind": kind} | _whole(entry.key[1:], key)
+        row = {"kind": kind} | _read_whole(entry.key[1:], key)
 
         def plain(data: bytes) -> dict[str, Any]:
             mask = (context * (len(data) // max(len(context), 1) + 1))[: len(data)]
             plain_data = int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")
-            return _whole(plain_data.to_bytes(len(data), "big"), value)
+            return _read_whole(plain_data.to_bytes(len(data), "big"), value)
 
         return row | columns_of(entry.value, plain)
 
@@ -222,7 +222,7 @@ def _mask_of(context: bytes) -> k.Mask:
     return k.Mask(mask, np.empty(k.MOST_VALUE, np.uint8))
 
 
-def _whole(data: bytes, read: Callable[[Cursor], dict[str, Any]]) -> dict[str, Any]:
+def _read_whole(data: bytes, read: Callable[[Cursor], dict[str, Any]]) -> dict[str, Any]:
     """Return the columns that `read` makes of all of the bytes."""
     cursor = Cursor(data)
     return cursor.explain(read(cursor))
@@ -258,10 +258,10 @@ class Chainstate(Bitcoin):
         output, height, coinbase, amounts, script_types = numbers
         integers = {"output": output, "height": height, "amount": amounts}
         columns = {name: fixed_array(pa.int64(), values) for name, values in integers.items()} | {
-            "kind": named(kinds, _KINDS),
+            "kind": name_codes(kinds, _KINDS),
             "txid": hashes.take(pa.string()),
             "coinbase": array_of(coinbase != 0, pa.bool_()),
-            "script_type": named(script_types, SCRIPT_TYPES),
+            "script_type": name_codes(script_types, SCRIPT_TYPES),
             "script": scripts.take(pa.binary()),
         }
         return PlainRows(kinds != k.DOUBTFUL, columns)
@@ -313,7 +313,7 @@ class BlockIndex(Bitcoin):
         }
         is_block = kinds == k.OF_BLOCK
         columns |= {
-            "kind": named(kinds, _KINDS),
+            "kind": name_codes(kinds, _KINDS),
             "hash": hashes.take(pa.string()),
             "previous": previous.take(pa.string(), is_block),
             "merkle_root": roots.take(pa.string(), is_block),

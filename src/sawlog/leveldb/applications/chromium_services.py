@@ -90,7 +90,7 @@ class SiteCharacteristics(ApplicationView):
         """A message in protobuf."""
         del context
         if entry.key == SITE_VERSION:
-            return {"kind": "version"} | columns_of(entry.value, _plain)
+            return {"kind": "version"} | columns_of(entry.value, _read_text)
         if len(entry.key) != _DIGITS or entry.key.strip(b"0123456789abcdef"):
             raise UnknownBytesError("a key that is not the MD5 of a host")
         return {"kind": "site", "host_md5": entry.key.decode("ascii")} | columns_of(entry.value, _site)
@@ -101,7 +101,7 @@ def _site(value: bytes) -> dict[str, Any]:
     return columns_of_message(site, reason) | {"time": microseconds(integer(site, "last_loaded"), 1_000_000, 0)}
 
 
-def _plain(value: bytes) -> dict[str, Any]:
+def _read_text(value: bytes) -> dict[str, Any]:
     """The text of a value."""
     plain, wrong = text(value, "utf-8")
     return {"value": plain, "reason": wrong}
@@ -124,7 +124,7 @@ _DATA_MESSAGE = 8
 """The tag of a message of an application, before its bytes."""
 
 
-def _encrypted(value: bytes) -> dict[str, Any]:
+def _read_encrypted(value: bytes) -> dict[str, Any]:
     raise UnknownBytesError(f"encrypted by the browser ({value[:3].decode('ascii', 'replace')})")
 
 
@@ -132,23 +132,23 @@ def _registration(value: bytes) -> dict[str, Any]:
     """A token, the senders before it, and when it was validated."""
     head, _, checked = value.rpartition(b"#") if b"#" in value else (value, b"", b"")
     senders, _, token = head.rpartition(b"=")
-    row = _plain(token) | ({"sender": senders.decode("utf-8", "replace")} if senders else {})
+    row = _read_text(token) | ({"sender": senders.decode("utf-8", "replace")} if senders else {})
     return row | (_time(checked) if checked else {})
 
 
 def _instance(value: bytes) -> dict[str, Any]:
     """An ID, and when it was made."""
     name, _, created = value.partition(b",")
-    return _plain(name) | (_time(created) if created else {})
+    return _read_text(name) | (_time(created) if created else {})
 
 
-def _incoming(value: bytes) -> dict[str, Any]:
+def _read_incoming(value: bytes) -> dict[str, Any]:
     """When a message is forgotten; older ones have only their ID."""
     name, _, end = value.partition(b"|")
-    return _plain(name) | (_time(end) if end else {})
+    return _read_text(name) | (_time(end) if end else {})
 
 
-def _outgoing(value: bytes) -> dict[str, Any]:
+def _read_outgoing(value: bytes) -> dict[str, Any]:
     """A message of the protocol, after its tag."""
     if value[:1] != bytes([_DATA_MESSAGE]):
         raise UnknownBytesError(f"a message with tag {value[:1].hex() or 'missing'}, expected {_DATA_MESSAGE:02x}")
@@ -164,24 +164,24 @@ def _account(value: bytes) -> dict[str, Any]:
     parts = value.split(b"&")
     if len(parts) not in (3, 4):
         raise UnknownBytesError(f"{len(parts)} parts of an account, expected 3 or 4")
-    return _plain(value) | _time(parts[2])
+    return _read_text(value) | _time(parts[2])
 
 
 _PREFIXES: Mapping[bytes, tuple[str, str, Callable[[bytes], dict[str, Any]]]] = {
     b"reg1-": ("registration", "app", _registration),
-    b"incoming1-": ("incoming_message", "name", _incoming),
-    b"outgoing1-": ("outgoing_message", "name", _outgoing),
-    b"gservice1-": ("setting", "name", _plain),
+    b"incoming1-": ("incoming_message", "name", _read_incoming),
+    b"outgoing1-": ("outgoing_message", "name", _read_outgoing),
+    b"gservice1-": ("setting", "name", _read_text),
     b"account1-": ("account", "name", _account),
-    b"heartbeat1-": ("heartbeat", "name", _plain),
+    b"heartbeat1-": ("heartbeat", "name", _read_text),
     b"iid1-": ("instance_id", "app", _instance),
 }
 """How keys begin: the kind, the column of the rest of the key, and how the value is read."""
 _SINGLE: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
-    b"device_aid_key": ("device_id", _plain),
-    b"device_token_key": ("device_token", _encrypted),
-    b"gservices_digest": ("settings_digest", _plain),
-    b"last_checkin_accounts_count": ("last_checkin_accounts", _plain),
+    b"device_aid_key": ("device_id", _read_text),
+    b"device_token_key": ("device_token", _read_encrypted),
+    b"gservices_digest": ("settings_digest", _read_text),
+    b"last_checkin_accounts_count": ("last_checkin_accounts", _read_text),
     b"last_checkin_time": ("last_checkin", _time),
     b"last_token_fetch_time": ("last_token_fetch", _time),
 }
@@ -468,7 +468,7 @@ class SharedProto(ApplicationView):
             name = _CLIENTS[number] if 0 <= number < len(_CLIENTS) else None
         is_metadata = context == "metadata"
         key, wrong = _signal(suffix) if name == _SIGNALS and not is_metadata else text(suffix, "utf-8")
-        read = _shared_metadata if is_metadata else partial(_shared, name or "")
+        read = _shared_metadata if is_metadata else partial(_read_shared, name or "")
         return row_of({"database": name, "number": number, "key": key}, wrong, columns_of(entry.value, read))
 
 
@@ -476,7 +476,7 @@ def _shared_metadata(value: bytes) -> dict[str, Any]:
     return SHARED.show(value, "Metadata")
 
 
-def _shared(name: str, value: bytes) -> dict[str, Any]:
+def _read_shared(name: str, value: bytes) -> dict[str, Any]:
     """A message of a database, and its time."""
     message, reason = SHARED.read(value, name)
     row = columns_of_message(message, reason)

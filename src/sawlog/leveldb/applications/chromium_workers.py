@@ -430,10 +430,10 @@ def _row(entry: Entry) -> dict[str, Any]:
             row[column], damage = text(part, "utf-8")
             wrong = wrong or damage
     read = partial(_user_data, row["name"]) if kind.kind == "user_data" else kind.read
-    return row_of(row, wrong, columns_of(entry.value, read or _empty))
+    return row_of(row, wrong, columns_of(entry.value, read or _read_nothing))
 
 
-def _empty(value: bytes) -> dict[str, Any]:
+def _read_nothing(value: bytes) -> dict[str, Any]:
     if value:
         raise UnknownBytesError(f"{len(value)} bytes, where nothing is expected")
     return {}

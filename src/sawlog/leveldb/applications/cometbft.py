@@ -143,7 +143,7 @@ class CometBFT(ApplicationView):
         if entry.key == STORE:
             return {"kind": "store"} | columns_of(entry.value, partial(MESSAGES.show, name="Store"))
         if entry.key == _VERSION:
-            return {"kind": "version"} | columns_of(entry.value, _plain)
+            return {"kind": "version"} | columns_of(entry.value, _read_plain)
         if entry.key.startswith(_HASH_PREFIX):
             name = entry.key[len(_HASH_PREFIX) :].decode("ascii", "backslashreplace")
             return {"kind": "hash", "hash": name} | columns_of(entry.value, _height)
@@ -156,7 +156,7 @@ class CometBFT(ApplicationView):
         return row | columns_of(entry.value, partial(_message, name))
 
 
-def _plain(value: bytes) -> dict[str, Any]:
+def _read_plain(value: bytes) -> dict[str, Any]:
     plain, wrong = text(value, "utf-8")
     return {"value": plain, "reason": wrong}
 

@@ -28,7 +28,7 @@ from sawlog.leveldb.applications.view import (
     text,
     text_array,
 )
-from sawlog.leveldb.columns import named
+from sawlog.leveldb.columns import name_codes
 from sawlog.leveldb.records.kernels import Strings
 
 Item: TypeAlias = "bytes | list[Item]"
@@ -173,7 +173,7 @@ def _json(value: bytes) -> dict[str, Any]:
     return {"value": plain, "reason": wrong}
 
 
-def _stored(value: bytes) -> dict[str, Any]:
+def _read_nothing(value: bytes) -> dict[str, Any]:
     """Nothing: the stored bytes are all that there is to say."""
     del value
     return {}
@@ -190,9 +190,9 @@ _HASHES: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
     layout.HEADER_NUMBER: ("header_number", _big_endian),
     layout.TRANSACTION: ("transaction", _lookup),
     layout.ACCOUNT: ("account", partial(_rlp, partial(_fields, layout.ACCOUNT_FIELDS))),
-    layout.CODE: ("code", _stored),
+    layout.CODE: ("code", _read_nothing),
     layout.STATE_ID: ("state_id", _big_endian),
-    layout.PREIMAGE: ("preimage", _stored),
+    layout.PREIMAGE: ("preimage", _read_nothing),
     b"ethereum-config-": ("chain_config", _json),
     b"ethereum-genesis-": ("genesis", _json),
     b"clique-": ("clique_snapshot", _json),
@@ -206,7 +206,7 @@ _NAMES: Mapping[bytes, Callable[[bytes], dict[str, Any]]] = {
     **dict.fromkeys((b"SkeletonSyncStatus", b"SnapshotSyncStatus", b"eth2-transition"), _json),
     **dict.fromkeys(
         (b"TrieSync", b"SnapshotDisabled", b"SnapshotJournal", b"SnapshotRecovery", b"TrieJournal", b"SnapSyncStatus"),
-        _stored,
+        _read_nothing,
     ),
 }
 """Keys that there is one of."""
@@ -267,7 +267,7 @@ class Ethereum(ApplicationView):
         return PlainRows(
             kinds != k.DOUBTFUL,
             {
-                "kind": named(kinds, k.KINDS),
+                "kind": name_codes(kinds, k.KINDS),
                 "number": array_of(numbers, pa.int64(), ~has_number),
                 "hash": hashes.take(pa.string(), has_hash),
                 "path": paths.take(pa.string(), has_path),
@@ -317,15 +317,15 @@ def _state_place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str
         and len(account) == layout.HASH_SIZE
         and all(nibble < layout.NIBBLE for nibble in path)
     ):
-        return {"kind": "storage_node", "hash": data_text(account), "path": _nibbles(path)}, _stored
+        return {"kind": "storage_node", "hash": data_text(account), "path": _nibbles(path)}, _read_nothing
     if key[:1] == layout.ACCOUNT_NODE and all(nibble < layout.NIBBLE for nibble in key[1:]):
-        return {"kind": "account_node", "path": _nibbles(key[1:])}, _stored
+        return {"kind": "account_node", "path": _nibbles(key[1:])}, _read_nothing
     if len(key) == layout.HASH_SIZE:
-        return {"kind": "trie_node", "hash": data_text(key)}, _stored
+        return {"kind": "trie_node", "hash": data_text(key)}, _read_nothing
     if key.startswith(layout.INDEXES):
-        return {"kind": "index"}, _stored
+        return {"kind": "index"}, _read_nothing
     if key[:1] == layout.BLOOM_BITS and len(key) == layout.BLOOM_SIZE:
-        return {"kind": "bloom_bits", "hash": data_text(key[-layout.HASH_SIZE :])}, _stored
+        return {"kind": "bloom_bits", "hash": data_text(key[-layout.HASH_SIZE :])}, _read_nothing
     raise UnknownBytesError("a key that is none of go-ethereum's chain database")
 
 

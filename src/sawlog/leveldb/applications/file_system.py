@@ -43,7 +43,7 @@ from sawlog.leveldb.applications.view import (
     row_of,
     text,
 )
-from sawlog.leveldb.columns import named
+from sawlog.leveldb.columns import name_codes
 
 _STORAGES = {"t": "temporary", "p": "persistent", "s": "syncable"}
 """Directories that hold the files of a site, and the names of such storage; files private to a site are temporary."""
@@ -257,7 +257,7 @@ def _are_data(records: KeyRows) -> NDArray[np.bool_]:
 def _kinds(stored: KeyRows, records: KeyRows) -> pa.Array:
     """Return the column of kinds."""
     are_directories = (records.patterns > 0) & ~_are_data(records)
-    return named(np.where(are_directories, _KINDS.index("directory"), stored.patterns), _KINDS)
+    return name_codes(np.where(are_directories, _KINDS.index("directory"), stored.patterns), _KINDS)
 
 
 def _number(column: str, value: bytes) -> dict[str, Any]:
@@ -274,19 +274,19 @@ def _file(value: bytes) -> dict[str, Any]:
     cursor = Cursor(value)
     if (size := cursor.little(4)) > cursor.left:
         raise UnknownBytesError(f"{size} bytes of a file's record, where {cursor.left} are left")
-    parent = _signed(cursor)
-    (data_path, wrong), (name, wrong_too) = _padded(cursor), _padded(cursor)
+    parent = _read_signed(cursor)
+    (data_path, wrong), (name, wrong_too) = _read_padded(cursor), _read_padded(cursor)
     row: dict[str, Any] = {"kind": "file" if data_path else "directory", "parent_id": parent, "name": name}
-    row |= {"data_path": data_path or None, "time": microseconds(_signed(cursor))}
+    row |= {"data_path": data_path or None, "time": microseconds(_read_signed(cursor))}
     cursor.reasons += [reason for reason in (wrong, wrong_too) if reason]
     return cursor.explain(row)
 
 
-def _signed(cursor: Cursor) -> int:
+def _read_signed(cursor: Cursor) -> int:
     return int.from_bytes(cursor.take(8, "integer"), "little", signed=True)
 
 
-def _padded(cursor: Cursor) -> tuple[str, str | None]:
+def _read_padded(cursor: Cursor) -> tuple[str, str | None]:
     """A text after its length, up to a multiple of four bytes."""
     length = cursor.little(4)
     stored = cursor.take(length, "text")

@@ -59,7 +59,7 @@ from sawlog.leveldb.applications.view import (
     text_array,
 )
 from sawlog.leveldb.codecs import expand
-from sawlog.leveldb.columns import named
+from sawlog.leveldb.columns import name_codes
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.records.kernels import Strings
 
@@ -120,7 +120,7 @@ def _key_path(cursor: Cursor) -> Any:
         return _string(cursor)
     kind = cursor.take(3)[2]
     if kind == 2:
-        return [_sized_string(cursor) for _ in range(_counted(cursor))]
+        return [_sized_string(cursor) for _ in range(_read_count(cursor))]
     if kind > 2:
         raise UnknownBytesError(f"type {kind} of a key path")
     return _sized_string(cursor) if kind else None
@@ -250,7 +250,7 @@ class IndexedDB(ApplicationView):
         used = scratch.state["slots"].tolist()
         is_index = kinds == k.KINDS.index("index_entry")
         columns = _look_up_names(numbers[: k.VERSION], context) | {
-            "kind": named(kinds, k.KINDS),
+            "kind": name_codes(kinds, k.KINDS),
             "key": _build_column(key_texts, used[0], None),
             "value": _build_column(value_texts, used[1], kinds != k.KINDS.index("exists")),
             "version": fixed_array(pa.int64(), numbers[k.VERSION]),
@@ -281,7 +281,7 @@ class IndexedDB(ApplicationView):
             read = _exists
         elif place.index_id == EXTERNAL_OBJECTS:
             row["kind"], row["key"] = "external_objects", to_json(_key(cursor))
-            read = _listed
+            read = _read_externals
         elif place.index_id >= FIRST_INDEX:
             row |= {"kind": "index_entry", "index": context.indexes.get(place), "index_id": place.index_id}
             row["key"] = to_json(_key(cursor))
@@ -289,7 +289,7 @@ class IndexedDB(ApplicationView):
                 cursor.varint()  # obsolete: a sequence number
             if cursor.left:
                 row["value"] = to_json(_key(cursor))
-            read = _indexed
+            read = _read_index_entry
         else:
             raise UnknownBytesError(f"index ID {place.index_id}")
         cursor.end()
@@ -328,7 +328,7 @@ def _of_store(database: int, store: int, context: Names) -> dict[str, Any]:
     return {"object_store": context.stores.get((database, store)), "object_store_id": store}
 
 
-def _counted(cursor: Cursor) -> int:
+def _read_count(cursor: Cursor) -> int:
     """Return the number of things that follow, each of which has a byte at least."""
     count = cursor.varint()
     if count > cursor.left:
@@ -350,7 +350,7 @@ def _key(cursor: Cursor, depth: int = 0) -> Any:
     if kind == NUMBER:
         return number(cursor.double())
     if kind == ARRAY:
-        return [_key(cursor, depth + 1) for _ in range(_counted(cursor))]
+        return [_key(cursor, depth + 1) for _ in range(_read_count(cursor))]
     if kind == BINARY:
         return {"$bytes": binary(cursor.take(cursor.varint(), "key"))}
     raise UnknownBytesError(f"type {kind} of a key, at byte {cursor.position - 1}")
@@ -376,7 +376,10 @@ def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names)
         raise UnknownBytesError(f"metadata {tag} of level {level}")
     name, read = table[tag]
     if not place.database and tag == _DATABASE_NAME:
-        (origin, wrong), (database, wrong_too) = _readable(_sized_string(cursor)), _readable(_sized_string(cursor))
+        (origin, wrong), (database, wrong_too) = (
+            _replace_surrogates(_sized_string(cursor)),
+            _replace_surrogates(_sized_string(cursor)),
+        )
         row |= {"origin": origin, "database": database, "reason": wrong or wrong_too}
 
     def decoded(data: bytes) -> dict[str, Any]:
@@ -391,7 +394,7 @@ def _id(cursor: Cursor) -> int:
     return cursor.varint(63)
 
 
-def _readable(name: str) -> tuple[str, str | None]:
+def _replace_surrogates(name: str) -> tuple[str, str | None]:
     """A name as text that UTF-8 has."""
     return text(name.encode("utf-16-le", "surrogatepass"), "utf-16-le")
 
@@ -407,17 +410,17 @@ def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
         return
     tag = cursor.byte()
     if not place.database and tag == _DATABASE_NAME:
-        origin, name = _readable(_sized_string(cursor))[0], _readable(_sized_string(cursor))[0]
+        origin, name = _replace_surrogates(_sized_string(cursor))[0], _replace_surrogates(_sized_string(cursor))[0]
         names.databases.setdefault(_int(Cursor(value)), (origin, name))
     elif place.database and tag == _STORE_METADATA:
         store = cursor.varint()
         if cursor.rest() == b"\0":
-            names.stores.setdefault((place.database, store), _readable(_string(Cursor(value)))[0])
+            names.stores.setdefault((place.database, store), _replace_surrogates(_string(Cursor(value)))[0])
     elif place.database and tag == _INDEX_METADATA:
         store, index = cursor.varint(), cursor.varint()
         if cursor.rest() == b"\0":
             index_place = Place(place.database, store, index)
-            names.indexes.setdefault(index_place, _readable(_string(Cursor(value)))[0])
+            names.indexes.setdefault(index_place, _replace_surrogates(_string(Cursor(value)))[0])
 
 
 def _exists(value: bytes) -> dict[str, Any]:
@@ -428,7 +431,7 @@ def _exists(value: bytes) -> dict[str, Any]:
     return {"version": version}
 
 
-def _indexed(value: bytes) -> dict[str, Any]:
+def _read_index_entry(value: bytes) -> dict[str, Any]:
     """The version, and the key of the record."""
     cursor = Cursor(value)
     row: dict[str, Any] = {"version": _id(cursor)}
@@ -439,7 +442,7 @@ def _indexed(value: bytes) -> dict[str, Any]:
     return cursor.explain(row)
 
 
-def _listed(value: bytes) -> dict[str, Any]:
+def _read_externals(value: bytes) -> dict[str, Any]:
     """Blobs, files and handles; from one that is not understood on, the bytes."""
     cursor = Cursor(value)
     objects: list[dict[str, Any]] = []
@@ -480,14 +483,14 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
         for _ in range(_WRAPPINGS):
             if data[:2] != bytes([VERSION_TAG, WRAPPED]) or data[2:3] == bytes([VERSION_TAG]):
                 break
-            data = _unwrapped(Cursor(data, 2), place, key, sequence, context)
+            data = _unwrap(Cursor(data, 2), place, key, sequence, context)
         text, reason = decode_script_value(data)
     except UnknownBytesError as unknown:
         return {"version": version, "reason": str(unknown)}
     return {"version": version, "value": text, "reason": reason}
 
 
-def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Names) -> bytes:
+def _unwrap(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Names) -> bytes:
     """Return the bytes that a compressed value expands to, or the content of its blob."""
     kind = cursor.byte()
     if kind == IN_BLOB:

@@ -93,7 +93,7 @@ class Messages:
             values = self._enums.get(plain, plain if "|" in plain else "")
             if values:
                 names = tuple(values.split("|"))
-                field = Field(name, "enum", names, kind != plain, (VARINT,), partial(_named, names))
+                field = Field(name, "enum", names, kind != plain, (VARINT,), partial(_name_value, names))
             else:
                 field = Field(name, plain, (), kind != plain, *self._kinds[plain])
             declared[int(place)] = field
@@ -122,7 +122,7 @@ class Messages:
                 else:
                     _repeat(document, field.name, content)
             elif field is not None and field.is_repeated and wire == LENGTH and field.wires == (VARINT,):
-                document.setdefault(field.name, []).extend(_packed(value, field.show, reasons))
+                document.setdefault(field.name, []).extend(_read_packed(value, field.show, reasons))
             else:
                 _repeat(document, str(tag >> 3), value if wire == VARINT else {"$bytes": binary(value)})
         return document
@@ -171,7 +171,7 @@ def _varint(data: bytes, start: int, bits: int) -> tuple[int, int]:
     return number
 
 
-def _packed(data: bytes, show: Show, reasons: list[str]) -> list[Any]:
+def _read_packed(data: bytes, show: Show, reasons: list[str]) -> list[Any]:
     """Varints one after another; if one is broken, all of them as bytes."""
     values, position = [], 0
     try:
@@ -193,14 +193,14 @@ def _repeat(document: dict[str, Any], name: str, value: Any) -> None:
         document[name] = [before, value] if name in document else value
 
 
-def _signed(value: int, reasons: list[str]) -> int:
+def _read_signed(value: int, reasons: list[str]) -> int:
     del reasons
     return value - (1 << 64) if value >> 63 else value
 
 
-def _named(names: tuple[str, ...], value: int, reasons: list[str]) -> str | int:
+def _name_value(names: tuple[str, ...], value: int, reasons: list[str]) -> str | int:
     """The name of a value of an enum; its number, where it has none."""
-    return (names[value] if value < len(names) else "") or _signed(value, reasons)
+    return (names[value] if value < len(names) else "") or _read_signed(value, reasons)
 
 
 def _text(data: bytes, reasons: list[str]) -> str:
@@ -210,7 +210,7 @@ def _text(data: bytes, reasons: list[str]) -> str:
 
 
 _KINDS: Mapping[str, tuple[tuple[int, ...], Show]] = {
-    "int": ((VARINT,), _signed),
+    "int": ((VARINT,), _read_signed),
     "uint": ((VARINT,), lambda value, reasons: value),
     "bool": ((VARINT,), lambda value, reasons: value != 0),
     "text": ((LENGTH,), _text),

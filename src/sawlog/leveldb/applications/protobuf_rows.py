@@ -17,7 +17,7 @@ from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.script_values import to_json
 from sawlog.leveldb.applications.view import EPOCH, text_array
-from sawlog.leveldb.columns import named
+from sawlog.leveldb.columns import name_codes
 
 MAX_BYTES = 16 << 20
 """Values that add up to more are left to Python: the room for their text is several times that."""
@@ -130,7 +130,7 @@ class KeyRows(Captured):
     @property
     def kinds(self) -> pa.Array:
         """The column of kinds."""
-        return named(self.patterns, self._keys.kinds)
+        return name_codes(self.patterns, self._keys.kinds)
 
     def are_of(self, kind: str) -> NDArray[np.bool_]:
         """Return which keys are of a kind."""

@@ -168,7 +168,7 @@ class ScriptValue:
         value = self._value()
         while self._in.peek() == 0:
             self._in.byte()
-        row = self._in.explain({"value": to_json(value, self._shown)})
+        row = self._in.explain({"value": to_json(value, self._show)})
         return row["value"], row.get("reason")
 
     def _envelope(self) -> None:
@@ -188,7 +188,7 @@ class ScriptValue:
         if not 0 < self._version < UNKNOWN_SINCE:
             raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {UNKNOWN_SINCE - 1}")
 
-    def _shown(self, thing: Thing) -> Any:
+    def _show(self, thing: Thing) -> Any:
         """Return an object as JSON shows it; with its number where another place refers to it."""
         marked: dict[str, Any] = {"$id": thing.number} if thing.number in self._referenced else {}
         if thing.buffer in self._referenced:
@@ -292,7 +292,7 @@ class ScriptValue:
             raise UnknownBytesError(f"another value than a string, before byte {self._in.position}")
         return string
 
-    def _counted(self) -> int:
+    def _read_count(self) -> int:
         """Return the number of values that follow, each of which has a byte at least."""
         count = self._in.varint(32)
         if count > self._in.left:
@@ -340,7 +340,7 @@ class ScriptValue:
         length = self._in.varint(32)
         thing = self._new({})
         elements = self._properties(layout.SPARSE_LIST_END_TAG)
-        self._same(length)
+        self._check_length(length)
         thing.plain = {"$sparse": elements, "length": length}
         indexes = [str(index) for index in range(len(elements))]
         if len(elements) == length and list(elements) == indexes:  # it only had room for holes
@@ -348,7 +348,7 @@ class ScriptValue:
         return thing
 
     def _dense_array(self) -> Thing:
-        length = self._counted()
+        length = self._read_count()
         thing = self._new([], "$array")
         items = []
         for _ in range(length):
@@ -361,13 +361,13 @@ class ScriptValue:
                 item = self._part()
                 items.append(_HOLE if item is _UNDEFINED and self._version < TAGGED_HOLES else item)
         properties = self._properties(layout.DENSE_LIST_END_TAG)
-        self._same(length)
+        self._check_length(length)
         thing.plain = items
         if properties:
             thing.plain, thing.kind = {"$array": items, "properties": properties}, ""
         return thing
 
-    def _same(self, length: int) -> None:
+    def _check_length(self, length: int) -> None:
         """Make sure that an array ends with its length again.
 
         Raises:
@@ -381,7 +381,7 @@ class ScriptValue:
     def _date(self) -> Thing:
         return self._new(date(self._in.double()))
 
-    def _wrapped(self, name: str, read: Callable[[], Any]) -> Thing:
+    def _read_wrapped(self, name: str, read: Callable[[], Any]) -> Thing:
         thing = self._new({})
         thing.plain = {name: read()}
         return thing
@@ -417,7 +417,7 @@ class ScriptValue:
         thing.plain = {"$map": [list(pair) for pair in zip(items[::2], items[1::2], strict=True)]}
         return thing
 
-    def _set(self) -> Thing:
+    def _read_set(self) -> Thing:
         thing = self._new({})
         thing.plain = {"$set": self._items(",")}
         return thing
@@ -546,12 +546,12 @@ _READERS: dict[int, Callable[[ScriptValue], Any]] = {
     layout.DATE_TAG: ScriptValue._date,
     ord("y"): lambda value: value._new({"$boolean": True}),
     ord("x"): lambda value: value._new({"$boolean": False}),
-    ord("n"): lambda value: value._wrapped("$number_object", lambda: number(value._in.double())),
-    ord("z"): lambda value: value._wrapped("$bigint_object", value._bigint),
-    ord("s"): lambda value: value._wrapped("$string_object", value._string),
+    ord("n"): lambda value: value._read_wrapped("$number_object", lambda: number(value._in.double())),
+    ord("z"): lambda value: value._read_wrapped("$bigint_object", value._bigint),
+    ord("s"): lambda value: value._read_wrapped("$string_object", value._string),
     ord("R"): ScriptValue._regexp,
     ord(";"): ScriptValue._map,
-    ord("'"): ScriptValue._set,
+    ord("'"): ScriptValue._read_set,
     ord("B"): ScriptValue._buffer,
     ord("~"): ScriptValue._resizable_buffer,
     ord("r"): ScriptValue._error,
@@ -561,7 +561,7 @@ _READERS: dict[int, Callable[[ScriptValue], Any]] = {
 HOSTS: dict[bytes, Callable[[ScriptValue], Any]] = {
     b"i": lambda value: {"$blob": value._in.varint(32)},
     b"e": lambda value: {"$file": value._in.varint(32)},
-    b"L": lambda value: {"$files": [value._in.varint(32) for _ in range(value._counted())]},
+    b"L": lambda value: {"$files": [value._in.varint(32) for _ in range(value._read_count())]},
     b"b": lambda value: {"$host": "Blob", "uuid": value._utf8(), "type": value._utf8(), "size": value._in.varint()},
     b"n": lambda value: {"$host": "FileSystemFileHandle", "name": value._utf8(), "index": value._in.varint(32)},
     b"N": lambda value: {"$host": "FileSystemDirectoryHandle", "name": value._utf8(), "index": value._in.varint(32)},

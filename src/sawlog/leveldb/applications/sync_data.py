@@ -27,7 +27,7 @@ from sawlog.leveldb.applications.view import (
     row_of,
     text,
 )
-from sawlog.leveldb.columns import named
+from sawlog.leveldb.columns import name_codes
 
 _KEY = re.compile(rb"(?:([A-Z]+)-)?([a-z][a-z0-9_]*)-(?:(dt|md)-(.*)|GlobalMetadata)", re.DOTALL)
 """Keys: the kind of storage, the data type, whether the entry is an entity or metadata on it, and the entity's key."""
@@ -272,7 +272,7 @@ class SyncData(ApplicationView):
         units, epochs = np.where(are_metadata | has_node, 1_000, units), np.where(are_metadata | has_node, 0, epochs)
         tabs = call_function("binary_join_element_wise", names, cast(stored.integers("node"), pa.string()), ":")
         columns = {
-            "kind": named(are_metadata.astype(np.int64), (_KINDS[b"dt"], _KINDS[b"md"])),
+            "kind": name_codes(are_metadata.astype(np.int64), (_KINDS[b"dt"], _KINDS[b"md"])),
             "data_type": coalesce(data_types, constant(_PICKLED, pa.string(), len(keys))),
             "key": coalesce(tabs, names),
             "time": times(rendered.numbers("time"), rendered.are_there("time"), units, epochs),

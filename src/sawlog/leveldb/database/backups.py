@@ -118,7 +118,7 @@ def _last_until(until: dt.datetime, metas: Sequence[str], storage: Storage) -> i
         SawlogError: When what says the time of one is damaged.
     """
     present = [meta for meta in metas if storage.exists(meta)]
-    start_times = sorted((_begun(meta, storage), int(posixpath.basename(meta))) for meta in present)
+    start_times = sorted((_read_begin(meta, storage), int(posixpath.basename(meta))) for meta in present)
     earlier = [number for seconds, number in start_times if seconds <= until.timestamp()]
     if not earlier:
         times = [dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat() for seconds, _ in start_times[:1]]
@@ -127,7 +127,7 @@ def _last_until(until: dt.datetime, metas: Sequence[str], storage: Storage) -> i
     return earlier[-1]
 
 
-def _begun(meta: str, storage: Storage) -> int:
+def _read_begin(meta: str, storage: Storage) -> int:
     """Return the second in which a backup was begun.
 
     Raises:
@@ -201,7 +201,7 @@ class BackupCheck(Fragment):
             checksum, position = 0, 0
             while position < source.size:
                 data = bytes(source.window(position, min(_WINDOW, source.size - position)))
-                checksum = _advanced(checksum, len(data)) ^ _unmasked(masked_checksum(data))
+                checksum = _advance(checksum, len(data)) ^ _unmask(masked_checksum(data))
                 position += len(data)
         if checksum == self.file.checksum:
             return None
@@ -209,12 +209,12 @@ class BackupCheck(Fragment):
         return Damage(path, 0, 0, DatabaseDamageKind.BAD_COPY.label, detail)
 
 
-def _unmasked(checksum: int) -> int:
+def _unmask(checksum: int) -> int:
     word = (checksum - MASK_DELTA) & 0xFFFFFFFF
     return (word >> (32 - MASK_ROTATION) | word << MASK_ROTATION) & 0xFFFFFFFF
 
 
-def _advanced(checksum: int, size: int) -> int:
+def _advance(checksum: int, size: int) -> int:
     """Return what a checksum adds to that of so many bytes more."""
     step = [_POLYNOMIAL, *(1 << bit for bit in range(31))]
     for _ in range(3):  # from a bit to a byte

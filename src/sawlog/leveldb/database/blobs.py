@@ -127,7 +127,7 @@ class RecordFile:
         header, content = record[:BLOB_RECORD_HEADER], record[BLOB_RECORD_HEADER:]
         if (BLOB_KEY_SIZE.of(header), BLOB_VALUE_SIZE.of(header)) != (len(key), index.size):
             raise MalformedError("a record of other sizes")
-        if not self._whole(header, content) or not content.startswith(key):
+        if not self._is_whole(header, content) or not content.startswith(key):
             raise MalformedError("a damaged record, or that of another key")
         return content[len(key) :]
 
@@ -143,7 +143,7 @@ class RecordFile:
         position = BLOB_FILE_HEADER
         while position < limit:
             header = bytes(self._source.window(position, min(BLOB_RECORD_HEADER, limit - position)))
-            is_sound = len(header) == BLOB_RECORD_HEADER and self._sound(header)
+            is_sound = len(header) == BLOB_RECORD_HEADER and self._is_sound(header)
             length = BLOB_RECORD_HEADER + BLOB_KEY_SIZE.of(header) + BLOB_VALUE_SIZE.of(header) if is_sound else 0
             if not self._closed and (length > limit - position or len(header) < BLOB_RECORD_HEADER):
                 yield Part(position, limit - position, header=True)  # a record that is being written
@@ -156,7 +156,7 @@ class RecordFile:
                 )
                 break
             content = bytes(self._source.window(position + BLOB_RECORD_HEADER, length - BLOB_RECORD_HEADER))
-            yield Part(position, length, "" if self._whole(header, content) else "a damaged record")
+            yield Part(position, length, "" if self._is_whole(header, content) else "a damaged record")
             position += length
         if limit < size:
             footer = bytes(self._source.window(limit, size - limit))
@@ -164,12 +164,12 @@ class RecordFile:
             sound = sound and self._checks(footer[: BLOB_FOOTER_CHECKSUM.offset], BLOB_FOOTER_CHECKSUM.of(footer))
             yield Part(limit, size - limit, "" if sound else "the footer is damaged", header=True)
 
-    def _sound(self, header: bytes) -> bool:
+    def _is_sound(self, header: bytes) -> bool:
         return self._checks(header[: BLOB_HEADER_CHECKSUM.offset], BLOB_HEADER_CHECKSUM.of(header))
 
-    def _whole(self, header: bytes, content: bytes) -> bool:
+    def _is_whole(self, header: bytes, content: bytes) -> bool:
         """Whether a record is: its header, and key and value."""
-        return self._sound(header) and self._checks(content, BLOB_CHECKSUM.of(header))
+        return self._is_sound(header) and self._checks(content, BLOB_CHECKSUM.of(header))
 
     def _checks(self, data: bytes, checksum: int) -> bool:
         return not self._verify or masked_checksum(data) == checksum
@@ -194,7 +194,7 @@ class Address(NamedTuple):
     value: int
 
 
-def addressed(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> pa.RecordBatch:
+def address_values(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> pa.RecordBatch:
     """Entries of a table, with addresses instead of what leads to the files that its MANIFEST lists for the table."""
     places = np.flatnonzero(values_of(batch.column(OPERATION), np.uint8) == operation)
     if not len(places) or VALUE not in batch.schema.names:
@@ -302,7 +302,7 @@ class ValueFile:
         """
         block, number = self._place(address)
         if self._held is None or self._held[0] != block:
-            columns = Columns(self._stored(block))
+            columns = Columns(self._read_block(block))
             if columns.rows > len(columns.data):
                 raise MalformedError("more values than the block can hold")
             self._held = block, columns, columns.strings(0, columns.rows)
@@ -312,7 +312,7 @@ class ValueFile:
         start = int(slices.starts[number])
         return columns.data[start : start + address.size].tobytes()
 
-    def _stored(self, block: int) -> pa.Buffer:
+    def _read_block(self, block: int) -> pa.Buffer:
         start, end = self._offsets[block : block + 2]
         return self._block(start, end - start - TRAILER_SIZE)
 
@@ -323,7 +323,7 @@ class ValueFile:
             if position < start:
                 yield Part(position, start - position, _NOWHERE)
             try:
-                self._stored(block)
+                self._read_block(block)
             except MalformedError as error:
                 yield Part.of(start, end - start, error)
             else:
@@ -339,13 +339,13 @@ class ValueFile:
             if end < place:
                 yield Part(end, place - end, _NOWHERE)
             if size > TRAILER_SIZE:
-                yield self._judged(place, size)
+                yield self._judge_properties(place, size)
             end = place + size
         if end < self._rules.limit:
             yield Part(end, self._rules.limit - end, _NOWHERE)
         yield Part(self._rules.limit, self._source.size - self._rules.limit, header=True)
 
-    def _judged(self, offset: int, length: int) -> Part:
+    def _judge_properties(self, offset: int, length: int) -> Part:
         """The properties, which say how values were compressed; no value depends on them."""
         try:
             self._block(offset, length - TRAILER_SIZE)
@@ -424,13 +424,13 @@ class Blobs:
                 values[place - first] = value
                 size += len(value or b"")
                 if size >= BATCH_BYTES:
-                    yield self._replaced(batch.slice(first, place + 1 - first), values)
+                    yield self._replace_values(batch.slice(first, place + 1 - first), values)
                     first, size, values = place + 1, 0, {}
             remainder = batch.slice(first)
             if remainder.num_rows or not first:
-                yield self._replaced(remainder, values) if values else remainder
+                yield self._replace_values(remainder, values) if values else remainder
 
-    def _replaced(self, batch: pa.RecordBatch, resolved_values: dict[int, bytes | None]) -> pa.RecordBatch:
+    def _replace_values(self, batch: pa.RecordBatch, resolved_values: dict[int, bytes | None]) -> pa.RecordBatch:
         """A batch with values in the places of some; without the rows of those that are lost."""
         values = batch.column(VALUE).to_pylist()
         for place, value in resolved_values.items():
@@ -461,9 +461,9 @@ class Blobs:
         if operation == layout.BLOB_INDEX and (inline := inline_value(value)) is not None:
             return inline
         for place in places:
-            content = self._found(place, key)
+            content = self._find_value(place, key)
             if isinstance(content, Damage) and (former_key := self._former_key(key)) is not None:
-                former = self._found(place, former_key)
+                former = self._find_value(place, former_key)
                 content = content if isinstance(former, Damage) else former
             if isinstance(content, Damage):
                 self._findings.damage(content)
@@ -482,7 +482,7 @@ class Blobs:
             return key + unstamped if self._version.is_plain else None
         return key.removesuffix(unstamped) if self._version.stripped and key.endswith(unstamped) else None
 
-    def _found(self, place: Address | BlobIndex, key: bytes) -> bytes | Damage:
+    def _find_value(self, place: Address | BlobIndex, key: bytes) -> bytes | Damage:
         """A value, or why it is not there: at the record or block that would hold it, whose bytes the file counts."""
         number = place.file
         if number not in self._version.blobs:

@@ -171,7 +171,7 @@ class DatabaseContents(Contents):
         """Return a view, be it an application's."""
         if application(name) is None:
             return super().find_view(name)
-        return View(DatabaseContents._decoded_schema, DatabaseContents._decoded)
+        return View(DatabaseContents._decoded_schema, DatabaseContents._plan_decoded)
 
     def _decoded_schema(self) -> pa.Schema:
         """The columns of an application's view, and those of `live`, or of `all` where its history is asked for."""
@@ -180,7 +180,7 @@ class DatabaseContents(Contents):
         history = self.scan.options.history
         return schema_of(decoder, self._history() if history else self._add_stamp(STATE_SCHEMA))
 
-    def _decoded(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    def _plan_decoded(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """The fragments of the entries, decoded."""
         home = Home(self._directory, self.scan.storage, self.scan.options.max_blob_bytes)
         history = self.scan.options.history
@@ -430,10 +430,10 @@ class DatabaseContents(Contents):
         """Tables, logs and blob files that the database has done with, or that it does not name yet."""
         del request
         orphans = self._orphans
-        skipped = [self._skipped(file) for file in self.version.dead if file not in orphans]
+        skipped = [self._describe_skipped(file) for file in self.version.dead if file not in orphans]
         return [*skipped, *(Skipped(file.path, "of another backup", file.size) for file in self._others)]
 
-    def _skipped(self, file: File) -> Skipped:
+    def _describe_skipped(self, file: File) -> Skipped:
         if not self._later(file):
             return Skipped(file.path, "the MANIFEST does not name it any more", file.size)
         if self._may_hold_rows(file):

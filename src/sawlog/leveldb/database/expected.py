@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from sawlog.format.damage import MISMATCHED_FILE, MISSING_FILE, Damage
 from sawlog.leveldb.database.layout import ENGINE_FILE, LOCK_NAME, OPTIONS_BYTES
 from sawlog.leveldb.database.manifest import Manifest
-from sawlog.leveldb.database.places import Stored
+from sawlog.leveldb.database.places import StoredPlace
 from sawlog.leveldb.log.layout import OPTIONS_NAME, Dialect
 from sawlog.storage import File, Storage
 
 
 def missing_logs(
     manifest: Manifest,
-    stored: Stored,
+    stored: StoredPlace,
     dialect: Dialect | str,
     directory: str,
     storage: Storage,

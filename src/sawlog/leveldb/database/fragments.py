@@ -44,7 +44,7 @@ from sawlog.leveldb.columns import (
     numbers_of,
     split_stamps,
 )
-from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
+from sawlog.leveldb.database.blobs import Blobs, Part, address_values, blob_file
 from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, DatabaseDamageKind
 from sawlog.leveldb.database.order import VirtualTable
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, number_of, unnamed_table
@@ -109,7 +109,7 @@ class JudgedTable(TableRange):
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The entries of a range of a table, in batches like those of `columns.Stream`."""
-        from sawlog.leveldb.database.merge import Judge, shown
+        from sawlog.leveldb.database.merge import Judge, show_virtual
 
         table.sequence = self.sequence
         ledger = findings
@@ -125,7 +125,7 @@ class JudgedTable(TableRange):
         for spans, of_deletions in self._turns(reader.spans, merged=delivers):
             reader.spans = spans
             for stored in reader.batches():
-                batch = stored if self.virtual is None else shown(self.virtual, stored)
+                batch = stored if self.virtual is None else show_virtual(self.virtual, stored)
                 if not batch.num_rows:
                     continue
                 if not of_deletions:
@@ -365,7 +365,7 @@ class MetadataFile(Fragment):
         yield from ()
 
 
-def _selected(
+def _select_entries(
     batches: Iterator[pa.RecordBatch], select: Callable[[pa.Array], NDArray[np.bool_] | None]
 ) -> Iterator[pa.RecordBatch]:
     """Yield entries of a table without those that are left out by their keys."""
@@ -416,7 +416,7 @@ class KeyRange(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The rows of a range of keys. Damage is reported when the merging of the files reaches it."""
-        from sawlog.leveldb.database.merge import merged
+        from sawlog.leveldb.database.merge import merge_groups
 
         if not self.low:
             for fault in self.version.faults:
@@ -430,7 +430,7 @@ class KeyRange(Fragment):
             bytewise = version.bytewise
             report = partial(self._report_ranges, findings)
             order = None if bytewise else version.order
-            for entries in merged(
+            for entries in merge_groups(
                 streams, self.low, self.high, version.pending, report, bytewise=bytewise, order=order
             ):
                 findings.rows += len(entries.order) if is_history else int(entries.live.sum())
@@ -522,9 +522,9 @@ class KeyRange(Fragment):
             ledgers[table.file] = ledger
         batches = table_range.decode(schema, ledger)
         if table.blobs:
-            batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
+            batches = (address_values(batch, table.blobs, BLOB) for batch in batches)
         if self.select is not None:
-            batches = _selected(batches, self.select)
+            batches = _select_entries(batches, self.select)
         return Stream(table.file.path, table.level, table.smallest, batches)
 
     def _log_streams(self, findings: Findings) -> Iterator[Stream]:
@@ -570,7 +570,7 @@ class KeyRange(Fragment):
                 log_batches = iter([transactions.resolved(pa.concat_batches(rows), file.path, stamped)] if rows else [])
             batches = [self._filter_family(batch) for batch in log_batches]
             if file in version.prior:
-                batches = [waiting for batch in batches if (waiting := _unwritten(batch)).num_rows]
+                batches = [waiting for batch in batches if (waiting := _select_waiting(batch)).num_rows]
             # What is wrong inside of records is found out later than what is wrong around them.
             for damage in sorted(ledger.damages, key=lambda finding: finding.offset):
                 logs.reports.damage(damage)
@@ -686,7 +686,7 @@ class BlobParts(Fragment):
             return iter([Part.of(0, source.size, error)])
 
 
-def _unwritten(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _select_waiting(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The operations that wait for a commit."""
     import pyarrow.compute as pc
 

@@ -54,17 +54,17 @@ class Identity:
         session = _session_bytes(text)
         if self.session and session and session != self.session:
             detail = f"the MANIFEST names a table of another session than {text.decode(errors='replace')}, its own"
-            yield _mismatched(path, detail)
+            yield _make_mismatch(path, detail)
 
     def faults_of_first(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
         """Yield what is said of a table whose first entries are these."""
         if self.first is not None and not _has_ranges(table):
-            yield from _compared("first", self.first, _entry(batch, 0, table, self.first), path)
+            yield from _compare_ends("first", self.first, _entry(batch, 0, table, self.first), path)
 
     def faults_of_last(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
         """Yield what is said of a table whose last entries are these."""
         if self.last is not None and not _has_ranges(table):
-            yield from _compared("last", self.last, _entry(batch, batch.num_rows - 1, table, self.last), path)
+            yield from _compare_ends("last", self.last, _entry(batch, batch.num_rows - 1, table, self.last), path)
 
     def faults_of_sequences(
         self, table: TableMap, actual: tuple[int, int], path: str, *, is_whole: bool
@@ -82,7 +82,7 @@ class Identity:
         lowest, highest = self.sequences
         if (is_whole and actual != self.sequences) or actual[0] < lowest or actual[1] > highest:
             expected_text = f"the MANIFEST says that its entries have sequence numbers from {lowest} to {highest}"
-            yield _mismatched(path, f"{expected_text}, and there are {actual[0]} to {actual[1]}")
+            yield _make_mismatch(path, f"{expected_text}, and there are {actual[0]} to {actual[1]}")
 
 
 def _has_ranges(table: TableMap) -> bool:
@@ -98,17 +98,17 @@ def _entry(batch: pa.RecordBatch, row: int, table: TableMap, recorded: tuple[byt
     return key, sequence
 
 
-def _compared(end_name: str, expected: tuple[bytes, int], actual: tuple[bytes, int], path: str) -> Iterator[Damage]:
+def _compare_ends(end_name: str, expected: tuple[bytes, int], actual: tuple[bytes, int], path: str) -> Iterator[Damage]:
     if actual != expected:
         expected_text, actual_text = (
             f"{key[:_SHOWN]!r} with sequence number {sequence}" for key, sequence in (expected, actual)
         )
-        yield _mismatched(
+        yield _make_mismatch(
             path, f"the MANIFEST says that its {end_name} entry is {expected_text}, and it is {actual_text}"
         )
 
 
-def _mismatched(path: str, detail: str) -> Damage:
+def _make_mismatch(path: str, detail: str) -> Damage:
     consequence = (
         "it is of another state of the database: entries may be missing, or be others: copy all files again, of one"
     )

@@ -143,7 +143,7 @@ class Manifest:
             if first.kind == UNSUPPORTED:
                 return first
             return Damage(path, first.offset, 0, CUT_METADATA, f"the MANIFEST is damaged: {first.kind}: {first.detail}")
-        if lacking := self._lacking(dialect):
+        if lacking := self._find_lacking(dialect):
             detail = f"no edit of the MANIFEST says {', '.join(lacking)}: it is cut, or not whole yet"
             return Damage(path, self.file.size, 0, CUT_METADATA, detail)
         if self.torn is not None:
@@ -154,11 +154,11 @@ class Manifest:
             return Damage(path, self.version.group[0][0], 0, CUT_METADATA, detail)
         return None
 
-    def usable(self, dialect: Dialect | Literal["auto"]) -> bool:
+    def is_usable(self, dialect: Dialect | Literal["auto"]) -> bool:
         """Whether an engine would take it, as it takes one that is cut after all that it requires."""
-        return not self.findings.damages and not self._lacking(dialect)
+        return not self.findings.damages and not self._find_lacking(dialect)
 
-    def _lacking(self, dialect: Dialect | Literal["auto"]) -> list[str]:
+    def _find_lacking(self, dialect: Dialect | Literal["auto"]) -> list[str]:
         presence = {
             "log_number": bool(self.logs),
             "next_file": self.next_file is not None,
@@ -209,7 +209,7 @@ def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
             if fault.kind == UNSUPPORTED:
                 consequence = "; which files are alive is not known without it: read tables and logs one by one"
                 raise UnsupportedError(replace(fault, detail=fault.detail + consequence))
-    if not read or not read[0].usable(dialect):
+    if not read or not read[0].is_usable(dialect):
         for file in by_number(manifests.values()):
             if file.name != pointer.name:
                 read.append(Manifest.read(file, dialect, storage))
@@ -217,5 +217,5 @@ def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
                     break
     faults += (damage for manifest in read for damage in manifest.findings.damages if damage not in faults)
     intact = [manifest for manifest in read if manifest.fault(dialect) is None]
-    usable = next((manifest for manifest in (*read[:1], *intact, *read) if manifest.usable(dialect)), None)
+    usable = next((manifest for manifest in (*read[:1], *intact, *read) if manifest.is_usable(dialect)), None)
     return Metadata(directory, dialect, pointer, usable, tuple(read), tuple(faults))

@@ -48,14 +48,14 @@ from sawlog.leveldb.columns import (
     Run,
     Stream,
     count_below,
-    named,
+    name_codes,
     newest_ranges,
 )
 from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.database.kernels import Covers
 from sawlog.leveldb.database.order import KeyOrder, VirtualTable, places_of
 from sawlog.leveldb.database.version import LiveTable
-from sawlog.leveldb.records.transactions import Pending
+from sawlog.leveldb.records.transactions import PendingOperations
 
 _BEFORE = -1
 """Instead of the entry after which another one is given: those before the batch."""
@@ -93,7 +93,7 @@ class Judge:
         has_ranges = bool((values_of(batch.column(OPERATION), np.uint8) == RANGE).any())
         if keys[0].as_py() >= before and keys[-1].as_py() < end and not has_ranges and k.ascend(*binary_parts(keys)):
             self._place = keys[-1].as_py()
-            requested_rows = self._wanted(batch)
+            requested_rows = self._select_wanted(batch)
             if requested_rows.num_rows:
                 yield requested_rows
             return
@@ -118,7 +118,7 @@ class Judge:
             strays = batch.filter(array_of(is_stray, pa.bool_()))
             yield from self._strays(strays, bounded_keys.take(fixed_array(pa.int64(), key_places)), offsets[is_stray])
             batch = batch.filter(array_of(~is_stray, pa.bool_()))
-        requested_rows = self._wanted(batch)
+        requested_rows = self._select_wanted(batch)
         if requested_rows.num_rows:
             yield requested_rows
 
@@ -128,7 +128,7 @@ class Judge:
         if VALUE in batch.schema.names and is_range.any():
             yield from self._clip_batch(batch.filter(array_of(is_range, pa.bool_())))
         if not is_range.all():
-            strays, places = self._placed(batch.filter(array_of(~is_range, pa.bool_())))
+            strays, places = self._place_entries(batch.filter(array_of(~is_range, pa.bool_())))
             yield from self._strays(strays, places, np.full(len(places), offsets[~is_range][0]))
 
     def _clip_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -137,14 +137,14 @@ class Judge:
         inside = [key < end and (key >= smallest or value > smallest) for key, value in zip(keys, values, strict=True)]
         if not all(inside) and not self._live.part:
             outside = batch.filter(array_of([not is_inside for is_inside in inside], pa.bool_()))
-            yield from self._strays(*self._placed(outside), None)
+            yield from self._strays(*self._place_entries(outside), None)
         cut = {KEY: [max(key, smallest) for key in keys], VALUE: [min(value, end) for value in values]}
         columns = [
             array_of(cut[name], pa.binary()) if name in cut else batch.column(name) for name in batch.schema.names
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(array_of(inside, pa.bool_()))
 
-    def _placed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+    def _place_entries(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         """Entries that no order is known of, in that of their keys, each in the place that is nearest to its key."""
         batch = batch.sort_by(KEY)
         smallest, end = self._live.smallest, self._live.end
@@ -167,7 +167,7 @@ class Judge:
         if offsets is not None:
             for offset, row in zip(*np.unique(offsets, return_index=True), strict=True):
                 self.flaws.setdefault(int(offset), self._detail(strays.column(STRAY)[int(row)].as_py()))
-        strays = self._wanted(strays)
+        strays = self._select_wanted(strays)
         if strays.num_rows:
             yield strays
 
@@ -178,7 +178,7 @@ class Judge:
             f" after larger keys, or not between {live.smallest[:40]!r} and {live.end[:40]!r}, as the MANIFEST has it"
         )
 
-    def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _select_wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return slice_keys(batch, self._begins, self._ends)
 
 
@@ -196,7 +196,7 @@ def slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.Reco
     return batch.slice(first, max(last - first, 0))
 
 
-def shown(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
+def show_virtual(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The entries that a virtual table has of a batch of those that are stored, as it shows them."""
     is_range = values_of(batch.column(OPERATION), np.uint8) == RANGE
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -304,7 +304,7 @@ class MergedEntries:
         self,
         groups: Sequence[Sequence[Run]],
         covers: k.Covers,
-        pending: Pending,
+        pending: PendingOperations,
         *,
         bytewise: bool,
         order_of_keys: KeyOrder | None = None,
@@ -431,7 +431,7 @@ class MergedEntries:
         arrays = []
         for field in schema:
             if field.name == OPERATION:
-                arrays.append(named(values_of(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
+                arrays.append(name_codes(values_of(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
             elif field.name == LIVE:
                 bits = bits_of(live)
                 arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
@@ -615,11 +615,11 @@ def _covers_of(ranges: Sequence[pa.RecordBatch], order: KeyOrder | None = None) 
     return k.Covers(np.frombuffer(b"".join(edges), np.uint8), starts, np.array(sequences, np.int64))
 
 
-def merged(
+def merge_groups(
     groups: Sequence[Sequence[Stream]],
     low: bytes,
     high: bytes | None,
-    pending: Pending,
+    pending: PendingOperations,
     report: Callable[[str, int], None],
     *,
     bytewise: bool,

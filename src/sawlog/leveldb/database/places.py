@@ -32,7 +32,7 @@ class Absent(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredPlace:
     """The files of a database, by number.
 
     Attributes:
@@ -80,7 +80,7 @@ def stored_files(
     options: DatabaseReadOptions,
     storage: Storage,
     shared: Sequence[File],
-) -> Stored:
+) -> StoredPlace:
     """Return the files of a database, wherever they are.
 
     Args:
@@ -91,7 +91,7 @@ def stored_files(
         storage: Where all of them are.
         shared: Tables and blob files that a backup shares with others.
     """
-    stored = Stored()
+    stored = StoredPlace()
     stored.add_logs(files)
     stored.add_tables(files)
     stored.elsewhere += stored.add_tables(shared)
@@ -108,7 +108,7 @@ def stored_files(
         # A checkpoint has logs of its own, and the OPTIONS of the database that it was taken of.
         if setting == WAL_DIR and has_own_logs:
             continue
-        directory = _located(setting, named, home, oldest, storage)
+        directory = _locate_logs(setting, named, home, oldest, storage)
         if directory is not None:
             stored.elsewhere += stored.add_logs(storage.files_in(directory))
         else:
@@ -120,7 +120,7 @@ def stored_files(
     return stored
 
 
-def _add_objects(stored: Stored, home: str, options: DatabaseReadOptions, storage: Storage) -> None:
+def _add_objects(stored: StoredPlace, home: str, options: DatabaseReadOptions, storage: Storage) -> None:
     """Take in objects of remote storage: from where the caller says, or from a directory that its name leads to."""
     directories: dict[str, list[str]] = {}
     for number, remote in stored.objects.items():
@@ -161,7 +161,7 @@ def may_have_transactions(home: str, storage: Storage) -> bool:
     return not matches or any(match is None or match[1] != b"false" for match in matches)
 
 
-def _located(setting: str, named: str, home: str, oldest: int, storage: Storage) -> str | None:
+def _locate_logs(setting: str, named: str, home: str, oldest: int, storage: Storage) -> str | None:
     """Return the path that a directory of logs has now: of several, one with a log that is alive."""
     present = [candidate for candidate in _candidates(named, home) if storage.is_directory(candidate)]
     for directory in present:

@@ -46,11 +46,11 @@ from sawlog.leveldb.database.layout import (
 )
 from sawlog.leveldb.database.manifest import Manifest, Metadata
 from sawlog.leveldb.database.order import ORDERS, KeyOrder, VirtualTable
-from sawlog.leveldb.database.places import Stored, may_have_transactions, stored_files
+from sawlog.leveldb.database.places import StoredPlace, may_have_transactions, stored_files
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
-from sawlog.leveldb.records.transactions import Numbering, Pending, Transactions, has_marks
+from sawlog.leveldb.records.transactions import Numbering, PendingOperations, Transactions, has_marks
 from sawlog.leveldb.records.writes import STAMP_SIZE_FIELD, WriteRange
 from sawlog.leveldb.table.layout import (
     BYTEWISE_NAME,
@@ -135,7 +135,7 @@ class LoggedTransactions:
 
     logs: tuple[File, ...]
     shared: bool
-    pending: Pending
+    pending: PendingOperations
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +179,9 @@ class DatabaseVersion:
     stripped: bool = False
 
     @property
-    def pending(self) -> Pending:
+    def pending(self) -> PendingOperations:
         """Operations of transactions that are neither committed nor rolled back."""
-        return Pending() if self.transactions is None else self.transactions.pending
+        return PendingOperations() if self.transactions is None else self.transactions.pending
 
     @property
     def bytewise(self) -> bool:
@@ -262,7 +262,7 @@ def _version(
     metadata: Metadata,
     manifest: Manifest,
     family: int,
-    stored: Stored,
+    stored: StoredPlace,
     cut: tuple[Damage, ...],
     transactions: LoggedTransactions | None,
     storage: Storage,
@@ -286,9 +286,9 @@ def _version(
         for number, (of, blob_owner) in sorted(manifest.blobs.items())
         if number in stored.blobs and of == family
     }
-    blobs |= _stacked(stored, manifest.blobs)
+    blobs |= _list_stacked_blobs(stored, manifest.blobs)
     if metadata.dialect == "pebble":
-        for number, sequence, led in _ingested(logs, storage):
+        for number, sequence, led in _read_ingestions(logs, storage):
             if number in unnamed:
                 table = unnamed_table(unnamed.pop(number), sequence, storage, read)
                 tables.append(replace(table, blobs=led))
@@ -355,15 +355,15 @@ def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) ->
     transactions = Transactions(numbering.shared)
     for log, rows in marked.items():
         transactions.resolved(rows, log.path)
-    return LoggedTransactions(tuple(marked), numbering.shared, transactions.undecided())
+    return LoggedTransactions(tuple(marked), numbering.shared, transactions.list_undecided())
 
 
-def _absent(stored: Stored) -> Iterator[Damage]:
+def _absent(stored: StoredPlace) -> Iterator[Damage]:
     """Yield the directories that have files of the database and are not there."""
     return (Damage(absence.path, 0, 0, MISSING_FILE, absence.detail) for absence in stored.absent)
 
 
-def _stacked(stored: Stored, named: Iterable[int]) -> dict[int, LiveBlobs]:
+def _list_stacked_blobs(stored: StoredPlace, named: Iterable[int]) -> dict[int, LiveBlobs]:
     """Return the files of a stacked BlobDB, which no MANIFEST names."""
     return {
         number: LiveBlobs(file, "rocksdb", closed=False)
@@ -373,7 +373,7 @@ def _stacked(stored: Stored, named: Iterable[int]) -> dict[int, LiveBlobs]:
 
 
 def _recovered_versions(
-    metadata: Metadata, stored: Stored, storage: Storage, options: DatabaseReadOptions
+    metadata: Metadata, stored: StoredPlace, storage: Storage, options: DatabaseReadOptions
 ) -> dict[str, DatabaseVersion]:
     """Return all tables and logs: what no MANIFEST says, their sequence numbers do."""
     table_files = [file for _, file in sorted(stored.tables.items())]
@@ -384,7 +384,7 @@ def _recovered_versions(
     logs = tuple(file for number in sorted(stored.logs) for file in stored.parts(number))
     dialect: Literal["rocksdb", "pebble"] = "pebble" if metadata.dialect == "pebble" else "rocksdb"
     transactions = _transactions(logs, metadata, storage)
-    ingested = _ingested(logs, storage) if metadata.dialect == "pebble" else ()
+    ingested = _read_ingestions(logs, storage) if metadata.dialect == "pebble" else ()
     ingested_tables = {number: (sequence, led) for number, sequence, led in ingested}
     versions = {}
     for family, name in sorted(families.items()):
@@ -411,7 +411,7 @@ def _recovered_versions(
             dead=(),
             apart=bool(stored.blobs),
             blobs={number: LiveBlobs(file, dialect) for number, file in sorted(stored.blobs.items())}
-            | _stacked(stored, ()),
+            | _list_stacked_blobs(stored, ()),
             elsewhere=tuple(stored.elsewhere),
             transactions=transactions,
             stripped=is_stamped is True
@@ -526,7 +526,7 @@ def _ascends(file: File, storage: Storage) -> bool:
 
 
 def _tables(
-    stored: Stored, manifest: Manifest, rows: Sequence[dict[str, Any]], comparator: str, directory: str
+    stored: StoredPlace, manifest: Manifest, rows: Sequence[dict[str, Any]], comparator: str, directory: str
 ) -> tuple[list[LiveTable], list[Damage]]:
     """Live tables, and what is said of those that are not there, or are others."""
     tables, missing = [], []
@@ -565,7 +565,7 @@ def _tables(
             table = LiveTable(stored.tables[number], row["level"], smallest, end, part, led)
             virtual = VirtualTable.of(row, order)
             tables.append(replace(table, sequence=sequence, identity=identity, virtual=virtual))
-    return _shared(tables), list(dict.fromkeys(missing))  # parts of a file share what is said of it
+    return _split_shared_tables(tables), list(dict.fromkeys(missing))  # parts of a file share what is said of it
 
 
 def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
@@ -579,7 +579,7 @@ def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
             yield Damage(file.path, 0, 0, UNSUPPORTED, detail)
 
 
-def _missing_table(directory: str, number: int, stored: Stored, path: int = 0) -> Damage:
+def _missing_table(directory: str, number: int, stored: StoredPlace, path: int = 0) -> Damage:
     """Return what is said of a table that is neither in the directory nor in those that the caller names."""
     place = f", in number {path} of db_paths or cf_paths," if path else ""
     if (remote := stored.objects.get(number)) is not None:
@@ -603,7 +603,7 @@ def _mismatched_table(file: File, size: int | None) -> Iterator[Damage]:
         yield Damage(file.path, 0, 0, MISMATCHED_FILE, detail)
 
 
-def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+def _read_ingestions(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Yield the tables that Pebble's logs take in: number, sequence number of all entries, and blob files."""
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(_INGESTS, scan)
@@ -661,7 +661,7 @@ def last_sequence(batches: Iterable[pa.RecordBatch], *, is_compacted: bool = Fal
     return last
 
 
-def _shared(tables: Sequence[LiveTable]) -> list[LiveTable]:
+def _split_shared_tables(tables: Sequence[LiveTable]) -> list[LiveTable]:
     """The same tables; of the parts of a file each answers for what is before the next one.
 
     Where a part is a virtual table, each reads all of the file, and the first one answers for it.

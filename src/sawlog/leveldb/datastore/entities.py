@@ -104,7 +104,9 @@ class EntityRange(LogRange):
         decoder = EntityDecoder()
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
             small = _payload(records) <= MAX_BYTES
-            sample = records.take(array_of(_plain(records).samples(signatures), pa.int64())) if small else records
+            sample = (
+                records.take(array_of(_render_plain(records).samples(signatures), pa.int64())) if small else records
+            )
             for entities, _ in self._splits(decoder, sample):
                 yield from entities
 
@@ -153,7 +155,7 @@ class EntityRange(LogRange):
             damages += [failed] if failed is not None else []
         starts = values_of(records.column(OFFSET_COLUMN), np.int64)
         offsets = np.append(starts[plain.entities.rows], np.array([entity.offset for entity in decoded], np.int64))
-        mask = self._kept(plain.entities, len(decoded))
+        mask = self._mask_kind(plain.entities, len(decoded))
         if damages and findings.on_damage == "fail":
             mask &= offsets < damages[0].offset
         order = np.argsort(offsets, kind="stable")
@@ -171,7 +173,7 @@ class EntityRange(LogRange):
         for damage in damages:
             report_record(findings, damage)
 
-    def _kept(self, plain: PlainEntities, row_count: int) -> NDArray[np.bool_]:
+    def _mask_kind(self, plain: PlainEntities, row_count: int) -> NDArray[np.bool_]:
         """Return a mask of the entities of the kind in the options: of the plain ones, and of `row_count` others."""
         table = self.scan.options.table
         mask = np.ones(len(plain.rows) + row_count, bool)
@@ -192,7 +194,7 @@ class PlainColumns:
         """For some records; `None` where the library has to decode all of them."""
         if _payload(records) > MAX_BYTES:
             return None
-        entities = _plain(records)
+        entities = _render_plain(records)
         if not typed:
             return cls(entities, None)
         fields = [field for field in schema if field.name not in (KEY_PROPERTY, FILE_COLUMN, OFFSET_COLUMN)]
@@ -211,7 +213,7 @@ class PlainColumns:
         return self._typed[name]
 
 
-def _plain(records: pa.RecordBatch) -> PlainEntities:
+def _render_plain(records: pa.RecordBatch) -> PlainEntities:
     return PlainEntities(*binary_parts(records.column(RECORD_COLUMN)))
 
 
@@ -285,12 +287,12 @@ class EntitiesContents(LogContents):
 
     def _schema(self) -> pa.Schema:
         """With `properties="infer"`, the key and one column per property."""
-        return ENTITIES_SCHEMA if self.scan.options.properties == "json" else self._inferred
+        return ENTITIES_SCHEMA if self.scan.options.properties == "json" else self._inferred_schema
 
     views: ClassVar = {"entities": View(_schema, LogContents._ranges)}
 
     @cached_property
-    def _inferred(self) -> pa.Schema:
+    def _inferred_schema(self) -> pa.Schema:
         """Typed columns that hold all entities of all files. Reads them all."""
         shapes: dict[str, Shape] = {}
         signatures: set[int] = set()

@@ -40,7 +40,7 @@ def read_kind_export(file: File, storage: Storage) -> KindExport:
         FormatError: When it is none.
     """
     message = _parse("ExportMetadata", storage.read(file.path), file.path)
-    outputs = tuple(_sibling(file, name) for output in message.outputs for name in output.file)
+    outputs = tuple(_resolve_sibling(file, name) for output in message.outputs for name in output.file)
     export = message.export
     start, end = (EPOCH + timedelta(microseconds=micros) for micros in (export.start, export.end))
     return KindExport(export.name, start, end, outputs)
@@ -89,17 +89,17 @@ def find_outputs(files: Sequence[File], options: LogReadOptions, storage: Storag
         if not layout.OVERALL_NAME.match(overall.name):
             continue
         for pointer in read_overall(overall, options, storage):
-            path = _sibling(overall, pointer.path)
+            path = _resolve_sibling(overall, pointer.path)
             if path not in kinds:
-                kinds[path] = _existing(path, overall, storage)
+                kinds[path] = _find_file(path, overall, storage)
     for kind in kinds.values():
         for path in read_kind_export(kind, storage).outputs:
             if path not in outputs:
-                outputs[path] = _existing(path, kind, storage)
+                outputs[path] = _find_file(path, kind, storage)
     return list(outputs.values())
 
 
-def _sibling(file: File, name: str) -> str:
+def _resolve_sibling(file: File, name: str) -> str:
     """The path of a file that the metadata names, relative to its own. Emulators on Windows write backslashes."""
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or not parts[0] or parts[0].endswith(":"):
@@ -107,7 +107,7 @@ def _sibling(file: File, name: str) -> str:
     return posixpath.join(posixpath.dirname(file.path), *parts)
 
 
-def _existing(path: str, source: File, storage: Storage) -> File:
+def _find_file(path: str, source: File, storage: Storage) -> File:
     try:
         files = storage.find(path)
     except FileNotFoundError:

@@ -69,7 +69,7 @@ class PlainEntities:
         return np.flatnonzero(self.plain)
 
     @cached_property
-    def _chosen(self) -> NDArray[np.void]:
+    def _key_fields(self) -> NDArray[np.void]:
         return _take(self._keys, self.rows)
 
     def column(self, name: str) -> pa.Array:
@@ -107,11 +107,11 @@ class PlainEntities:
         return pa.Array.from_buffers(pa.string(), len(starts), [bitmap(valid), *gathered(self._data, starts, lengths)])
 
     def _part(self, name: str) -> pa.Array:
-        return self._slices(self._chosen[name], self._chosen[f"{name}_length"], None)
+        return self._slices(self._key_fields[name], self._key_fields[f"{name}_length"], None)
 
     @cached_property
-    def _last(self) -> NDArray[np.void]:
-        return _take(self._steps, self._chosen["first_step"] + self._chosen["steps"] - 1)
+    def _last_steps(self) -> NDArray[np.void]:
+        return _take(self._steps, self._key_fields["first_step"] + self._key_fields["steps"] - 1)
 
     def _kinds(self, steps: NDArray[np.void]) -> pa.Array:
         return self._slices(steps["kind"], steps["kind_length"], None)
@@ -124,7 +124,7 @@ class PlainEntities:
         return pa.Array.from_buffers(pa.int64(), len(steps), [bitmap(valid), ids.buffers()[1]])
 
     def _paths(self) -> pa.Array:
-        counts = self._chosen["steps"]
+        counts = self._key_fields["steps"]
         ends = ends_of(counts, np.int32)
         # Steps of entities that are not plain were taken back, so those that are left lie one behind the other.
         steps = self._steps
@@ -132,21 +132,23 @@ class PlainEntities:
         elements = pa.StructArray.from_arrays(children, fields=list(PATH_TYPE.value_type))
         return pa.Array.from_buffers(PATH_TYPE, len(counts), [None, pa.py_buffer(ends)], children=[elements])
 
-    def _joined(self) -> pa.Array:
+    def _join_paths(self) -> pa.Array:
         steps = self._steps
         size = int(steps["kind_length"].sum() + steps["name_length"].sum()) + keys.STEP_ROOM * len(steps)
         out, ends = Column(np.uint8, size), np.zeros(len(self.rows) + 1, np.int32)
-        keys.join_paths(self._data, self._chosen, steps, out.values, ends)
+        keys.join_paths(self._data, self._key_fields, steps, out.values, ends)
         return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
 
     _columns: ClassVar[dict[str, Callable[[PlainEntities], pa.Array]]] = {
         "project": lambda self: self._part("project"),
         "database": lambda self: self._part("database"),
         "namespace": lambda self: self._part("namespace"),
-        "kind": lambda self: self._kinds(self._last),
-        "id": lambda self: self._ids(self._last, (self._last["has_id"] > 0) & (self._last["name_length"] == 0)),
-        "name": lambda self: self._names(self._last),
-        "key": _joined,
+        "kind": lambda self: self._kinds(self._last_steps),
+        "id": lambda self: self._ids(
+            self._last_steps, (self._last_steps["has_id"] > 0) & (self._last_steps["name_length"] == 0)
+        ),
+        "name": lambda self: self._names(self._last_steps),
+        "key": _join_paths,
         "path": _paths,
         "properties": _properties,
     }

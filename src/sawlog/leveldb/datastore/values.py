@@ -171,7 +171,7 @@ class EntityDecoder:
                 if kind == "string":
                     meaning = prop.meaning
                     if meaning == _ENTITY:
-                        value = self._nested(value, depth + 1)
+                        value = self._decode_nested(value, depth + 1)
                     elif meaning not in _BYTES:
                         value = _text(value)
                 elif kind == "int64":
@@ -196,7 +196,7 @@ class EntityDecoder:
                     values[name] = value
         return values
 
-    def _nested(self, value: bytes, depth: int) -> Any:
+    def _decode_nested(self, value: bytes, depth: int) -> Any:
         if depth > layout.MAX_DEPTH:
             raise EntityError(f"entities nested more than {layout.MAX_DEPTH} deep")
         message = call_decoder(self._entity.FromString, value)

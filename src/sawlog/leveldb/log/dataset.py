@@ -26,7 +26,7 @@ from sawlog.storage import File, Source
 from sawlog.storage.workers import PIECE_BYTES
 
 
-def marked(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:
+def add_marks(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:
     """A schema with the columns that mark rows which LevelDB itself would not deliver."""
     columns = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
     return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in columns if columns[name])])
@@ -51,9 +51,9 @@ class LogContents(Contents):
             start = low - low % layout.BLOCK_SIZE
             stop = min(layout.block_end(high), file.size)
             if start < stop or not file.size:
-                yield from self._cut(request, file, start, stop, start == 0, task_bytes)
+                yield from self._cut_log(request, file, start, stop, start == 0, task_bytes)
 
-    views: ClassVar = {"rows": View(lambda self: marked(ROWS_SCHEMA, self.scan.options), _ranges)}
+    views: ClassVar = {"rows": View(lambda self: add_marks(ROWS_SCHEMA, self.scan.options), _ranges)}
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """The end of the last complete record. The new bytes are walked once.
@@ -68,7 +68,7 @@ class LogContents(Contents):
             raise OptionError("salvage and recovery cannot be followed as a stream: they ask what a finished log holds")
         if options.keys != "internal":
             raise OptionError("keys=stamped cannot be followed as a stream: only the whole log says what it is")
-        (log_range,) = self._cut(request, file, position, file.size, True, None)
+        (log_range,) = self._cut_log(request, file, position, file.size, True, None)
         return log_range.find_end()
 
     def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
@@ -76,7 +76,7 @@ class LogContents(Contents):
         return [
             fragment
             for file, start, end in ranges
-            for fragment in self._cut(request, replace(file, size=end), start, end, True, TASK_BYTES)
+            for fragment in self._cut_log(request, replace(file, size=end), start, end, True, TASK_BYTES)
         ]
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
@@ -123,7 +123,7 @@ class LogContents(Contents):
             facts["compression"] = "zstd"
         return facts
 
-    def _cut(
+    def _cut_log(
         self, request: BoundScan, file: File, start: int, stop: int, synced: bool, task_bytes: int | None
     ) -> Iterator[LogRange]:
         """Ranges of about `task_bytes` that together are `[start, stop)`; at least one."""

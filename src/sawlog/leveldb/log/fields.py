@@ -115,7 +115,13 @@ def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) ->
             position += size
             continue
         checksum, declared = numbers(data, position, position, _HEADER)
-        yield Part(checksum.name, checksum.offset, checksum.length, checksum.value, _expected(data, size, length, fits))
+        yield Part(
+            checksum.name,
+            checksum.offset,
+            checksum.length,
+            checksum.value,
+            _describe_checksum(data, size, length, fits),
+        )
         room = "" if fits else f"at most {end - position - size}"
         yield Part(declared.name, declared.offset, declared.length, declared.value, room)
         yield Part("type", position + layout.TYPE.offset, layout.TYPE.size, *_type(kind, layout.TYPES[dialect]))
@@ -145,13 +151,13 @@ def _payload(data: bytes, position: int, role: Role, head: LogHead, *, edits: bo
     if head.compression == layout.Compression.NONE or role not in _OF_RECORDS:
         yield from (batch_parts(data, position, head.dialect, cut=role is Role.FIRST) if begins else []) or [payload]
         return
-    record = _expanded(data) if role is Role.FULL else b""
+    record = _expand(data) if role is Role.FULL else b""
     size = f"; {len(record):,} bytes decompressed" if record else ""
     inside = tuple(batch_parts(record, 0, head.dialect, cut=False)) if record else ()
     yield replace(payload, value=f"{payload.value}, compressed with zstd{size}", inside=inside)
 
 
-def _expanded(data: bytes) -> bytes:
+def _expand(data: bytes) -> bytes:
     """The content of a compressed record, empty where it is damaged."""
     ends = np.array([0, len(data)], np.int32)
     return b"".join(
@@ -159,7 +165,7 @@ def _expanded(data: bytes) -> bytes:
     )
 
 
-def _expected(data: bytes, size: int, length: int, fits: bool) -> str:
+def _describe_checksum(data: bytes, size: int, length: int, fits: bool) -> str:
     """The checksum that should be there, if it is another."""
     from sawlog.leveldb.log.kernels import masked_checksum
 

@@ -178,12 +178,12 @@ class Walk(ChainWalk):
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         if self._compressed:
-            yield from self._expanded(rows)
+            yield from self._expand_rows(rows)
             return
         records = binary_array(self._ends[: rows + 1], self._data) if self._rules.gather else None
         yield rows, self._batch(slice(0, rows), records)
 
-    def _expanded(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _expand_rows(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows in hand, expanded. Stops at one that cannot be, where damage fails."""
         from sawlog.leveldb.codecs import expand_records
 

@@ -152,7 +152,7 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
         log = whole_log(file, options, storage)
         ahead = None
         if options.dialect == "auto" and head.dialect == "rocksdb":
-            ahead = _first(log, source, head)
+            ahead = _find_first_metadata(log, source, head)
         if ahead is not None:
             _carry_over(ahead, file, writer, storage)
         for batch in Walk(log, source, head, schema, findings, metadata).batches():
@@ -171,7 +171,7 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
                 _carry_over(piece, file, writer, storage)
 
 
-def _first(log: LogRange, source: Source, head: LogHead) -> Metadata | None:
+def _find_first_metadata(log: LogRange, source: Source, head: LogHead) -> Metadata | None:
     """The first piece of metadata of a log that is carried over."""
     pieces: list[Metadata] = []
     for _ in Walk(log, source, head, pa.schema([]), Findings("skip"), pieces).batches():

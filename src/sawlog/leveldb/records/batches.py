@@ -218,7 +218,7 @@ class BatchBuilder:
         offsets = self._integers(batch, OFFSET_COLUMN, (1 << 63) - 1)
         if offsets is not None:
             if gap.any() and np.isin(operations, _MARKS).any():
-                gap &= _expected(batch, sequences, offsets)[1:] != sequences[1:]
+                gap &= _expect_sequences(batch, sequences, offsets)[1:] != sequences[1:]
             begins[1:] = gap | (offsets[1:] != offsets[:-1])
         elif self._group > 1:
             begins[1:] = gap
@@ -228,7 +228,9 @@ class BatchBuilder:
         return np.append(np.flatnonzero(begins), batch.num_rows)
 
 
-def _expected(batch: pa.RecordBatch, sequences: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _expect_sequences(
+    batch: pa.RecordBatch, sequences: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """The number of each operation where those of a batch share one, by the first one of their batch."""
     numbers = {SEQUENCE: sequences, OFFSET_COLUMN: offsets}
     if _FAMILY not in batch.schema.names:

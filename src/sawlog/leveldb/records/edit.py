@@ -411,13 +411,13 @@ def internal_key(key: bytes, sequence: int, kind: int) -> bytes:
 def encode_edit(numbers: dict[Tag, int], texts: dict[Tag, str], tables: list[NewTable], *, is_leveldb: bool) -> bytes:
     """A version edit: fields that are numbers, fields that are texts, then tables."""
     parts = [encode_varint(tag) + encode_varint(number) for tag, number in numbers.items()]
-    parts += [encode_varint(tag) + _sized(text.encode()) for tag, text in texts.items()]
+    parts += [encode_varint(tag) + _prefix_size(text.encode()) for tag, text in texts.items()]
     for table in tables:
         parts += map(encode_varint, (Tag.NEW_FILE if is_leveldb else Tag.NEW_FILE_2, table.level, table.number))
-        parts += [encode_varint(table.size), _sized(table.smallest), _sized(table.largest)]
+        parts += [encode_varint(table.size), _prefix_size(table.smallest), _prefix_size(table.largest)]
         parts += [] if is_leveldb else map(encode_varint, table.sequences)
     return b"".join(parts)
 
 
-def _sized(data: bytes) -> bytes:
+def _prefix_size(data: bytes) -> bytes:
     return encode_varint(len(data)) + data

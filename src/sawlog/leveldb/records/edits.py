@@ -157,7 +157,7 @@ class FilesContents(EditsContents):
         "files": View(
             _FILES_SCHEMA,  # of whole files: only all edits together say which files live
             lambda self, request, _: (
-                log_range for file in self.files for log_range in self._cut(request, file, 0, file.size, True, None)
+                log_range for file in self.files for log_range in self._cut_log(request, file, 0, file.size, True, None)
             ),
         )
     }

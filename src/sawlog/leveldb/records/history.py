@@ -20,13 +20,13 @@ from sawlog.kernels.intern import Interner, Strings
 from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA, TRANSACTION_SCHEMA, WRITES_SCHEMA, count_below, newest_ranges
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout as log_layout
-from sawlog.leveldb.log.dataset import LogContents, marked
+from sawlog.leveldb.log.dataset import LogContents, add_marks
 from sawlog.leveldb.log.layout import LogDamageKind
 from sawlog.leveldb.log.walk import LogRange
 from sawlog.leveldb.options import RecoveryMode
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import BatchDamageKind
-from sawlog.leveldb.records.numbered import NumberedRange, numbered
+from sawlog.leveldb.records.numbered import NumberedRange, number_logs
 from sawlog.leveldb.records.transactions import Following, has_marks
 from sawlog.leveldb.records.writes import BATCH_ROWS, WriteRange
 from sawlog.storage import File
@@ -183,7 +183,7 @@ class ReplayedWrites(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         replay = Replay(self.scan.options.recovery, findings)
-        for log in numbered(self.ranges):
+        for log in number_logs(self.ranges):
             yield from replay.batches(log, schema)
 
 
@@ -239,7 +239,7 @@ class Fold:
         """Take in the next operations."""
         import pyarrow.compute as pc
 
-        rows = self._ordered(batch)
+        rows = self._order_columns(batch)
         marks = pc.invert(pc.is_in(rows.column("operation"), value_set=array_of(_KEYED, pa.string())))
         # Markers are few: go from one to the next.
         begin = 0
@@ -255,7 +255,7 @@ class Fold:
         rows = self._delete_ranges(self._folded) if self._ranges else self._folded
         return rows.take(fixed_array(pa.int64(), _effect_order(rows))).select(self._given.names)
 
-    def _ordered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _order_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Operations with the columns of `_ORDER`."""
         rows = batch.num_rows
         sequences = values_of(batch.column("sequence"), np.int64)
@@ -266,9 +266,9 @@ class Fold:
         batches = np.append(np.full(before, self._last_batch), np.repeat(sequences[begins], runs))
         if rows:
             self._last_offset, self._last_batch = int(offsets[-1]), int(batches[-1])
-        return self._placed(batch.cast(self._given), batches)
+        return self._place_last(batch.cast(self._given), batches)
 
-    def _placed(self, rows: pa.RecordBatch, batches: NDArray[np.int64]) -> pa.RecordBatch:
+    def _place_last(self, rows: pa.RecordBatch, batches: NDArray[np.int64]) -> pa.RecordBatch:
         """Rows that take effect after all others of their batches."""
         places = np.arange(self._places, self._places + rows.num_rows)
         self._places += rows.num_rows
@@ -308,7 +308,7 @@ class Fold:
             count = prepared.num_rows
             numbers = fixed_array(pa.int64(), np.arange(sequence, sequence + count))
             rows = prepared.set_column(sequence_index, self._schema.field(sequence_index), numbers)
-            rows = self._placed(rows, np.full(count, mark["_batch"]))
+            rows = self._place_last(rows, np.full(count, mark["_batch"]))
             sequence += count
             if count and rows.column("operation")[0].as_py() == _DELETE_RANGE:
                 self._ranges.append(rows)
@@ -398,7 +398,7 @@ class LatestWrites(ReplayedWrites):
         unfinished = None
         mode = self.scan.options.recovery
         replay = Replay(mode, findings) if mode is not None else None
-        for log_range in self.ranges if replay is None else numbered(self.ranges):
+        for log_range in self.ranges if replay is None else number_logs(self.ranges):
             findings.tail = None
             fold.begin_log()
             for batch in (
@@ -427,7 +427,7 @@ class WritesContents(LogContents):
             yield from self._ranges(request, task_bytes)
             return
         ranges: tuple[Any, ...] = tuple(
-            log_range for file in self.files for log_range in self._cut(request, file, 0, file.size, True, None)
+            log_range for file in self.files for log_range in self._cut_log(request, file, 0, file.size, True, None)
         )
         if ranges:
             kind = LatestWrites if options.latest else ReplayedWrites
@@ -438,7 +438,7 @@ class WritesContents(LogContents):
         after_key = WRITES_SCHEMA.get_field_index("key") + 1
         stamped = WRITES_SCHEMA.insert(after_key, STAMPED_SCHEMA.field(STAMP))
         options = self.scan.options
-        return marked(WRITES_SCHEMA if options.keys == "internal" else stamped, options)
+        return add_marks(WRITES_SCHEMA if options.keys == "internal" else stamped, options)
 
     views: ClassVar = {"writes": View(_schema, _operations)}
 

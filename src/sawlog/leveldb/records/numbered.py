@@ -56,15 +56,15 @@ class NumberedRange(WriteRange):
             numbering = Numbering()
             numbering.add(rows)
             shared = numbering.decided
-        return sequence_numbers(rows, shared=self._shared if shared is None else shared)
+        return sequence_numbers(rows, shared=self._has_shared_numbers if shared is None else shared)
 
     @cached_property
-    def _shared(self) -> bool:
+    def _has_shared_numbers(self) -> bool:
         """The values that all of the log has."""
-        return _numbering([self]).shared
+        return _find_numbering([self]).shared
 
 
-def _numbering(logs: Iterable[WriteRange]) -> Numbering:
+def _find_numbering(logs: Iterable[WriteRange]) -> Numbering:
     numbering = Numbering()
     for log in logs:
         log_range = WriteRange.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
@@ -74,8 +74,8 @@ def _numbering(logs: Iterable[WriteRange]) -> Numbering:
     return numbering
 
 
-def numbered(logs: Iterable[NumberedRange]) -> tuple[NumberedRange, ...]:
+def number_logs(logs: Iterable[NumberedRange]) -> tuple[NumberedRange, ...]:
     """All logs of a database with what they show together of its numbers."""
     logs = tuple(logs)
-    shared = _numbering(logs).shared
+    shared = _find_numbering(logs).shared
     return tuple(replace(log, shared=shared) for log in logs)

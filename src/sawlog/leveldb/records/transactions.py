@@ -52,7 +52,7 @@ def has_marks(batch: pa.RecordBatch) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingOperations:
     """The operations whose transactions are neither committed nor rolled back: no database answers with them.
 
     Attributes:
@@ -216,7 +216,7 @@ class Transactions:
     """
 
     shared: bool
-    pending: Pending = field(default_factory=Pending)
+    pending: PendingOperations = field(default_factory=PendingOperations)
 
     def __post_init__(self) -> None:
         self._open: dict[bytes, list[_Section]] = {}
@@ -278,11 +278,11 @@ class Transactions:
             row_groups.append(places)
             numbers.append(np.full(len(places), UNWRITTEN))
             stamps.append(np.zeros(len(places), np.int64))
-        effective = _taken(all_rows, np.concatenate(row_groups), np.concatenate(numbers))
+        effective = _take_rows(all_rows, np.concatenate(row_groups), np.concatenate(numbers))
         self._keep(all_rows)
         if stamped is None:
             return effective
-        return _stamped(effective, np.concatenate(stamps), rows, stamped)
+        return _stamp_operations(effective, np.concatenate(stamps), rows, stamped)
 
     def _sections(self, all_rows: pa.RecordBatch, log: _Log, before: int, path: str) -> Iterator[tuple[int, _Section]]:
         """The parts of transactions that end in a log, by the rows of their ends."""
@@ -308,7 +308,7 @@ class Transactions:
                     begin += count
         self._held = [all_rows.take(fixed_array(pa.int64(), np.concatenate(places)))] if begin else []
 
-    def undecided(self) -> Pending:
+    def list_undecided(self) -> PendingOperations:
         """The transactions that are open after the last log."""
         ranges = []
         places = set()
@@ -320,7 +320,7 @@ class Transactions:
                 if section.kind == _HELD:
                     places.add(section.place)
         if not ranges:
-            return Pending()
+            return PendingOperations()
         starts, ends, states = zip(*sorted(set(ranges)), strict=True)
         return replace(self.pending, starts=starts, ends=ends, states=states, places=frozenset(places))
 
@@ -394,7 +394,7 @@ class Following:
         return int(last) + int(_COUNTED[code]) + self._added
 
 
-def _taken(all_rows: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.RecordBatch:
+def _take_rows(all_rows: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.RecordBatch:
     operations = all_rows.take(fixed_array(pa.int64(), places))
     sequence_index = operations.schema.get_field_index(SEQUENCE)
     return operations.set_column(
@@ -402,7 +402,9 @@ def _taken(all_rows: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray
     )
 
 
-def _stamped(operations: pa.RecordBatch, marks: NDArray[np.int64], rows: pa.RecordBatch, family: int) -> pa.RecordBatch:
+def _stamp_operations(
+    operations: pa.RecordBatch, marks: NDArray[np.int64], rows: pa.RecordBatch, family: int
+) -> pa.RecordBatch:
     """Operations with the timestamps of the commits, whose rows are counted from 1, at the ends of a family's keys."""
     families = values_of(operations.column(_FAMILY), np.int64)
     stamped_rows = np.flatnonzero((marks > 0) & (families == family))

@@ -21,11 +21,11 @@ from sawlog.leveldb.columns import (
     VALUE,
     WRITES_SCHEMA,
     name_array,
-    named,
+    name_codes,
     split_stamps,
-    untimed,
+    strip_times,
 )
-from sawlog.leveldb.log.dataset import marked
+from sawlog.leveldb.log.dataset import add_marks
 from sawlog.leveldb.log.layout import RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN, Dialect
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange, StampSizes
 from sawlog.leveldb.records import kernels as k
@@ -81,9 +81,9 @@ class WriteRange(LogRange):
             return self._operations(schema, findings)
         extra_fields = [field for field in _SPLIT if field.name not in schema.names]
         stored = pa.schema([*(field for field in schema if field.name != STAMP), *extra_fields])
-        return (self._split(batch, schema) for batch in self._operations(stored, findings))
+        return (self._split_rows(batch, schema) for batch in self._operations(stored, findings))
 
-    def _split(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    def _split_rows(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Operations with their timestamps in a column, which is null for those that have none of eight bytes."""
         names = values_of(call_function("index_in", batch.column(OPERATION), options=_NAMES_LOOKUP), np.int32)
         sizes = values_of(batch.column(STAMP_SIZE), np.int64)
@@ -104,7 +104,7 @@ class WriteRange(LogRange):
     def _operations(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         decoders: dict[bool, tuple[Decoder, Findings]] = {}
         stamps = StampSizes() if STAMP_SIZE in schema.names else None
-        for records in self.records(marked(RECORDS_SCHEMA, self.scan.options), findings, stamps):
+        for records in self.records(add_marks(RECORDS_SCHEMA, self.scan.options), findings, stamps):
             findings.rows -= records.num_rows
             stale = STALE_COLUMN in records.schema.names and records.column(STALE_COLUMN).true_count > 0
             if stale not in decoders:
@@ -211,7 +211,7 @@ class Decoder:
             if name == OPERATION and pa.types.is_integer(self._schema.field(name).type):
                 return fixed_array(pa.uint8(), _NUMBERS[self._operations[:rows]])
             if name == OPERATION:
-                return named(self._operations[:rows], layout.NAMES)
+                return name_codes(self._operations[:rows], layout.NAMES)
             if name in _BINARY:
                 return self._binary(name, rows)
             if name == STAMP_SIZE and self._stamps is not None:
@@ -228,7 +228,7 @@ class Decoder:
         used = int(self._ends[name].values[rows])
         buffers = [validity, self._ends[name].take(rows + 1), self._bytes[name].take(used)]
         column = pa.Array.from_buffers(pa.binary(), rows, buffers, missing)
-        return untimed(column, self._operations[:rows] == layout.TIMED_PUT) if name == "value" else column
+        return strip_times(column, self._operations[:rows] == layout.TIMED_PUT) if name == "value" else column
 
     def _report(self, events: NDArray[np.void], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
         for code, record, first, two in events.tolist():

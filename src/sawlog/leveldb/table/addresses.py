@@ -13,7 +13,7 @@ from sawlog.kernels.varints import decode_varints, encode_varint, read_varint, v
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.blocks import BlockRules, Expanded, Flaw, joined
+from sawlog.leveldb.table.blocks import BlockRules, Expanded, Flaw, join_values
 from sawlog.leveldb.table.layout import (
     BLOB_IN_FILE,
     BLOB_INDEX,
@@ -132,7 +132,7 @@ class EmbeddedLayer:
         """A block of entries, each with its value, and how many are left out because their values are lost."""
         if deletions:
             return content, 0
-        entries = self._split(content)
+        entries = self._split_block(content)
         if not isinstance(entries, Entries):
             return entries, 0
         sources, _, trailers, values, _ = entries
@@ -155,9 +155,9 @@ class EmbeddedLayer:
                 trailers[row] = trailers[row] & ~_TYPE | np.uint64(layout.PUT)
         return encode_plain(entries, has_value, self._rules.longest)
 
-    def _split(self, content: pa.Buffer) -> Entries | Flaw:
+    def _split_block(self, content: pa.Buffer) -> Entries | Flaw:
         if k.values_apart(np.frombuffer(content, np.uint8)):
-            together = joined(content)
+            together = join_values(content)
             if isinstance(together, tuple):
                 return together
             content = together
@@ -169,7 +169,7 @@ class EmbeddedLayer:
     def handles(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
         """Offset and size of each value that entries of a block lead to; none where the block is damaged."""
         content = self._rules.read(self._source, offset, size, of_entries=True)[0]
-        entries = content if isinstance(content, tuple) else self._split(content)
+        entries = content if isinstance(content, tuple) else self._split_block(content)
         if isinstance(entries, Entries):
             for _, _, _, places in _elsewhere(entries):
                 yield from ((place.offset, place.size) for place in places)

@@ -97,7 +97,7 @@ class BlockRules:
     longest: int
     dictionary: bytes = b""
     foreign: bool = False
-    embedded: bool = False
+    has_embedded_values: bool = False
     buckets: Buckets | None = None
 
     def judge(self, window: NDArray[np.uint8], base: int, handles: NDArray[np.void]) -> NDArray[np.void]:
@@ -109,17 +109,17 @@ class BlockRules:
     @cached_property
     def rule(self) -> k.Rule:
         """The same for kernels."""
-        snappy = not self.layered and not self.foreign
-        codec_rules = _codec_rules(plain=not self.layered, snappy=snappy, lz4=self._sizes and not self.dictionary)
+        snappy = not self.is_layered and not self.foreign
+        codec_rules = _codec_rules(plain=not self.is_layered, snappy=snappy, lz4=self._sizes and not self.dictionary)
         numbers = np.int64(self.checksum), np.uint64(self.context), np.uint64(self.limit)
         return k.Rule(*numbers, self.verify, codec_rules, np.uint64(self.longest))
 
     @property
-    def layered(self) -> bool:
+    def is_layered(self) -> bool:
         """Whether blocks of entries are to be laid out again, see `pebble.BlockLayer` and `addresses.EmbeddedLayer`."""
         return (
             self.buckets is not None
-            or self.embedded
+            or self.has_embedded_values
             or (self.dialect == "pebble" and self.version >= layout.PREFIXED_VALUES)
         )
 
@@ -195,7 +195,7 @@ class BlockRules:
         )
 
 
-def joined(content: pa.Buffer) -> Expanded:
+def join_values(content: pa.Buffer) -> Expanded:
     """A block of entries whose values are apart from their keys, with each value after its key."""
     data = np.frombuffer(content, np.uint8)
     out = np.zeros(len(data) + layout.RESTART_SIZE, np.uint8)

@@ -13,7 +13,7 @@ from sawlog.format.charts import key_text
 from sawlog.format.fields import Fields, Part, Use, numbers
 from sawlog.leveldb import codecs
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.blocks import joined
+from sawlog.leveldb.table.blocks import join_values
 from sawlog.leveldb.table.kernels import end_of_entries, values_apart
 from sawlog.leveldb.table.layout import Role
 from sawlog.leveldb.table.meta import Footer, TableMap
@@ -90,16 +90,20 @@ def _block(source: Source, start: int, body: int, name: str, role: Role, code: i
         yield part
         return
     stored = source.window(start, body).tobytes()
-    if compression == "none" and not table.rules.layered and (contained := list(_content(stored, start, use, table))):
+    if (
+        compression == "none"
+        and not table.rules.is_layered
+        and (contained := list(_content(stored, start, use, table)))
+    ):
         yield from contained
         return
-    data, again = _expanded(pa.py_buffer(stored), code, role, table, source)
+    data, again = _expand(pa.py_buffer(stored), code, role, table, source)
     inside = _entries(data, 0, table) if again else _content(data, 0, use, table)
     size = f"; {len(data):,} bytes{', laid out as entries' if again else ' decompressed'}" if data else ""
     yield replace(part, value=part.value + size, inside=tuple(islice(inside, _INSIDE)))
 
 
-def _expanded(stored: pa.Buffer, code: int, role: Role, table: TableMap, source: Source) -> tuple[bytes, bool]:
+def _expand(stored: pa.Buffer, code: int, role: Role, table: TableMap, source: Source) -> tuple[bytes, bool]:
     """The content of a block, empty where it is damaged; and whether it was laid out again, without restart points."""
     rules = replace(table.rules, longest=_MOST)
     content = rules.expand(stored, code, of_entries=True)
@@ -108,7 +112,7 @@ def _expanded(stored: pa.Buffer, code: int, role: Role, table: TableMap, source:
     if layer is not None and not isinstance(content, tuple):
         content = layer.plain(content, deletions=role is Role.RANGE_DELETES)[0]
     elif not isinstance(content, tuple) and values_apart(np.frombuffer(content, np.uint8)):
-        content, again = joined(content), True
+        content, again = join_values(content), True
     if isinstance(content, tuple):
         return b"", again
     return content.to_pybytes()[: -layout.RESTART_SIZE if again else None], again

@@ -84,7 +84,7 @@ class BoundsReader:
         self._next = 0
 
     @cached_property
-    def _held(self) -> NDArray[np.uint8]:
+    def _keys(self) -> NDArray[np.uint8]:
         return self._bounds.room
 
     def take(self, first: int, last: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -94,7 +94,7 @@ class BoundsReader:
         place = max(restart, self._next) if self._next <= first else restart
         keys = np.zeros(int(self._index.separators["length"][first:last].sum()), np.uint8)
         ends = np.zeros(last - first + 1, np.int64)
-        k.expand_separators(self._index, place, first, self._held, keys, ends)
+        k.expand_separators(self._index, place, first, self._keys, keys, ends)
         self._next = last
         return keys, ends
 
@@ -253,9 +253,9 @@ class TableMap:
         """The sequence number that all keys of an ingested table have; `None` for tables of a database."""
         if self.sequence is not None:
             return self.sequence
-        if _fixed(self.properties.get(layout.EXTERNAL_VERSION)) < layout.LAST_EXTERNAL:
+        if _read_fixed(self.properties.get(layout.EXTERNAL_VERSION)) < layout.LAST_EXTERNAL:
             return None
-        return _fixed(self.properties.get(layout.GLOBAL_SEQUENCE)) or None
+        return _read_fixed(self.properties.get(layout.GLOBAL_SEQUENCE)) or None
 
     @property
     def has_stamps(self) -> bool:
@@ -285,11 +285,11 @@ class TableMap:
 
     def layer(self, source: Source) -> BlockLayer | EmbeddedLayer | BucketLayer | None:
         """The layer that lays out blocks of entries as other tables have them; `None` where they are so already."""
-        if not self.rules.layered:
+        if not self.rules.is_layered:
             return None
         if self.rules.buckets is not None:
             return BucketLayer(self.rules.buckets, source)
-        if self.rules.embedded:
+        if self.rules.has_embedded_values:
             return EmbeddedLayer(self.rules, source)
         return BlockLayer(self.footer.version, self.properties, self.rules, self.values, source)
 
@@ -328,7 +328,7 @@ def _spans_of(table: TableMap) -> NDArray[np.void]:
     return spans[:used].copy()
 
 
-def _fixed(value: bytes | None) -> int:
+def _read_fixed(value: bytes | None) -> int:
     return int.from_bytes(value or b"", "little")
 
 
@@ -345,7 +345,7 @@ def read_footer(tail: bytes, size: int, path: str) -> Footer:
     """
     magic = int.from_bytes(tail[-layout.MAGIC_SIZE :], "little")
     if magic in layout.OTHER_MAGICS:
-        raise _unsupported(path, size, layout.OTHER_MAGICS[magic])
+        raise _make_unsupported_error(path, size, layout.OTHER_MAGICS[magic])
     if magic == layout.CUCKOO_MAGIC:
         return _cuckoo_footer(tail[-layout.ROCKSDB_FOOTER :], size, path)
     dialect = layout.MAGICS.get(magic)
@@ -360,12 +360,12 @@ def read_footer(tail: bytes, size: int, path: str) -> Footer:
     footer = tail[-length:]
     if version > layout.LAST_VERSION[dialect] or (dialect == "pebble" and not version):
         limits = f"known up to {layout.LAST_VERSION[dialect]}"
-        raise _unsupported(path, size, f"format version {version} of {dialect}'s tables; {limits}")
+        raise _make_unsupported_error(path, size, f"format version {version} of {dialect}'s tables; {limits}")
     if "checksum type" in fields:
         if len(footer) < length:
             raise _bad_footer(path, size, len(footer), f"format version {version}")
         if footer[0] not in set(Checksum):
-            raise _unsupported(path, size, f"checksum type {footer[0]}; known up to {max(Checksum)}")
+            raise _make_unsupported_error(path, size, f"checksum type {footer[0]}; known up to {max(Checksum)}")
         checksum = Checksum(footer[0])
     context = fields["base context"].of(footer) if "base context" in fields else 0
     if "checksum" in fields:
@@ -388,7 +388,7 @@ def _cuckoo_footer(footer: bytes, size: int, path: str) -> Footer:
     version = fields["format version"].of(footer)
     if version != layout.CUCKOO_VERSION:
         limits = f"known up to {layout.CUCKOO_VERSION}"
-        raise _unsupported(path, size, f"format version {version} of RocksDB's cuckoo tables; {limits}")
+        raise _make_unsupported_error(path, size, f"format version {version} of RocksDB's cuckoo tables; {limits}")
     place = fields["handles"]
     numbers = list(decode_varints(footer[place.offset : place.end]))[:2]
     if len(numbers) < 2 or sum(numbers) > size - len(footer) or numbers[1] < layout.TRAILER_SIZE:
@@ -431,7 +431,7 @@ def _bad_footer(path: str, size: int, footer: int, detail: str) -> DamageError:
     return DamageError(Damage(path, size - footer, footer, TableDamageKind.BAD_FOOTER.label, detail))
 
 
-def _unsupported(path: str, size: int, detail: str) -> UnsupportedError:
+def _make_unsupported_error(path: str, size: int, detail: str) -> UnsupportedError:
     return UnsupportedError(Damage(path, 0, size, TableDamageKind.UNKNOWN_VERSION.label, detail))
 
 
@@ -448,7 +448,7 @@ class MapReader:
             footer = read_footer(tail, file.size, file.path)
             loss = None
         except (DamageError, UnsupportedError) as error:
-            footer, loss = self._torn(error), error.damage
+            footer, loss = self._assume_footer(error), error.damage
         key_form = options.keys
         self.map = TableMap(
             footer, self._rules(footer), key_form == "stamped", key_form == "raw", options.comparator, lost=loss
@@ -467,7 +467,7 @@ class MapReader:
             options.max_item_bytes,
         )
 
-    def _torn(self, error: DamageError | UnsupportedError) -> Footer:
+    def _assume_footer(self, error: DamageError | UnsupportedError) -> Footer:
         """A footer assumed of a table whose end is lost or unknown, if it begins with a block."""
         footer = Footer("rocksdb", layout.SIZED_VERSION, Checksum.CRC32C, 0, 0, None, None)
         if self._file.name.endswith(".ldb"):  # only LevelDB calls tables so
@@ -497,13 +497,15 @@ class MapReader:
         for name in layout.PROPERTIES_NAMES:
             if name in named:
                 table.properties.update(self._pairs(named[name], layout.COLUMNAR_PROPERTIES))
-                external = _fixed(table.properties.get(layout.EXTERNAL_VERSION))
+                external = _read_fixed(table.properties.get(layout.EXTERNAL_VERSION))
                 if external > layout.LAST_EXTERNAL:
                     self._damage(named[name], (TableDamageKind.UNKNOWN_EXTERNAL, external, 0))
         if table.footer.dialect == "rocksdb" and table.footer.version >= layout.MANAGED_VERSION:
             manager = table.properties.get(layout.COMPRESSION, b"").partition(b";")[0]
             embedded = not table.properties or layout.EMBEDDED_VALUES in table.properties
-            table.rules = replace(table.rules, foreign=manager not in layout.BUILTIN_MANAGERS, embedded=embedded)
+            table.rules = replace(
+                table.rules, foreign=manager not in layout.BUILTIN_MANAGERS, has_embedded_values=embedded
+            )
         for name, handle in named.items():
             if name in layout.RANGE_DELETES_NAMES and handle == table.range_deletes:
                 # Up to its second version, Pebble gives the one block both names.
@@ -519,13 +521,13 @@ class MapReader:
                 table.rules = replace(table.rules, dictionary=content.to_pybytes())
         if index is not None:
             self._read_index(index)
-            if table.rules.embedded:
+            if table.rules.has_embedded_values:
                 self._find_embedded()
             table.bounds, offsets = _bounds_of(table), table.handles["offset"]
             if table.bounds is not None and not (table.bounds.ascend() and (offsets[1:] > offsets[:-1]).all()):
                 table.bounds = None
                 self._damage(index, (TableDamageKind.BAD_INDEX, len(table.handles), 0))
-        if (index is None or table.damages) and not table.rules.layered:
+        if (index is None or table.damages) and not table.rules.is_layered:
             self._salvage()
         return table
 
@@ -533,12 +535,12 @@ class MapReader:
         """Find the buckets of a cuckoo table: all before its properties, which say how they are laid out."""
         table, metaindex = self.map, self.map.footer.metaindex
         assert metaindex is not None
-        named = {key: list(decode_varints(value))[:2] for key, value in entries(self._bare(metaindex))}
+        named = {key: list(decode_varints(value))[:2] for key, value in entries(self._read_bare(metaindex))}
         properties = next(
             (Handle(*named[name]) for name in layout.PROPERTIES_NAMES if len(named.get(name, ())) == 2), None
         )
         if properties is not None and layout.TRAILER_SIZE <= properties.size <= metaindex.offset - properties.offset:
-            table.properties.update(entries(self._bare(properties)))
+            table.properties.update(entries(self._read_bare(properties)))
         end = 0 if properties is None else properties.offset
         blocks = [("metaindex", metaindex), *([("properties", properties)] if properties is not None else [])]
         table.others = [(name, Handle(offset, size - layout.TRAILER_SIZE)) for name, (offset, size) in blocks]
@@ -551,7 +553,7 @@ class MapReader:
         if end:
             table.handles = np.array([(0, end - layout.TRAILER_SIZE)], k.HANDLE)
 
-    def _bare(self, handle: Handle) -> pa.Buffer:
+    def _read_bare(self, handle: Handle) -> pa.Buffer:
         return pa.py_buffer(bytes(self._source.window(*handle)))
 
     def _pairs(self, handle: Handle | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:
@@ -638,13 +640,13 @@ class MapReader:
                 return True
             places.append(Handle(*numbers))
         chained = all(first.offset + first.size + layout.TRAILER_SIZE == two.offset for first, two in pairwise(places))
-        single = len(places) == 1 and not (places[0].offset == 0 or self._whole(places[0]))
+        single = len(places) == 1 and not (places[0].offset == 0 or self._is_whole(places[0]))
         return bool(places) and (single or not chained)
 
     def _read_index(self, index: Handle) -> None:
         table = self.map
         table.others.append(("index", index))
-        kind = _fixed(table.properties.get(layout.INDEX_TYPE))
+        kind = _read_fixed(table.properties.get(layout.INDEX_TYPE))
         if kind > max(IndexType):
             self._damage(index, (TableDamageKind.UNKNOWN_INDEX, kind, 0))
             return
@@ -670,11 +672,11 @@ class MapReader:
     def _leads_to_rows(self, handles: NDArray[np.void]) -> bool:
         """Whether an index leads to rows, by the first whole block: no property says whether it has two levels."""
         for place in zip(handles["offset"].tolist(), handles["stored"].tolist(), strict=True):
-            if self._whole(Handle(*place)):
+            if self._is_whole(Handle(*place)):
                 return self._holds_rows(Handle(*place))
         return True
 
-    def _whole(self, handle: Handle) -> bool:
+    def _is_whole(self, handle: Handle) -> bool:
         return not isinstance(self.map.rules.read(self._source, *handle)[0], tuple)
 
     def _index_block(self, handle: Handle) -> _IndexBlock:
@@ -691,7 +693,7 @@ class MapReader:
                 return _no_index()
         room = len(data) // layout.SMALLEST_SEPARATOR + 1
         handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)
-        first_key = _fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
+        first_key = _read_fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
         for delta in self._deltas():
             count = k.read_index(data, delta, first_key, handles, separators)
             if count >= 0:

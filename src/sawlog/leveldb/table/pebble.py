@@ -127,7 +127,7 @@ class Columns:
             raise MalformedError(f"{count} strings at byte {position} that do not follow each other")
         return Slices(edges[:-1] + data, lengths)
 
-    def prefixed(self, column: int, count: int) -> list[Slices]:
+    def read_prefixed(self, column: int, count: int) -> list[Slices]:
         """A column of byte strings in order, of which each is three, one after the other.
 
         All strings share the first. The others come in bundles, which share the second; where the third is empty, it is
@@ -316,7 +316,7 @@ def split_rows(content: pa.Buffer, longest: int) -> Entries:
     """
     data = np.frombuffer(content, np.uint8)
     end = int(k.end_of_entries(data))
-    if not end and not _empty(data):
+    if not end and not _is_empty(data):
         raise MalformedError("not a block of entries")
     max_bytes = min(layout.MOST_EXPANSION * len(data), longest)
     room = min(len(data), max_bytes)
@@ -339,7 +339,7 @@ def split_rows(content: pa.Buffer, longest: int) -> Entries:
     return Entries([data, keys], [Slices(starts + len(data), sizes)], trailers, values, np.zeros(count, np.uint8))
 
 
-def _empty(data: NDArray[np.uint8]) -> bool:
+def _is_empty(data: NDArray[np.uint8]) -> bool:
     """Whether a block has restart points and no entries, as in Pebble 1's tables of range deletions or range keys."""
     size = layout.RESTART_SIZE
     return len(data) >= size and int.from_bytes(data[-size:].tobytes(), "little") * size == len(data) - size
@@ -361,7 +361,7 @@ def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
     first = 4 if cockroach else 2
     values = columns.strings(first + 2, rows)
     places = _places(data, values, columns.bits(first + 3, rows))
-    return Entries(sources, [*columns.prefixed(0, rows), *pieces], columns.integers(first, rows), values, places)
+    return Entries(sources, [*columns.read_prefixed(0, rows), *pieces], columns.integers(first, rows), values, places)
 
 
 def _versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:

@@ -29,15 +29,15 @@ from sawlog.leveldb.columns import (
     STAMP,
     TIMED,
     VALUE,
-    named,
+    name_codes,
     split_stamps,
-    untimed,
+    strip_times,
 )
 from sawlog.leveldb.log.head import find_encryption
 from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
+from sawlog.leveldb.table.blocks import Expanded, block_damage, join_values
 from sawlog.leveldb.table.layout import Role, TableDamageKind
 from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, TableMap, block_bounds
 from sawlog.storage import File, Source
@@ -204,7 +204,7 @@ class RowReader(SpanWalk):
         blocks["stored"] = spans["length"] - layout.TRAILER_SIZE
         blocks["length"] = spans["length"]
         if self._bounds is not None and spans["role"][0] == Role.DATA:
-            self._take = self._take._replace(separators=self._bound(blocks, spans["number"], self._bounds))
+            self._take = self._take._replace(separators=self._set_bounds(blocks, spans["number"], self._bounds))
         self.findings.account.record += int(spans["length"].sum())
         state = self._state
         for name in ("block", "open", "position", "last", "expanded"):
@@ -224,13 +224,15 @@ class RowReader(SpanWalk):
                 self._expand(window, base, blocks)
             elif status == e.UNUSUAL:
                 data = window if state.open == e.IN_WINDOW else self._scratch
-                self._go_on(joined(pa.py_buffer(data[int(state.start) : int(state.start + state.length)])))
+                self._go_on(join_values(pa.py_buffer(data[int(state.start) : int(state.start + state.length)])))
             elif status == e.FULL and not state["rows"] and not state["events"]:
                 self._reset(2 * self._room)
             elif status == e.FULL or state["events"]:
                 yield from self._hand_over(blocks)
 
-    def _bound(self, blocks: NDArray[np.void], numbers: NDArray[np.int64], bounds: BoundsReader) -> NDArray[np.uint8]:
+    def _set_bounds(
+        self, blocks: NDArray[np.void], numbers: NDArray[np.int64], bounds: BoundsReader
+    ) -> NDArray[np.uint8]:
         """Set between which separators the keys of blocks lie: none is before the first one, nor after the last."""
         first, last = int(numbers[0]), int(numbers[-1]) + 1
         before = max(first - 1, 0)
@@ -347,13 +349,15 @@ class RowReader(SpanWalk):
             if name == STAMP:
                 columns[name] = stamps
             elif name == VALUE:
-                columns[name] = untimed(values, (self._operations[:rows] == TIMED) & (not self._range.stored))
+                columns[name] = strip_times(values, (self._operations[:rows] == TIMED) & (not self._range.stored))
             elif name == SEQUENCE:
                 columns[name] = self._sequence(rows)
             elif name == OPERATION:
                 codes = self._operations[:rows]
                 numbered = pa.types.is_integer(self._schema.field(name).type)
-                columns[name] = fixed_array(pa.uint8(), codes.copy()) if numbered else named(codes, OPERATION_NAMES)
+                columns[name] = (
+                    fixed_array(pa.uint8(), codes.copy()) if numbered else name_codes(codes, OPERATION_NAMES)
+                )
 
         def offsets() -> pa.Array:
             return pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets.take(rows)])
@@ -435,10 +439,10 @@ class TableRange(FileRange):
                 read = MapReader(self.file, source, self.scan.options).read
                 table = read() if self.map is None else self.map.get(read)
             except FINDING_ERRORS as error:
-                yield from self._lost(find_encryption(self.file, self.scan.storage) or error.damage, findings)
+                yield from self._lose_range(find_encryption(self.file, self.scan.storage) or error.damage, findings)
                 return
             except DiskError as error:
-                yield from self._lost(self._unreadable(error), findings)
+                yield from self._lose_range(self._make_read_damage(error), findings)
                 return
             yield from self.read(table, source, schema, findings)
             if self.end == self.file.size:
@@ -448,10 +452,10 @@ class TableRange(FileRange):
         """The rows of the view, and the findings."""
         yield from RowReader(self, table, source, schema, findings).batches()
 
-    def _unreadable(self, error: DiskError) -> Damage:
+    def _make_read_damage(self, error: DiskError) -> Damage:
         return Damage(self.path, self.start, self.end - self.start, TableDamageKind.READ_ERROR.label, str(error))
 
-    def _lost(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
+    def _lose_range(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Nothing leads to the blocks: all of the range is lost."""
         detail = damage.detail
         findings.damage(Damage(self.path, self.start, self.end - self.start, damage.kind, detail))

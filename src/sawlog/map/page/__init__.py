@@ -40,7 +40,7 @@ def render_summary(summary: Summary) -> str:
     rows = [
         _row(
             f"<span class='verdict{'' if entry.verdict is Verdict.CLEAN else ' bad'}'>{escape(entry.state)}</span>",
-            _linked(entry),
+            _link(entry),
             escape(entry.title),
             "" if entry.rows is None else f"{entry.rows:,}",
             f"{entry.size:,}",
@@ -65,7 +65,7 @@ def _row(*cells: str) -> str:
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def _linked(entry: Entry) -> str:
+def _link(entry: Entry) -> str:
     name = html.escape(f"{entry.path} {entry.table}".strip())
     return f"<a href='{quote(entry.page)}'>{name}</a>" if entry.page else name
 

@@ -114,7 +114,7 @@ class CollectionContents(Contents):
         location = self._logs[0].root if self._logs else self._backup_root or "milvus_binlog"
         table = self._options.table
         try:
-            return self._unpacked(
+            return self._unpack(
                 choose(self._present_collections if table is None else self.collections, table, location)
             )
         except OptionError:
@@ -129,9 +129,7 @@ class CollectionContents(Contents):
     @cached_property
     def _shown_collection(self) -> list[Collection]:
         """The chosen collection; all of them where none was chosen."""
-        return (
-            list(map(self._unpacked, self._present_collections.values())) if self._is_ambiguous else [self.collection]
-        )
+        return list(map(self._unpack, self._present_collections.values())) if self._is_ambiguous else [self.collection]
 
     @property
     def _shown_or_known(self) -> list[Collection]:
@@ -144,7 +142,7 @@ class CollectionContents(Contents):
             if collection.meta is not None or id in self._present_collections
         ]
 
-    def _unpacked(self, collection: Collection) -> Collection:
+    def _unpack(self, collection: Collection) -> Collection:
         """The collection, the manifests of its segments read."""
         unpack(collection, self._scan.storage)
         return collection
@@ -753,14 +751,14 @@ def _is_complete(dataset: CollectionContents, segment: Segment, file: File) -> b
 
 def _is_even(dataset: CollectionContents, segment: Segment) -> bool:
     """Whether every field that no row lacks has as many files as the others."""
-    required, optional = _expected(dataset)
+    required, optional = _find_expected(dataset)
     counts = {len(logs) for id, logs in segment.inserts.items() if id not in optional}
     path = next(iter(segment.inserts.values()))[0].file.path
     separate = dataset.scan.storage.read(path, 0, len(layout.MAGIC)) == layout.MAGIC
     return len(counts) == 1 and (not separate or required <= set(segment.inserts))
 
 
-def _expected(dataset: CollectionContents) -> tuple[set[int], set[int]]:
+def _find_expected(dataset: CollectionContents) -> tuple[set[int], set[int]]:
     """Ids of the fields that a stream began with: those that have a file in every batch, and the others."""
     required = set(layout.SYSTEM_FIELDS)
     optional: set[int] = set()

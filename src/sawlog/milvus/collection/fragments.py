@@ -391,7 +391,7 @@ class _Join:
     def _step(
         self, count: int, fields: Mapping[str, Field], streams: Mapping[int, ColumnStream]
     ) -> Iterator[pa.RecordBatch]:
-        deciding = self._deciding & fields.keys()
+        deciding = self._deciding_columns & fields.keys()
         sound = self._mark_sound_rows(deciding, count)
         sound_rows = int(sound.sum())
         stored = {name: self._take_stored(fields[name], sound_rows, streams, sound) for name in deciding}
@@ -444,7 +444,7 @@ class _Join:
         return expand(fields, next(stored[name] for name, field in self._shared.fields.items() if field.dynamic))
 
     @property
-    def _deciding(self) -> set[str]:
+    def _deciding_columns(self) -> set[str]:
         """Columns that decide which rows survive, and are read before the others."""
         primary = self._shared.primary
         return {TIMESTAMP.name} if primary is None else {TIMESTAMP.name, primary.name}

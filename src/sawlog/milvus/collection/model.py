@@ -262,7 +262,7 @@ class Collection:
         return self.meta.name if self.meta is not None and self.meta.name else str(self.id)
 
     @property
-    def qualified(self) -> str:
+    def qualified_name(self) -> str:
         """Name of the collection after that of its database, and its id; only the id where no metadata names it."""
         return f"{self.meta.database}.{self.name} ({self.id})" if self.meta is not None else str(self.id)
 
@@ -295,7 +295,7 @@ class Collection:
             return str(id)
         return self.meta.partitions.get(id, self.meta.dropped_partitions.get(id, str(id)))
 
-    def living(self, as_of: int | None, partitions: Collection_[int] = ()) -> list[Segment]:
+    def list_living(self, as_of: int | None, partitions: Collection_[int] = ()) -> list[Segment]:
         """The segments that hold the collection's rows now, or at a TSO. Without metadata: all of them.
 
         A compacted segment lacks the rows that were deleted before it was made. For a time before that, the segments
@@ -383,7 +383,7 @@ class Collection:
     def find_lost_segments(self, as_of: int) -> list[Segment]:
         """Compacted segments that had to be taken although they were made after a TSO."""
         gaps = []
-        for segment in self.living(as_of):
+        for segment in self.list_living(as_of):
             for source in segment.sources:
                 source_segment = self.segments.get(source)
                 dropped = (
@@ -544,7 +544,7 @@ def choose(collections: Mapping[int, Collection], table: str | None, location: s
     }
     if table is None and len(present) == 1:
         return next(iter(present.values()))
-    listed = ", ".join(sorted(collection.qualified for collection in present.values()))
+    listed = ", ".join(sorted(collection.qualified_name for collection in present.values()))
     if table is None:
         raise OptionError(f"{location}: name one of its collections with the option table: {listed or 'there is none'}")
     matches = [collection for collection in collections.values() if collection.has_name(table)]

@@ -45,16 +45,18 @@ class Selection:
     @property
     def alive(self) -> list[Segment]:
         """The segments whose rows are the collection's: those that are named, or those that are alive."""
-        living = self.collection.living(self.options.until, self.dropped)
-        return self.select_in_partitions(living) if not self.options.segments else self._named
+        living = self.collection.list_living(self.options.until, self.dropped)
+        return self.select_in_partitions(living) if not self.options.segments else self._named_segments
 
     @property
     def origins(self) -> list[Segment]:
         """The segments that hold every version of every row, each once, or those that are named."""
-        return self.select_in_partitions(self.collection.origins()) if not self.options.segments else self._named
+        return (
+            self.select_in_partitions(self.collection.origins()) if not self.options.segments else self._named_segments
+        )
 
     @property
-    def _named(self) -> list[Segment]:
+    def _named_segments(self) -> list[Segment]:
         """The segments of the option.
 
         Raises:

@@ -120,7 +120,7 @@ class _Numbers:
             before = self._table.slots.reshape(-1, 2)
             before = before[before[:, 1] >= 0]
             self._table = _table(self._salt, self._count + len(keys))
-            kernels.add_numbers(_frozen(before[:, 0]), _frozen(before[:, 1]), self._table)
+            kernels.add_numbers(_freeze(before[:, 0]), _freeze(before[:, 1]), self._table)
         self._count += int(kernels.add_numbers(values_of(keys, np.int64), times, self._table))
 
     def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
@@ -156,7 +156,7 @@ class _Texts:
         )
 
 
-def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def _freeze(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """An array as all input of kernels, so that there is one version of each: in order, and not to be written to."""
     copied = np.ascontiguousarray(array)
     copied = copied.view()

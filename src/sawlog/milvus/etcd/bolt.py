@@ -107,7 +107,7 @@ class Database:
             if entry.key != name or not entry.flags & layout.IS_BUCKET:
                 continue
             if len(entry.value) < layout.BUCKET_HEADER.size:
-                raise self._broken(entry.offset, f"bucket {name!r}: a header of {len(entry.value)} bytes")
+                raise self._make_error(entry.offset, f"bucket {name!r}: a header of {len(entry.value)} bytes")
             root, _ = layout.BUCKET_HEADER.unpack_from(entry.value)
             if root:
                 yield from self._tree(root)
@@ -115,7 +115,7 @@ class Database:
                 yield from self._inline(entry)
             return
 
-    def _broken(self, offset: int, detail: str) -> BrokenError:
+    def _make_error(self, offset: int, detail: str) -> BrokenError:
         return BrokenError(self._path, offset, detail)
 
     def _read(self, offset: int, length: int) -> bytes:
@@ -144,7 +144,7 @@ class Database:
             page = self._page(id, referrer, used)
             for entry in self._entries(page) if page.kind is PageKind.LEAF else ():
                 if last is not None and entry.key <= last:
-                    raise self._broken(entry.offset, f"the key {entry.key[:40]!r} is not after {last[:40]!r}")
+                    raise self._make_error(entry.offset, f"the key {entry.key[:40]!r} is not after {last[:40]!r}")
                 last = entry.key
                 yield entry
             below += reversed(list(self._children(page)) if page.kind is PageKind.BRANCH else [])
@@ -153,27 +153,29 @@ class Database:
         """Read a page, by the place that refers to it; no page of a tree may be one of those that are used already."""
         page_size, pages = self.meta.page_size, self.meta.pages
         if not layout.FIRST_PAGE <= id < pages:
-            raise self._broken(referrer, f"page {id} is none of the pages {layout.FIRST_PAGE} to {pages - 1}")
+            raise self._make_error(referrer, f"page {id} is none of the pages {layout.FIRST_PAGE} to {pages - 1}")
         offset = id * page_size
         own_id, flags, count, overflow = layout.PAGE_HEADER.unpack(self._read(offset, layout.PAGE_HEADER.size))
         if own_id != id:
-            raise self._broken(offset, f"page {id} says that it is page {own_id}")
+            raise self._make_error(offset, f"page {id} says that it is page {own_id}")
         if overflow >= pages - id:
-            raise self._broken(offset, f"page {id} takes {overflow} more pages; there are {pages - id - 1} after it")
+            raise self._make_error(
+                offset, f"page {id} takes {overflow} more pages; there are {pages - id - 1} after it"
+            )
         taken_pages = range(id, id + overflow + 1)
         if not used.isdisjoint(taken_pages):
-            raise self._broken(referrer, f"page {id} (byte {offset}) is in the tree twice")
+            raise self._make_error(referrer, f"page {id} (byte {offset}) is in the tree twice")
         used.update(taken_pages)
-        return self._checked(offset, flags, count, self._read(offset, (1 + overflow) * page_size))
+        return self._check_page(offset, flags, count, self._read(offset, (1 + overflow) * page_size))
 
-    def _checked(self, offset: int, flags: int, count: int, data: bytes) -> _Page:
+    def _check_page(self, offset: int, flags: int, count: int, data: bytes) -> _Page:
         """Return a page whose elements lie within it."""
         if flags not in (PageKind.BRANCH, PageKind.LEAF):
-            raise self._broken(offset, f"flags {flags:#x}: expected a branch (1) or a leaf (2)")
+            raise self._make_error(offset, f"flags {flags:#x}: expected a branch (1) or a leaf (2)")
         if count > (len(data) - layout.PAGE_HEADER.size) // layout.LEAF_ELEMENT.size:
-            raise self._broken(offset, f"{count} elements do not fit into {len(data)} bytes")
+            raise self._make_error(offset, f"{count} elements do not fit into {len(data)} bytes")
         if flags == PageKind.BRANCH and not count:
-            raise self._broken(offset, "a branch without elements")
+            raise self._make_error(offset, "a branch without elements")
         return _Page(offset, PageKind(flags), count, data)
 
     def _children(self, page: _Page) -> Iterator[tuple[int, int]]:
@@ -194,7 +196,7 @@ class Database:
             value = key + key_size
             if key < end or value + value_size > len(data):
                 element = f"an element from byte {key} to {value + value_size} of its page"
-                raise self._broken(page.offset + place, f"{element}: expected it between {end} and {len(data)}")
+                raise self._make_error(page.offset + place, f"{element}: expected it between {end} and {len(data)}")
             end = value + value_size
             yield Entry(flags, data[key:value], data[value:end], page.offset + place)
 
@@ -202,11 +204,11 @@ class Database:
         """Yield the entries of a bucket whose only page is in its parent's value."""
         data = entry.value[layout.BUCKET_HEADER.size :]
         if len(data) < layout.PAGE_HEADER.size:
-            raise self._broken(entry.offset, f"bucket {entry.key!r}: a page of {len(data)} bytes")
+            raise self._make_error(entry.offset, f"bucket {entry.key!r}: a page of {len(data)} bytes")
         _, flags, count, _ = layout.PAGE_HEADER.unpack_from(data)
-        page = self._checked(entry.offset, flags, count, data)
+        page = self._check_page(entry.offset, flags, count, data)
         if page.kind is not PageKind.LEAF:
-            raise self._broken(entry.offset, f"bucket {entry.key!r}: an inline page that is no leaf")
+            raise self._make_error(entry.offset, f"bucket {entry.key!r}: an inline page that is no leaf")
         yield from (inner._replace(offset=entry.offset) for inner in self._entries(page))
 
 

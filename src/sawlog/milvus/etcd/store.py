@@ -117,7 +117,7 @@ class Store:
         elif (delete_range := request.delete_range) is not None:
             changes.append(delete_range)
         elif (txn := request.txn) is not None:
-            changes += self._chosen(txn)
+            changes += self._choose_branch(txn)
         elif (compaction := request.compaction) is not None:
             if self.compacted < compaction.revision <= self.revision:
                 self.compacted = compaction.revision
@@ -136,7 +136,7 @@ class Store:
         if (put.ignore_value or put.ignore_lease) and put.key not in self.values:
             raise _RefusedError
 
-    def _chosen(self, txn: TxnRequest, depth: int = 0) -> list[Change]:
+    def _choose_branch(self, txn: TxnRequest, depth: int = 0) -> list[Change]:
         """The changes of the branch that a transaction takes, judged by what there is before it."""
         if depth == _MAX_NESTED:
             raise FormatError(f"a request of more than {_MAX_NESTED} transactions within each other")
@@ -154,7 +154,7 @@ class Store:
             return [put]
         if delete_range is not None:
             return [delete_range]
-        return self._chosen(TxnRequest(txn), depth + 1) if txn is not None else []
+        return self._choose_branch(TxnRequest(txn), depth + 1) if txn is not None else []
 
     def _compare(self, condition: Compare) -> bool:
         """Whether a condition of a transaction holds for all keys of its range."""

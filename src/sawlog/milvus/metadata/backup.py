@@ -44,7 +44,7 @@ def _collection(entry: Mapping[str, Any]) -> CollectionMeta:
         segments[meta.id] = meta
     schema = shape.mapping(entry.get("schema", {}), "'schema'")
     properties = {
-        str(shape.required(pair, "key")): pair.get("value")
+        str(shape.require(pair, "key")): pair.get("value")
         for pair in shape.mappings(entry.get("properties"), "'properties'")
     }
     checkpoints = shape.mapping(entry.get("channel_checkpoints", {}), "'channel_checkpoints'")
@@ -91,7 +91,7 @@ def segment_meta(entry: Mapping[str, Any], partition: int) -> SegmentMeta:
         )
         return tuple(
             Log(
-                shape.number(binlog, "log_id") or paths.trailing_id(str(shape.required(binlog, "log_path"))),
+                shape.number(binlog, "log_id") or paths.trailing_id(str(shape.require(binlog, "log_path"))),
                 shape.number(binlog, "timestamp_from"),
                 shape.number(binlog, "timestamp_to"),
                 shape.number(binlog, "entries_num"),

@@ -189,7 +189,7 @@ class Etcd:
             database=databases.get(info.db_id, DEFAULT_DATABASE),
             aliases=aliases.get(id, ()),
             dropped_partitions=dropped,
-            partition_ends={partition: self._dropped(id, partition) for partition in dropped},
+            partition_ends={partition: self._find_drop_time(id, partition) for partition in dropped},
             created=info.create_time,
             checkpoints={  # those of other times are unknown
                 channel: position_time(position)
@@ -211,7 +211,7 @@ class Etcd:
                 partitions[partition.id] = partition.name
         return partitions
 
-    def _dropped(self, collection: int, partition: int) -> int:
+    def _find_drop_time(self, collection: int, partition: int) -> int:
         """When a partition was dropped, as far as the keys show; 0 where they do not."""
         for since, value in self._history.get(f"root-coord/partitions/{collection}/{partition}", ()):
             if value == _TOMBSTONE or PartitionInfo(value, f"partition {partition}").state not in _ALIVE:
@@ -273,7 +273,7 @@ def dumped_keys(data: Any, location: str) -> dict[str, bytes]:
             return {key: shape.from_base64(value, f"the value of {key!r}") for key, value in document.items()}
         decoded = {}
         for pair in shape.mappings(document.get("kvs"), "'kvs'"):
-            key = shape.from_base64(shape.required(pair, "key"), "a key").decode("utf-8", "replace")
+            key = shape.from_base64(shape.require(pair, "key"), "a key").decode("utf-8", "replace")
             decoded[key] = shape.from_base64(pair.get("value", ""), f"the value of {key!r}")
         return decoded
 

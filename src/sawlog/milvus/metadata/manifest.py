@@ -71,7 +71,7 @@ def manifest_version(place: str) -> int:
         FormatError: When it is another text.
     """
     problem = "the place of its manifest"
-    return shape.number(shape.mapping(shape.parsed(place, problem), problem), "ver") if place else 0
+    return shape.number(shape.mapping(shape.parse_json(place, problem), problem), "ver") if place else 0
 
 
 def read_manifest(data: bytes, path: str, root: str) -> Manifest:
@@ -81,12 +81,12 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
         FormatError: Says what is wrong with it.
     """
     with reading(path):
-        if (bare := _bare(data)) is not None and bare[0] > layout.LAST_MANIFEST:
+        if (bare := _read_bare_version(data)) is not None and bare[0] > layout.LAST_MANIFEST:
             newer = f"a manifest of version {bare[0]}; versions up to {layout.LAST_MANIFEST} are read"
             return Manifest((), (), {}, newer)
         record = manifest_record(data)
-        logs = shape.mappings(shape.required(record, "delta_logs"), "'delta_logs'")
-        if strange := next((log for log in logs if shape.required(log, "type") != layout.DELETES_BY_KEY), None):
+        logs = shape.mappings(shape.require(record, "delta_logs"), "'delta_logs'")
+        if strange := next((log for log in logs if shape.require(log, "type") != layout.DELETES_BY_KEY), None):
             problem = (
                 f"the delta log {strange.get('path')!r} is of type {strange['type']}; only deletes by key are read"
             )
@@ -94,7 +94,7 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
         place = _Place(root, posixpath.dirname(posixpath.dirname(path)))
         groups = tuple(
             ColumnGroup(tuple(_texts(group, "columns")), _text(group, "format"), tuple(_files(group, place)))
-            for group in shape.mappings(shape.required(record, "column_groups"), "'column_groups'")
+            for group in shape.mappings(shape.require(record, "column_groups"), "'column_groups'")
         )
         deltas = [place.of(layout.PACKED_DELTAS, _text(log, "path")) for log in logs]
         counts = {path: shape.number(log, "num_entries") for path, log in zip(deltas, logs, strict=True)}
@@ -131,20 +131,20 @@ class _Place:
 
 
 def _files(group: Mapping[str, Any], place: _Place) -> Iterator[PackedFile]:
-    for file in shape.mappings(shape.required(group, "files"), "'files'"):
+    for file in shape.mappings(shape.require(group, "files"), "'files'"):
         path = _text(file, "path")
-        first, last = (shape.integer(shape.required(file, key), repr(key)) for key in ("start_index", "end_index"))
+        first, last = (shape.integer(shape.require(file, key), repr(key)) for key in ("start_index", "end_index"))
         if not 0 <= first < last:
             raise FormatError(f"rows {first} to {last} of {path!r}: expected a range that is not empty")
         yield PackedFile(place.of(layout.PACKED_DATA, path), first, last)
 
 
 def _text(record: Mapping[str, Any], key: str) -> str:
-    return shape.text(shape.required(record, key), repr(key))
+    return shape.text(shape.require(record, key), repr(key))
 
 
 def _texts(record: Mapping[str, Any], key: str) -> list[str]:
-    return [shape.text(text, repr(key)) for text in shape.listing(shape.required(record, key), repr(key))]
+    return [shape.text(text, repr(key)) for text in shape.listing(shape.require(record, key), repr(key))]
 
 
 def _check_rows(groups: Sequence[ColumnGroup]) -> None:
@@ -185,7 +185,7 @@ def _bare_schema(version: int) -> dict[str, Any]:
     )
 
 
-def _bare(data: bytes) -> tuple[int, int] | None:
+def _read_bare_version(data: bytes) -> tuple[int, int] | None:
     """Version of a manifest without a container, and where what follows it begins; `None` for any other bytes."""
     mark, pos = _number(data, 0)
     return _number(data, pos) if mark == layout.MANIFEST_MARK else None
@@ -205,7 +205,7 @@ def manifest_record(data: bytes) -> dict[str, Any]:
     """
     if len(data) > layout.MAX_MANIFEST:
         raise FormatError(f"a manifest of {len(data)} bytes; expected no more than {layout.MAX_MANIFEST}")
-    bare = _bare(data)
+    bare = _read_bare_version(data)
     if bare is None and not data.startswith(layout.AVRO_MAGIC):
         raise FormatError(f"expected an Avro container ({layout.AVRO_MAGIC.hex(' ')}), found {data[:4].hex(' ')}")
     fastavro = optional("fastavro", "milvus", "manifests of Storage V3")

@@ -69,11 +69,11 @@ def choose_metadata(
         if nearest is None and metadata.timeline is None:
             nearest = metadata
         elif metadata.timeline is None:
-            remarks.append(_unused(metadata))
+            remarks.append(_describe_unused(metadata))
         elif not ids & metadata.timeline.collections():
-            unused.append(_unused(metadata))
+            unused.append(_describe_unused(metadata))
         elif nearest is None or nearest.timeline is None:
-            remarks += [_unused(nearest)] if nearest is not None else []
+            remarks += [_describe_unused(nearest)] if nearest is not None else []
             nearest = metadata
             remarks += _unknown(metadata, ids)
         elif difference := _difference(nearest, metadata, ids, time):
@@ -90,7 +90,7 @@ def choose_metadata(
 _ADVICE = "metadata= names another, metadata=none takes none"
 
 
-def _unused(metadata: Metadata) -> str:
+def _describe_unused(metadata: Metadata) -> str:
     broken = metadata.broken
     reason = "it names none of these collections" if broken is None else f"byte {broken.offset}: {broken.detail}"
     return f"{metadata.path} ({metadata.title}) is not used: {reason}"
@@ -111,12 +111,12 @@ def _difference(nearest: Metadata, second: Metadata, ids: AbstractSet[int], time
     assert second.timeline is not None
     metas, second_metas = nearest.timeline.at(time), second.timeline.at(time)
     for id in sorted(ids):
-        if (difference := _differing(metas.get(id), second_metas.get(id))) is not None:
+        if (difference := _describe_difference(metas.get(id), second_metas.get(id))) is not None:
             return f"collection {id} {difference}"
     return ""
 
 
-def _differing(first: CollectionMeta | None, second: CollectionMeta | None) -> str | None:
+def _describe_difference(first: CollectionMeta | None, second: CollectionMeta | None) -> str | None:
     if first is None or second is None:
         return None if first is second else f"is only in {'the other' if first is None else 'that'}"
     if first.name != second.name:
@@ -126,7 +126,11 @@ def _differing(first: CollectionMeta | None, second: CollectionMeta | None) -> s
     if first.partitions != second.partitions:
         return "has other partitions"
     pairs = _alive(first), _alive(second)
-    return None if pairs[0] == pairs[1] else f"has the live segments {_listed(pairs[0])} and {_listed(pairs[1])}"
+    return (
+        None
+        if pairs[0] == pairs[1]
+        else f"has the live segments {_list_segments(pairs[0])} and {_list_segments(pairs[1])}"
+    )
 
 
 def _alive(meta: CollectionMeta) -> Mapping[int, object]:
@@ -135,7 +139,7 @@ def _alive(meta: CollectionMeta) -> Mapping[int, object]:
     return {id: (segment.inserts, segment.deltas) for id, segment in segments.items() if segment.is_live}
 
 
-def _listed(segments: Mapping[int, object]) -> str:
+def _list_segments(segments: Mapping[int, object]) -> str:
     return ", ".join(map(str, sorted(segments)[:5])) + (" ..." if len(segments) > 5 else "") if segments else "(none)"
 
 

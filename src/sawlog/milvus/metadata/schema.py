@@ -33,7 +33,7 @@ def user_schema(schema: Mapping[str, Any] | str, storage: Storage) -> tuple[str,
     if isinstance(schema, str):
         try:
             text = schema if schema.lstrip().startswith("{") else storage.read(schema)
-            schema = shape.parsed(text, "its text")
+            schema = shape.parse_json(text, "its text")
         except (FormatError, OSError) as error:
             raise OptionError(f"schema={schema!r}: expected JSON, or the path of a JSON file: {error}") from None
     if not isinstance(schema, Mapping) or not isinstance(schema.get("fields"), list):
@@ -62,23 +62,23 @@ def json_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     structs = next((schema[key] for key in _STRUCTS if schema.get(key)), None)
     for index, struct in enumerate(shape.listing(structs, "structs")):
         with reading(f"struct {struct.get('name', index) if isinstance(struct, Mapping) else index!r}"):
-            name = str(shape.required(shape.mapping(struct, "its entry"), "name"))
-            for mapping in shape.mappings(shape.required(struct, "fields"), "'fields'"):
+            name = str(shape.require(shape.mapping(struct, "its entry"), "name"))
+            for mapping in shape.mappings(shape.require(struct, "fields"), "'fields'"):
                 field = _json_field(mapping, following(), auto=False)
-                fields.append(_within(name, bool(struct.get("nullable")), field))
+                fields.append(_qualify_field(name, bool(struct.get("nullable")), field))
     if schema.get("enable_dynamic_field") and not any(field.dynamic for field in fields):
         fields.append(Field(following(), layout.DYNAMIC_NAME, DataType.JSON, dynamic=True))
-    return checked(field for field in fields if field.id not in layout.SYSTEM_FIELDS)
+    return check_fields(field for field in fields if field.id not in layout.SYSTEM_FIELDS)
 
 
 def _json_field(entry: Mapping[str, Any], following: int, *, auto: bool) -> Field:
     params = entry.get("params") or entry.get("type_params") or {}
     if isinstance(params, list):
         pairs = (shape.mapping(pair, "a parameter") for pair in params)
-        params = {str(shape.required(pair, "key")): shape.required(pair, "value") for pair in pairs}
+        params = {str(shape.require(pair, "key")): shape.require(pair, "value") for pair in pairs}
     params = shape.mapping(params, "its parameters")
     kind = next((entry[key] for key in ("dtype", "type") if key in entry), None)
-    kind = shape.required(entry, "data_type") if kind is None else kind
+    kind = shape.require(entry, "data_type") if kind is None else kind
     element = entry.get("element_type") or DataType.None_
     id = next(
         (shape.number(entry, key) for key in ("fieldID", "field_id", "id") if entry.get(key) is not None), following
@@ -90,7 +90,7 @@ def _json_field(entry: Mapping[str, Any], following: int, *, auto: bool) -> Fiel
         default = next((value for value in value.values()), None) if isinstance(value, Mapping) else value
     return Field(
         id=id,
-        name=str(shape.required(entry, "name")),
+        name=str(shape.require(entry, "name")),
         type=data_type(kind),
         element=data_type(element),
         dim=shape.number(params, "dim"),
@@ -113,9 +113,9 @@ def message_fields(messages: Iterable[FieldSchema], structs: Iterable[StructArra
     fields = [_message_field(message) for message in messages]
     for struct in structs:
         struct_fields = (_message_field(field) for field in struct.fields)
-        fields += [_within(struct.name, struct.nullable, field) for field in struct_fields if field is not None]
+        fields += [_qualify_field(struct.name, struct.nullable, field) for field in struct_fields if field is not None]
     by_id = {field.id: field for field in fields if field is not None and field.id not in layout.SYSTEM_FIELDS}
-    return checked(sorted(by_id.values(), key=lambda field: field.id))
+    return check_fields(sorted(by_id.values(), key=lambda field: field.id))
 
 
 def _message_field(message: FieldSchema) -> Field | None:
@@ -141,13 +141,13 @@ def _message_field(message: FieldSchema) -> Field | None:
         )
 
 
-def _within(struct: str, nullable: bool, field: Field) -> Field:
+def _qualify_field(struct: str, nullable: bool, field: Field) -> Field:
     """A field of a struct, under the name that Milvus gives to its column."""
     name = field.name if field.name.startswith(f"{struct}[") else f"{struct}[{field.name}]"
     return replace(field, name=name, nullable=field.nullable or nullable)
 
 
-def checked(fields: Iterable[Field]) -> tuple[Field, ...]:
+def check_fields(fields: Iterable[Field]) -> tuple[Field, ...]:
     """Fields that can be: with names of their own, dimensions that vectors have, and defaults of their types.
 
     Raises:

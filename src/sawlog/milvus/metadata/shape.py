@@ -11,7 +11,7 @@ from sawlog.guard import Undecodable, call_decoder, decode_json
 from sawlog.milvus import layout
 
 
-def parsed(text: bytes | str, description: str) -> Any:
+def parse_json(text: bytes | str, description: str) -> Any:
     """The value of a text in JSON.
 
     Raises:
@@ -58,7 +58,7 @@ def mappings(value: Any, description: str) -> list[Mapping[str, Any]]:
     ]
 
 
-def required(entry: Mapping[str, Any], key: str) -> Any:
+def require(entry: Mapping[str, Any], key: str) -> Any:
     """The value of a key.
 
     Raises:

@@ -47,7 +47,7 @@ class Snapshot:
             FormatError: When it is none, or of a newer version.
         """
         with reading(path):
-            info = shape.mapping(shape.required(document, "snapshot_info"), "'snapshot_info'")
+            info = shape.mapping(shape.require(document, "snapshot_info"), "'snapshot_info'")
             version = shape.number(document, "format_version")
             if version > layout.LAST_SNAPSHOT:
                 raise FormatError(f"a snapshot of version {version}; versions up to {layout.LAST_SNAPSHOT} are read")
@@ -60,8 +60,8 @@ class Snapshot:
             FormatError: For a part that is not what it should be, or a manifest that is not there.
         """
         with reading(self.path):
-            entry = shape.mapping(shape.required(self.document, "collection"), "'collection'")
-            schema = shape.mapping(shape.required(entry, "schema"), "'schema'")
+            entry = shape.mapping(shape.require(self.document, "collection"), "'collection'")
+            schema = shape.mapping(shape.require(entry, "schema"), "'schema'")
             properties = shape.mappings(entry.get("properties") or schema.get("properties"), "'properties'")
             values = {str(pair.get("key")): pair.get("value") for pair in properties}
             partitions = shape.mapping(entry.get("partitions", {}), "'partitions'")

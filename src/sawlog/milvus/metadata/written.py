@@ -81,7 +81,7 @@ def backup_documents(
     place = _meta_path(root, layout.BACKUP_META)
     document: dict[str, Any] = {"name": root.rstrip("/").rsplit("/", 1)[-1], "state_code": _EXECUTED}
     if storage.exists(place):
-        document = shape.parsed(storage.read(place), f"{place}: expected the metadata of a backup")
+        document = shape.parse_json(storage.read(place), f"{place}: expected the metadata of a backup")
         parse_backup(document, place)
     backups = document.setdefault("collection_backups", [])
     for collection, segments in collections:

@@ -355,10 +355,10 @@ def _open_reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, li
     reader = ParquetReader()
     reader.open(file, pre_buffer=False, page_checksum_verification=True, **limits)
     stored = reader.metadata.schema
-    return reader, _named(reader.schema_arrow), [stored.column(index) for index in range(len(stored))]
+    return reader, _decode_names(reader.schema_arrow), [stored.column(index) for index in range(len(stored))]
 
 
-def _named(schema: pa.Schema) -> pa.Schema:
+def _decode_names(schema: pa.Schema) -> pa.Schema:
     """A schema whose names can be asked for: values do not need them, and they need not be UTF-8."""
     if not isinstance(call_decoder(attrgetter("names"), schema), Undecodable):
         return schema

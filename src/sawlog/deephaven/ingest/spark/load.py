@@ -131,7 +131,7 @@ class ImportOptions:
 def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str, str], list[File]]:
     tables: dict[tuple[str, str], list[File]] = {}
     paths_by_name: dict[str, str] = {}
-    named_parts = _given(scan)
+    named_parts = _log_options(scan)
     for file in get_format("deephaven_log").select(scan.storage.find(source), "rows"):
         name = parse_name(file.name)
         if any(getattr(name, part) not in (None, value) for part, value in named_parts.items()):
@@ -150,7 +150,7 @@ def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str
     return tables
 
 
-def _given(scan: Scan) -> dict[str, Any]:
+def _log_options(scan: Scan) -> dict[str, Any]:
     """Values of the options that name logs."""
     return {part: getattr(scan.options, part) for part in _NAME_PARTS if getattr(scan.options, part) is not None}
 
@@ -218,7 +218,7 @@ class _TableImport:
     def run(self) -> tuple[Import, list[SawlogError]]:
         """Import the table; what was done, and what went wrong."""
         try:
-            with self._tree.locked():
+            with self._tree.lock():
                 self._run()
                 self._tree.clean = not self.errors
         except SawlogError as error:
@@ -238,7 +238,7 @@ class _TableImport:
         items = publication.items
         sizes = [sum(fragment.size for fragment in split.fragments) for split, _ in items]
         if items:
-            arrived, local_bytes = publication.arrived, choices.here_bytes
+            arrived, local_bytes = publication.take_outcome, choices.here_bytes
             try:
                 run_tasks(
                     self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, local_bytes=local_bytes
@@ -275,7 +275,7 @@ class _TableImport:
         return _Logs.of(datasets) if datasets else None
 
     def _table(self, file: File) -> tuple[str, str]:
-        name = replace(parse_name(file.name), **_given(self._scan))
+        name = replace(parse_name(file.name), **_log_options(self._scan))
         return _partition(name, file.path).namespace, _partition(name, file.path).table
 
     def _schema(self, logs: _Logs) -> pa.Schema:

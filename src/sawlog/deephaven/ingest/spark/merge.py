@@ -18,7 +18,7 @@ from sawlog.deephaven.ingest.arrange import Arrangement, LocationsWriter, Target
 from sawlog.deephaven.ingest.history import HistoricalTable, MergeRecord, NamespaceSet, Part, recorded_parts, void_parts
 from sawlog.deephaven.ingest.journal import Journal, delete_merged, forget, recover, step_aside, take_back
 from sawlog.deephaven.ingest.order import check_sortable
-from sawlog.deephaven.ingest.runs import Piece, RetainedRows, Sorter, measure, pieces, size, united
+from sawlog.deephaven.ingest.runs import Piece, RetainedRows, Sorter, measure, pieces, size, unite_schemas
 from sawlog.deephaven.ingest.tree import IntradayTable, Location, existing_table
 from sawlog.deephaven.table.dataset import DeephavenTableContents
 from sawlog.deephaven.table.options import ReadOptions, WriteOptions
@@ -129,7 +129,7 @@ def merge(
     read = parse_options(ReadOptions, {"schema": schema, **options}, where="reading deephaven_table")
     written = parse_options(WriteOptions, dict(write_options or {}), where="writing deephaven_table")
     arrangement = Arrangement(None if group is None else tuple(group), tuple(sort), internal_partitions)
-    with tree.locked():
+    with tree.lock():
         locations = [location for location in recover(tree) if location.partition.column_partition == date]
         history.tidy(date)
         job = MergeJob(spark, tree, history, date, locations, read)
@@ -211,7 +211,7 @@ class MergeJob:
         void = void_parts(recorded, self._locations)
         if not self._filled and not void:
             raise FormatError(f"{self._tree.directory}: there are no rows of {self._date} to merge")
-        intraday_parts = self._measured()
+        intraday_parts = self._measure()
         recorded_by_identity = {part.identity: part for part in recorded}
         for path, part in intraday_parts.items():
             before = recorded_by_identity.get(part.identity)
@@ -251,7 +251,7 @@ class MergeJob:
             self._compare(plan.expected, plan.advice or "nothing was written")
             paths = [location.path for location in self._found]
             return Merge(plan.expected.rows, plan.expected.checksum, merged, paths)
-        staged, group_columns, groups = self._arranged(plan, arrangement, options)
+        staged, group_columns, groups = self._arrange(plan, arrangement, options)
         replaced = tuple(location.partition.internal_partition for location in plan.replaced)
         journal = Journal(self.name, "publishing", self._history.namespace_set, self._date, tuple(staged), (), replaced)
         journal.write(self._tree)
@@ -281,7 +281,7 @@ class MergeJob:
             remarks=remarks,
         )  # fmt: skip
 
-    def _arranged(
+    def _arrange(
         self, plan: _Plan, arrangement: Arrangement, options: WriteOptions
     ) -> tuple[dict[str, Sequence[Staged]], Sequence[str], tuple[str, ...]]:
         """Sort and spread the rows: what is staged by internal partition, grouping columns, and those with groups."""
@@ -337,7 +337,7 @@ class MergeJob:
         journal.write(self._tree)
         delete_merged(self._tree, journal)
 
-    def _measured(self) -> dict[str, Part]:
+    def _measure(self) -> dict[str, Part]:
         """The parts that the intraday locations are, every row of them read."""
         if self._intraday is None:
             return {}
@@ -363,11 +363,11 @@ class MergeJob:
         if plan.kept:
             old = self._open(location.path for location in plan.replaced)
             schemas.append(view_schema(old))
-            origins = {location.path: _kept(location, numbers) for location in plan.replaced}
+            origins = {location.path: _retain_rows(location, numbers) for location in plan.replaced}
             tasks += pieces(old, origins)
         if plan.taken:
             tasks += pieces(self._open(plan.taken), {path: numbers[part.identity] for path, part in plan.taken.items()})
-        return tasks, united(schemas)
+        return tasks, unite_schemas(schemas)
 
     def _known_types(self) -> pa.Schema:
         """The columns of the intraday locations."""
@@ -427,7 +427,7 @@ class MergeJob:
         return cast(DeephavenTableContents, format.open(format.select(storage.find(list(paths)), "rows"), scan))
 
 
-def _kept(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> RetainedRows:
+def _retain_rows(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> RetainedRows:
     """The rows of a merged location that are taken, and the numbers of their parts."""
     record = MergeRecord.read(location.path)
     parts = () if record is None or record.parts is None else record.parts

@@ -106,7 +106,7 @@ def read_grouping(data: bytes, context: str) -> Grouping | None:
     """
     if not data:
         return None
-    stream = read_stream(data, context, _named)
+    stream = read_stream(data, context, _parse_key)
     if stream.root is None:
         return None
     if not isinstance(stream.root, JavaMap | RangeMap | JavaObject):
@@ -170,7 +170,7 @@ def _columns(range_map: RangeMap, context: str) -> Grouping:
     return Grouping(range_map.key_type, [range_map.keys[place] for place in order], firsts[order], ends[order])
 
 
-def _named(key: Any) -> tuple[str, Any] | None:
+def _parse_key(key: Any) -> tuple[str, Any] | None:
     """Class and value of a map's key; None when it is of an unknown class."""
     try:
         return _key(key, "")
@@ -225,7 +225,7 @@ class GroupComparison:
         self._values = array_of(values, target)
         self._ends = grouping.ends
 
-    def differing(self, first: int, array: pa.Array) -> int | None:
+    def find_differing(self, first: int, array: pa.Array) -> int | None:
         """The first of the rows from `first` on whose value is not that of its group; None if there is none."""
         rows = np.arange(first, first + len(array))
         place = self._differs(
@@ -233,7 +233,7 @@ class GroupComparison:
         )
         return None if place is None else first + place
 
-    def beginning(self, reader: ColumnReader) -> int | None:
+    def find_beginning(self, reader: ColumnReader) -> int | None:
         """The first row of the first group whose first row has another value; None if there is none."""
         rows = np.concatenate([np.zeros(1, np.int64), self._ends[:-1]])[: len(self._ends)]
         place = self._differs(reader.sample(rows), self._values)
@@ -251,6 +251,6 @@ class GroupComparison:
         return None if place < 0 else place
 
 
-def comparable(grouping: Grouping | None, kind: ColumnType) -> bool:
+def is_comparable(grouping: Grouping | None, kind: ColumnType) -> bool:
     """Whether the values of the groups are of the column's type, so that filters may use them."""
     return grouping is not None and (KEY_TYPES.get(kind) == grouping.key_type or kind is ColumnType.DATE_TIME)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.deephaven.table.groups.grouping import Group, grouping_bytes, key_type
 from sawlog.deephaven.table.groups.java_stream import MAX_BYTES, MAX_ELEMENTS
 from sawlog.deephaven.table.layout import JAVA_NULL
-from sawlog.deephaven.table.values import Place, unviewed
+from sawlog.deephaven.table.values import Place, convert_views
 from sawlog.deephaven.types import ColumnType
 from sawlog.errors import SchemaError
 
@@ -91,9 +91,9 @@ def _runs(array: pa.Array) -> list[tuple[Any, int]]:
         return [(None, len(array))] if len(array) else []
     if pa.types.is_dictionary(array.type):
         runs = pc.run_end_encode(array.indices)
-        values = unviewed(array.dictionary).take(runs.values)
+        values = convert_views(array.dictionary).take(runs.values)
     else:
-        runs = pc.run_end_encode(unviewed(array))
+        runs = pc.run_end_encode(convert_views(array))
         values = runs.values
     return list(zip(values.to_pylist(), runs.run_ends.to_pylist(), strict=True))
 
