@@ -45,9 +45,9 @@ def resolved(*logs: pa.RecordBatch) -> tuple[list[tuple[int, bytes]], Transactio
         numbering.add(one)
     first = Transactions(numbering.shared)
     for number, one in enumerate(logs):
-        first.resolved(one, str(number))
+        first.resolve_rows(one, str(number))
     transactions = Transactions(numbering.shared, first.list_undecided())
-    rows = [row for number, one in enumerate(logs) for row in transactions.resolved(one, str(number)).to_pylist()]
+    rows = [row for number, one in enumerate(logs) for row in transactions.resolve_rows(one, str(number)).to_pylist()]
     return [(row["sequence"], row["key"]) for row in rows], transactions
 
 
@@ -126,7 +126,7 @@ def test_the_name_of_a_committed_transaction_comes_again() -> None:
 def test_a_commit_puts_its_timestamp_into_the_keys() -> None:
     section = [mark("begin_prepare"), put(b"a" + bytes(8)), END]
     rows = log((4, section), (4, [mark("commit_with_timestamp", b"x", b"\7" + bytes(7))]))
-    stamped = Transactions(False).resolved(rows, "", 0)
+    stamped = Transactions(False).resolve_rows(rows, "", 0)
     assert stamped["key"].to_pylist() == [b"a\7" + bytes(7)]
 
 

@@ -117,7 +117,7 @@ class ColumnBuilder:
         """Return an array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
         return [self._array(field, rows, marks) for field in self.fields]
 
-    def chosen(self, schema: pa.Schema, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+    def make_arrays(self, schema: pa.Schema, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
         """The arrays of the fields among some columns.
 
         Other parts of records are judged as if they were asked for, in their order: the same rows are damaged, and for
@@ -157,7 +157,7 @@ class ColumnBuilder:
             self._scratch[second : second + 4 * count].view(np.uint32),
         )
 
-    def fixed(self, name: str, dtype: Any, count: int) -> NDArray[Any]:
+    def view_values(self, name: str, dtype: Any, count: int) -> NDArray[Any]:
         """The values of a fixed-width field."""
         start = self._places[name][0]
         return self._arena.values[start : start + np.dtype(dtype).itemsize * count].view(dtype)
@@ -188,7 +188,7 @@ class ColumnBuilder:
                 for values in self.payloads(view_field.name, rows):
                     values[:count] = values[mask]
             elif view_field.kind in SCALARS:
-                values = self.fixed(view_field.name, SCALARS[view_field.kind].bits, rows)
+                values = self.view_values(view_field.name, SCALARS[view_field.kind].bits, rows)
                 values[:count] = values[mask]
 
     def place(self, name: str) -> int:

@@ -60,7 +60,7 @@ class Layer:
         for start in range(0, batch.num_rows, BATCH_ROWS):
             self._add(batch.slice(start, BATCH_ROWS), now, groups[start : start + BATCH_ROWS])
 
-    def grouped(self, groups: int) -> NDArray[np.int64]:
+    def measure_groups(self, groups: int) -> NDArray[np.int64]:
         """Bytes of the containers of each group, counted from now on, up to `finish`."""
         self._sizes = np.zeros(max(groups, 1), np.int64)
         return self._sizes

@@ -227,7 +227,7 @@ class FileColumns:
         """Their names."""
         return set(self.available.names)
 
-    def chosen(self, files: Sequence[File], conditions: Sequence[tuple[str, str, Any]]) -> list[File]:
+    def choose_files(self, files: Sequence[File], conditions: Sequence[tuple[str, str, Any]]) -> list[File]:
         """The files that conditions on directories let through."""
         if not conditions:
             return list(files)

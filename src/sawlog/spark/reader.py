@@ -337,7 +337,7 @@ def project_request(request: Request, dataset: Dataset, schema: StructType, push
     filters = read_filters(request.own.filters, available)
     filters += translate_filters(pushed, available, schema)
     file_filters = [condition for condition in filters if condition[0] in columns.partitions.names]
-    files = columns.chosen(dataset.files, file_filters)
+    files = columns.choose_files(dataset.files, file_filters)
     scan = replace(scan, filters=tuple(condition for condition in filters if condition not in file_filters))
     rescued = request.rescued if request.rescued in names else None
     return Reading(request, dataset, files, scan, columns, names, rescued).with_projection(names)

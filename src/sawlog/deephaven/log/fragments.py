@@ -73,7 +73,7 @@ class LogFragment(Fragment):
     def extent(self) -> tuple[int, int]:
         return self.end - self.size, self.size
 
-    def opened(self) -> Source:
+    def open_source(self) -> Source:
         """The log, whose header is the one that the range was planned by, wherever that was found.
 
         Raises:
@@ -100,7 +100,7 @@ class RowRange(LogFragment):
     """The sets of rows (a stand-alone row is one) that begin in the range."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        with closing(self.opened()) as source:
+        with closing(self.open_source()) as source:
             yield from self.walk(source, schema, findings).batches()
 
     def walk(self, source: Source, schema: pa.Schema, findings: Findings) -> RowWalk:
@@ -135,7 +135,7 @@ class EntryRange(LogFragment):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         from sawlog.deephaven.log.walk import EntryWalk
 
-        with closing(self.opened()) as source, closing(self.scan.storage.open(self.path)) as again:
+        with closing(self.open_source()) as source, closing(self.scan.storage.open(self.path)) as again:
 
             def show(entries: Any) -> pa.RecordBatch:
                 if self.scan.view == "commands":

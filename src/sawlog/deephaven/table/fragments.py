@@ -49,7 +49,7 @@ class RowRange(Fragment):
     verdict: Verdict
     start: int
     end: int
-    grouped: tuple[Condition, ...] = ()
+    group_conditions: tuple[Condition, ...] = ()
 
     @property
     def extents(self) -> Iterator[tuple[File, int, int]]:
@@ -98,7 +98,7 @@ class RowRange(Fragment):
 
     def _check_groups(self, batch: pa.RecordBatch, row: int, findings: Findings) -> None:
         """Report rows that are not what their groups say: then rows of other groups may be what is looked for."""
-        for condition in self.grouped:
+        for condition in self.group_conditions:
             if condition.column in batch.schema.names:
                 place = index_of(condition.met(batch.column(condition.column)), False)
                 if place >= 0:

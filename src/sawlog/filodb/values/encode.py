@@ -59,7 +59,7 @@ class ValueEncoder:
         target = Target.of(batch.schema, self.options)
         size = _largest(batch, groups)
         layer = Layer(target, replace(self.options, container_size=size), 0, lambda data: parts.append(data.tobytes()))
-        sizes = layer.grouped(count)
+        sizes = layer.measure_groups(count)
         layer.add(batch, container_time(self.options), groups)
         layer.finish()
         return b"".join(parts), np.asarray(sizes[:count])

@@ -401,7 +401,7 @@ class Blobs:
         """Close the files."""
         self._open.close()
 
-    def resolved(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def resolve_values(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches with `key`, `operation` and `value`, with values in the places of those that lead to them.
 
         Where keys have timestamps, batches need `timestamp` too.
@@ -478,7 +478,7 @@ class Blobs:
     def _former_key(self, key: bytes) -> bytes | None:
         """The key of a record that is older than the switching on or off of timestamps; `None` where there was none."""
         unstamped = bytes(layout.STAMP_WIDTH)
-        if not self._version.stamped:
+        if not self._version.has_stamps:
             return key + unstamped if self._version.is_plain else None
         return key.removesuffix(unstamped) if self._version.stripped and key.endswith(unstamped) else None
 

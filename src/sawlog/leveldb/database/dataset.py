@@ -217,7 +217,7 @@ class DatabaseContents(Contents):
 
     def _add_stamp(self, schema: pa.Schema) -> pa.Schema:
         """A schema with a timestamp after the key, where keys have one."""
-        return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.stamped else schema
+        return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.has_stamps else schema
 
     def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Every file, and what only the ranges can say of blob files."""
@@ -228,7 +228,7 @@ class DatabaseContents(Contents):
 
     def _blob_checks(self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion) -> Iterator[Fragment]:
         """Yield the ranges of a column family that look for damage of its blob files only."""
-        if version.apart or version.stamped or not version.bytewise:
+        if version.apart or version.has_stamps or not version.bytewise:
             yield from self._version_ranges(request, task_bytes, version, BlobDamage)
 
     def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:

@@ -462,14 +462,14 @@ class KeyRange(Fragment):
     def _with_blobs(self, entries: MergedEntries, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Entries with values in the places of those that lead to blob files; without values that are damaged."""
         options = self.scan.options
-        stamps = [STAMPED_SCHEMA.field(STAMP)] if self.version.stamped else []
+        stamps = [STAMPED_SCHEMA.field(STAMP)] if self.version.has_stamps else []
         needed_fields = (field for field in (*STATE_SCHEMA, *stamps) if field.name not in schema.names)
         read_schema = pa.schema([*schema, *needed_fields])
         batches = entries.batches(read_schema, _constant_columns(entries.runs), every=self.scan.view == "all")
         ledger = _ForwardingFindings(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
         with closing(Blobs(self.version, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
-            for batch in blobs.resolved(batches):
+            for batch in blobs.resolve_values(batches):
                 if schema.names:
                     yield batch.select(schema.names)
         findings.rows -= blobs.lost
@@ -516,7 +516,7 @@ class KeyRange(Fragment):
             "sequence": table.sequence,
         }
         table_range = JudgedTable.whole(table.file, scan, projection, pruned=True, virtual=table.virtual, **fields)
-        schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
+        schema = STAMPED_SCHEMA if self.version.has_stamps else ENTRY_SCHEMA
         ledger = _ForwardingFindings(findings, owned=not begins and not first)
         if not table.part and reported == (b"", None):
             ledgers[table.file] = ledger
@@ -566,8 +566,10 @@ class KeyRange(Fragment):
                     if replay is None
                     else replay.batches(NumberedRange.of(log_range, shared=transactions.shared), schema)
                 )
-                stamped = version.family if version.stamped else None
-                log_batches = iter([transactions.resolved(pa.concat_batches(rows), file.path, stamped)] if rows else [])
+                stamped = version.family if version.has_stamps else None
+                log_batches = iter(
+                    [transactions.resolve_rows(pa.concat_batches(rows), file.path, stamped)] if rows else []
+                )
             batches = [self._filter_family(batch) for batch in log_batches]
             if file in version.prior:
                 batches = [waiting for batch in batches if (waiting := _select_waiting(batch)).num_rows]
@@ -600,7 +602,7 @@ class KeyRange(Fragment):
         if ranges.any():
             values, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
         columns = [operations.column("sequence"), fixed_array(pa.uint8(), codes), keys, values]
-        if not self.version.stamped:
+        if not self.version.has_stamps:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
 

@@ -194,7 +194,7 @@ class DatabaseVersion:
         return ORDERS.get(self.comparator)
 
     @property
-    def stamped(self) -> bool:
+    def has_stamps(self) -> bool:
         """Whether keys end in timestamps, which order them where they are the same otherwise."""
         return self.comparator.endswith(STAMP_SUFFIX)
 
@@ -222,7 +222,7 @@ class DatabaseVersion:
 
         RocksDB's logs say it since timestamps need not be in tables. Whether they are in keys of logs may change then.
         """
-        if self.stamped:
+        if self.has_stamps:
             return recorded if self.stripped else np.full(len(recorded), STAMP_WIDTH)
         return recorded if self.is_plain else np.zeros(len(recorded), np.int64)
 
@@ -354,7 +354,7 @@ def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) ->
         numbering.add(rows)
     transactions = Transactions(numbering.shared)
     for log, rows in marked.items():
-        transactions.resolved(rows, log.path)
+        transactions.resolve_rows(rows, log.path)
     return LoggedTransactions(tuple(marked), numbering.shared, transactions.list_undecided())
 
 

@@ -228,10 +228,10 @@ class Walk(ChainWalk):
         return detail.removesuffix(GIVEN_UP) if self._rules.resync else detail
 
     def pending(self) -> tuple[int, ...]:
-        return int(self.state.open), self.doubtful
+        return int(self.state.open), self.suspect_offset
 
     @property
-    def doubtful(self) -> int:
+    def suspect_offset(self) -> int:
         """Return the byte at which a recycled log ends or is damaged, with no fragment of it after; -1 for none."""
         return int(self.state.suspect)
 
@@ -365,13 +365,13 @@ def _read_former_logs(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iter
     be read there is no damage: it was given up when the file was written over.
     """
     findings = walk.findings
-    while walk.doubtful >= 0:
-        life = _next_life(walk.doubtful, fragment.file.size, walk.head, walk.source)
+    while walk.suspect_offset >= 0:
+        life = _next_life(walk.suspect_offset, fragment.file.size, walk.head, walk.source)
         if life is None:
             return
         start, head = life
         ledger = Findings("skip")
-        begin = walk.doubtful if "damaged" in fragment.scan.options.salvage else start
+        begin = walk.suspect_offset if "damaged" in fragment.scan.options.salvage else start
         range_ = replace(fragment, start=begin, end=fragment.file.size, synced=True)
         walk = Walk(range_, walk.source, head, schema, ledger, stale=True)
         for batch in walk.batches():

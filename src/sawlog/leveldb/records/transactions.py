@@ -222,7 +222,7 @@ class Transactions:
         self._open: dict[bytes, list[_Section]] = {}
         self._held: list[pa.RecordBatch] = []
 
-    def resolved(self, rows: pa.RecordBatch, path: str, stamped: int | None = None) -> pa.RecordBatch:
+    def resolve_rows(self, rows: pa.RecordBatch, path: str, stamped: int | None = None) -> pa.RecordBatch:
         """The operations of the next log that take effect there, and such that wait for a commit that never comes.
 
         The latter have the sequence number `UNWRITTEN`.

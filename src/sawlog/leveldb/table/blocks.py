@@ -96,7 +96,7 @@ class BlockRules:
     verify: bool
     longest: int
     dictionary: bytes = b""
-    foreign: bool = False
+    has_foreign_codecs: bool = False
     has_embedded_values: bool = False
     buckets: Buckets | None = None
 
@@ -109,7 +109,7 @@ class BlockRules:
     @cached_property
     def rule(self) -> k.Rule:
         """The same for kernels."""
-        snappy = not self.is_layered and not self.foreign
+        snappy = not self.is_layered and not self.has_foreign_codecs
         codec_rules = _codec_rules(plain=not self.is_layered, snappy=snappy, lz4=self._sizes and not self.dictionary)
         numbers = np.int64(self.checksum), np.uint64(self.context), np.uint64(self.limit)
         return k.Rule(*numbers, self.verify, codec_rules, np.uint64(self.longest))
@@ -178,7 +178,7 @@ class BlockRules:
         if code == Compression.NONE:
             return self._check_size(stored)
         kind = codecs.compression_of(self.dialect, code, stored)
-        if kind not in codecs.CODECS or self.foreign:
+        if kind not in codecs.CODECS or self.has_foreign_codecs:
             return TableDamageKind.UNKNOWN_COMPRESSION, code, 0
         size, data = codecs.take_size(kind, stored, sized=self._sizes)
         if size is not None and size > self.longest:

@@ -260,10 +260,10 @@ class TableMap:
     @property
     def has_stamps(self) -> bool:
         """Whether user keys end in timestamps."""
-        return not self.stripped and (self.comparator or "").endswith(layout.STAMP_SUFFIX)
+        return not self.has_stripped_keys and (self.comparator or "").endswith(layout.STAMP_SUFFIX)
 
     @property
-    def stripped(self) -> bool:
+    def has_stripped_keys(self) -> bool:
         """Whether user keys are known to have no timestamps, even if those of its database do."""
         if self.properties.get(layout.STAMPS_KEPT, b"\1") == b"\0":
             return True
@@ -504,7 +504,7 @@ class MapReader:
             manager = table.properties.get(layout.COMPRESSION, b"").partition(b";")[0]
             embedded = not table.properties or layout.EMBEDDED_VALUES in table.properties
             table.rules = replace(
-                table.rules, foreign=manager not in layout.BUILTIN_MANAGERS, has_embedded_values=embedded
+                table.rules, has_foreign_codecs=manager not in layout.BUILTIN_MANAGERS, has_embedded_values=embedded
             )
         for name, handle in named.items():
             if name in layout.RANGE_DELETES_NAMES and handle == table.range_deletes:

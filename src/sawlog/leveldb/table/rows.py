@@ -339,7 +339,7 @@ class RowReader(SpanWalk):
         keys = _binary(rows, self._key_ends, self._keys)
         values = _binary(rows, self._value_ends, self._values) if VALUE in self._schema.names else None
         if self.table.stamped:
-            widths = np.full(rows, 0 if self.table.stripped else layout.STAMP_WIDTH)
+            widths = np.full(rows, 0 if self.table.has_stripped_keys else layout.STAMP_WIDTH)
             keys, stamps = split_stamps(keys, widths, self.fragment.path)
             ranges = self._operations[:rows] == RANGE
             if values is not None and ranges.any():

@@ -224,7 +224,7 @@ class SegmentFragment(Fragment):
                 except UnreadableError as error:
                     if error.damage.kind == BinlogDamageKind.ROW_COUNT_MISMATCH:  # the file's check reports others
                         findings.damage(error.damage)
-            counts, odd = columns.counts(), columns.odd()
+            counts, odd = columns.counts(), columns.find_odd_file()
             try:
                 missing = [*columns.find_missing_files(), *columns.find_absent_fields()]
             except UnreadableError:

@@ -219,7 +219,7 @@ class BatchFragment(Fragment):
         checked = [log for id, log in files.items() if id in other_ids or log.file.path == place]
         named = {field.id: field for field in self.shared.fields.values()}
         damages: list[Damage] = []
-        odd = columns.odd() if not self.missing else None  # which files belong together is not known then
+        odd = columns.find_odd_file() if not self.missing else None  # which files belong together is not known then
         for log in sorted(checked, key=lambda log: log.file.path != place):
             common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
             damages += FileFragment(*common, None, named).inspect(every=True).damages
@@ -359,7 +359,7 @@ class _Join:
             UnreadableError: When they disagree.
         """
         counts = {stored.rows for stored in stored_columns.values()}
-        odd = self._columns.odd() if len(counts) > 1 else None
+        odd = self._columns.find_odd_file() if len(counts) > 1 else None
         if odd is not None:
             raise UnreadableError(odd)
         return counts.pop()
@@ -374,7 +374,7 @@ class _Join:
         slices = [one.of for one in batch.slices.values()]
         other = batch.other_rows(slices[0] if slices else rows)
         if other is not None:
-            odd = self._columns.odd()
+            odd = self._columns.find_odd_file()
             if odd is not None:
                 raise UnreadableError(odd)
             self._columns.report(other)
@@ -650,7 +650,7 @@ class Columns:
             self._reported.add(damage)
             self._findings.damage(damage)
 
-    def odd(self) -> Damage | None:
+    def find_odd_file(self) -> Damage | None:
         """The first file that has another number of rows than most of the files; `None` where all have the same."""
         counts = self.counts()
         if len(set(counts.values())) < 2:

@@ -283,7 +283,7 @@ class DeltaLogs:
                     findings.damage(damage)
 
     @property
-    def most(self) -> int:
+    def max_bytes(self) -> int:
         """Bytes that the deleted keys may take."""
         if self.max_delete_bytes is not None:
             return self.max_delete_bytes
@@ -304,9 +304,9 @@ class DeltaLogs:
 @lru_cache(maxsize=2)
 def _newest(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
     room = sum(file.size for file in logs.files) // _KEY_BYTES
-    return DeleteIndex(logs.deletes(strict=strict), logs.until, logs.most, room)
+    return DeleteIndex(logs.deletes(strict=strict), logs.until, logs.max_bytes, room)
 
 
 @lru_cache(maxsize=2)
 def _read_history(logs: DeltaLogs, *, strict: bool) -> DeleteHistory:
-    return DeleteHistory(logs.deletes(strict=strict), logs.until, logs.most)
+    return DeleteHistory(logs.deletes(strict=strict), logs.until, logs.max_bytes)

@@ -346,7 +346,7 @@ class Reader(ByteCursor):
                 self._part(part, instance, depth, entries.take)
             else:
                 self._part(part, instance, depth, instance.written.append)
-        if entries is None or entries.odd:
+        if entries is None or entries.is_odd:
             if entries is not None and self._key is not None:
                 raise _NoRangesError
             instance.written += entries.pieces if entries is not None else []
@@ -403,7 +403,7 @@ class _Entries:
             raise _NoRangesError
 
     @property
-    def odd(self) -> bool:
+    def is_odd(self) -> bool:
         """Whether the last key has no value."""
         return bool(len(self.pieces) % 2)
 
