@@ -132,7 +132,7 @@ def broken_source() -> None:
 @pytest.mark.parametrize(
     ("place", "name", "said"),
     [
-        (LogContents, "_cut", "planning failed"),
+        (LogContents, "_cut_log", "planning failed"),
         (LogContents, "find_view", "opening as leveldb_log failed"),
         (leveldb.LevelDBLog, "match", "leveldb_log could not say"),
     ],
