@@ -439,10 +439,10 @@ class TableRange(FileRange):
                 read = MapReader(self.file, source, self.scan.options).read
                 table = read() if self.map is None else self.map.get(read)
             except FINDING_ERRORS as error:
-                yield from self._lose_range(find_encryption(self.file, self.scan.storage) or error.damage, findings)
+                yield from self._drop_range(find_encryption(self.file, self.scan.storage) or error.damage, findings)
                 return
             except DiskError as error:
-                yield from self._lose_range(self._make_read_damage(error), findings)
+                yield from self._drop_range(self._make_read_damage(error), findings)
                 return
             yield from self.read(table, source, schema, findings)
             if self.end == self.file.size:
@@ -455,7 +455,7 @@ class TableRange(FileRange):
     def _make_read_damage(self, error: DiskError) -> Damage:
         return Damage(self.path, self.start, self.end - self.start, TableDamageKind.READ_ERROR.label, str(error))
 
-    def _lose_range(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
+    def _drop_range(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Nothing leads to the blocks: all of the range is lost."""
         detail = damage.detail
         findings.damage(Damage(self.path, self.start, self.end - self.start, damage.kind, detail))
