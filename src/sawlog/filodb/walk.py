@@ -407,7 +407,7 @@ class RowsWalk(RecordsWalk):
     def _columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
         if self._hidden:
             self._verify_hashes(rows, marks)
-        columns: dict[str, pa.Array] = self._builder.chosen(self._schema, rows, marks)
+        columns: dict[str, pa.Array] = self._builder.make_arrays(self._schema, rows, marks)
         return columns
 
     def _hash_fields(self) -> tuple[ViewField, ...]:
@@ -423,7 +423,7 @@ class RowsWalk(RecordsWalk):
         return tuple(fields)
 
     def _verify_hashes(self, rows: Rows, marks: RowErrors) -> None:
-        stored = self._builder.fixed("#hash", np.int32, rows.count)
+        stored = self._builder.view_values("#hash", np.int32, rows.count)
         hidden = self._hidden[1:]
         for number, record_layout in enumerate(self._named):
             mine = np.flatnonzero(self._which[: rows.count] == number)
