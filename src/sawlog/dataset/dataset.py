@@ -160,8 +160,9 @@ class Dataset:
         """The rows as a table in memory; arguments are those of `scanner`."""
         projected = self.with_projection(columns, filter)
         collector = _WarningCollector(projected.skipped)
-        read = lambda contents, done: list(read_rows(contents, projected.request, done))  # noqa: E731
-        batches = _at_once(projected, read, collector.add)
+        batches = _at_once(
+            projected, lambda contents, done: list(read_rows(contents, projected.request, done)), collector.add
+        )
         collector.report()
         return pa.Table.from_batches(batches, projected.schema)
 

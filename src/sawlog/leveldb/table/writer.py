@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, index_of, values_of
+from sawlog.arrow import array_of, binary_parts, index_of, is_binary, is_text, values_of
 from sawlog.errors import SchemaError
 from sawlog.format.contract import FileWriter
 from sawlog.format.damage import DamageWarning, Findings
@@ -283,16 +283,7 @@ def _check_schema(schema: pa.Schema) -> None:
         raise SchemaError(f"a leveldb_table holds {KEY}, {VALUE}, {SEQUENCE} and {OPERATION}; found: {column_names}")
     for name in (KEY, VALUE):
         kind = schema.field(name).type if name in schema.names else pa.binary()
-        tests = (
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary_view,
-            pa.types.is_string_view,
-            pa.types.is_fixed_size_binary,
-        )
-        if not any(test(kind) for test in tests):
+        if not (is_text(kind) or is_binary(kind)):
             raise SchemaError(f"column {name!r} is {kind}; a table holds binary")
     if SEQUENCE in schema.names and not pa.types.is_integer(schema.field(SEQUENCE).type):
         raise SchemaError(f"column {SEQUENCE!r} is {schema.field(SEQUENCE).type}; expected an integer")
