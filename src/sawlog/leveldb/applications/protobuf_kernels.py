@@ -14,6 +14,7 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import (
+    are_plain,
     is_json,
     put_base64,
     put_double,
@@ -24,45 +25,48 @@ from sawlog.kernels.json_text import (
     put_utf_16_string,
     widened_bits,
 )
-from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, same_bytes
-from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _ZERO
-from sawlog.kernels.protobuf import of_group, read_field, varint
-from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s
+from sawlog.kernels.memory import load_u32, load_u64, same_bytes, store_u64
+from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _U32, _ZERO
+from sawlog.kernels.protobuf import varint
+from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s, UInt64s
 from sawlog.kernels.text import put_latin_1, put_utf_16, utf8_end
+from sawlog.kernels.vector import copy_short
 from sawlog.leveldb.applications.script_kernels import LEVEL, MAX_LEVELS, MAX_NAMES, NAME, put_script
 from sawlog.leveldb.records.kernels import Strings
 
-KINDS = (
-    "int",
-    "uint",
-    "bool",
-    "text",
-    "bytes",
-    "float",
-    "double",
-    "fixed",
-    "enum",
-    "message",
-    "script",
-    "path",
-    "other",
-)
-"""Kinds of fields; a `script` is a value of a script, a `path` is a text of a `base::Pickle`, and `other` ones are left
-to Python."""
+KINDS = {
+    "int": 0,
+    "uint": 0,
+    "bool": 0,
+    "text": 2,
+    "bytes": 2,
+    "float": 5,
+    "double": 1,
+    "fixed": 5,
+    "enum": 0,
+    "message": 2,
+    "script": 2,
+    "path": 2,
+    "other": 7,
+}
+"""Kinds of fields, and the wire types of these; that of `fixed` is 1 as well. A `script` is a value of a script, a
+`path` is a text of a `base::Pickle`, and `other` ones are left to Python."""
 _INT, _UINT, _BOOL, _TEXT, _BYTES, _FLOAT, _DOUBLE, _FIXED, _ENUM, _MESSAGE, _SCRIPT, _PATH, _OTHER = range(len(KINDS))
 NOTHING, PLAIN_TEXT, QUOTED_TEXT, JSON_TEXT, UTF_16_TEXT, MARKED_TEXT, DECIMAL, EMPTY, UNREAD = range(-1, -10, -1)
 """In place of a message: no value is shown; text in UTF-8 as it is, or as JSON, with other bytes in an object; a text
 that is JSON; text in UTF-16, or in that or Latin-1 after the byte 0 or 1; an integer in digits, which is captured as
 number 0; no byte at all; or the value is left to Python."""
 
-FIELD = record_type("number", "kind", "is_repeated", "target", "name", "name_end", "capture")
-"""A declared field: `target` is the node of a message or the first value of an enum, `name` to `name_end` is its name
-in JSON with the colon, and `capture` the number that its value is noted down as, or -1."""
-NODE = record_type("first", "last", ("captures", np.uint64))
-"""A message: its fields, by number, and a bit for each number that is noted down in it or in messages in it."""
-_LEVEL = record_type("node", "field", "number", "items", ("end", np.uint64))
-"""A message that is open: the next field of its node, the number of the last field that was read, how many values that
-has so far if it is a list and otherwise -1, and where the message ends."""
+_COLUMNS = "tag", "kind", "is_repeated", "target", "name", "name_end", "capture"
+FIELD = record_type(*((name, np.uint64) for name in _COLUMNS))
+"""A declared field: `tag` is what its values begin with, `target` is the node of a message or the first value of an
+enum, `name` to `name_end` is a comma, its name in JSON and a colon, and `capture` one more than the number that its
+value is noted down as, or 0. Those of a message end with a tag that is larger than any."""
+NODE = record_type(("first", np.uint64), ("captures", np.uint64))
+"""A message: its first field by number, and a bit for each number that is noted down in it or in messages in it."""
+_LEVEL = record_type(*((name, np.uint64) for name in ("field", "number", "items", "end")))
+"""A message with another in it that is open: its next field, the number of the last one that was read, one more than
+the values that it has so far if it is a list and otherwise 0, and where the message ends."""
 _MAX_DEPTH = 32
 """Messages in messages; declarations have fewer."""
 _STATE = record_type(("position", np.uint64), "slots", "names", "is_full")
@@ -83,16 +87,16 @@ class Declared(NamedTuple):
         nodes: `NODE`, by number of a message.
         fields: `FIELD`, those of a message one after the other, by number.
         names: uint8, names in JSON.
-        values: int64, value i of all enums is `texts[values[i] : values[i + 1]]` in JSON.
-        last_values: int64, by first value of an enum: the one after its last.
+        values: uint64, value i of all enums is `texts[values[i] : values[i + 1]]` in JSON.
+        last_values: uint64, by first value of an enum: the one after its last.
         texts: uint8, names of values; empty for those that have none.
     """
 
     nodes: Annotated[Any, Array(NODE)]
     fields: Annotated[Any, Array(FIELD)]
     names: Bytes
-    values: Int64s
-    last_values: Int64s
+    values: UInt64s
+    last_values: UInt64s
     texts: Bytes
 
 
@@ -158,13 +162,13 @@ def new_scratch() -> Scratch:
     return Scratch(messages, stack, np.empty(MAX_NAMES, NAME), np.empty(1, _STATE))
 
 
-_WIRES = np.array([0, 0, 0, 2, 2, 5, 1, 5, 0, 2, 2, 2, -1], np.int64)
-"""By kind: the wire type of its fields. That of `fixed` is 1 as well."""
 _LONGEST_TAG, _LONGEST = np.uint64(5), _TEN
 _SINGLE = np.uint64(1)
 """All of the last byte of a varint of 64 bits that has ten."""
 _BYTES_TEXT = np.frombuffer(b'{"$bytes":', np.uint8).copy()
-_TRUE_TEXT, _FALSE_TEXT = (np.frombuffer(name, np.uint8).copy() for name in (b"true", b"false"))
+_TRUE_TEXT, _FALSE_TEXT = (np.uint64(int.from_bytes(name, "little")) for name in (b"true", b"false"))
+_SPACES = np.uint64(0x2020202020202020)
+_DIGIT = np.uint64(48)
 _MOST_DIGITS = np.uint64(18)
 
 
@@ -177,87 +181,137 @@ def _strict_varint(data: Any, pos: Any, end: Any) -> Any:
     return value, after
 
 
+@inlined
+def _read_long_field(data: Any, pos: Any, end: Any) -> Any:
+    """A field as `_read_field` returns it."""
+    tag, start = varint(data, pos, end)
+    if start == _ZERO or start - pos > _LONGEST_TAG or tag < _EIGHT or tag > _U32:
+        return _ZERO, _ZERO, _ZERO
+    wire = tag & _SEVEN
+    size = _ZERO
+    if wire == _ZERO:
+        value, start = _strict_varint(data, start, end)
+        return tag, value, start
+    if wire == _TWO:
+        size, start = _strict_varint(data, start, end)
+    elif wire == _ONE:
+        size = _EIGHT
+    elif wire == _FIVE:
+        size = _FOUR
+    else:
+        start = _ZERO
+    if start == _ZERO or end - start < size:
+        return _ZERO, _ZERO, _ZERO
+    return tag, start, start + size
+
+
 @always_inlined
 def _read_field(data: Any, pos: Any, end: Any) -> Any:
-    """As `read_field`; groups, tags of more bytes than one has, and numbers of more than 64 bits are none."""
-    tag, start, after = read_field(data, pos, end)
-    if after == _ZERO or of_group(tag):
-        return _ZERO, _ZERO, _ZERO
-    _, tag_end = varint(data, pos, end)
-    number_end = after if tag & _SEVEN == _ZERO else start
-    if tag_end - pos > _LONGEST_TAG or (number_end - tag_end == _LONGEST and data[number_end - _ONE] > _SINGLE):
-        return _ZERO, _ZERO, _ZERO
-    return tag, start, after
+    """A field of a message that ends at `end`: neither a group, nor with more bytes or bits than it needs.
+
+    Returns:
+        Its tag; where its bytes begin, or the number that it is; and the position after it, which is 0 for none.
+    """
+    if end - pos >= _TWO and data[pos] < 128 and data[pos + _ONE] < 128:
+        tag, value = np.uint64(data[pos]), np.uint64(data[pos + _ONE])
+        pos += _TWO
+        if tag >= _EIGHT and tag & _SEVEN == _ZERO:
+            return tag, value, pos
+        if tag >= _EIGHT and tag & _SEVEN == _TWO and value <= end - pos:
+            return tag, pos, pos + value
+        pos -= _TWO
+    return _read_long_field(data, pos, end)
 
 
-@inlined
-def _has_room(out: Any, state: Any, length: Any) -> Any:
-    """Whether there is room for so many bytes."""
-    has_room = np.uint64(len(out)) - state.position >= length + _SLACK
+@always_inlined
+def _has_room(out: Any, pos: Any, length: Any, state: Any) -> Any:
+    """Whether there is room for so many bytes, and `_SLACK`."""
+    has_room = np.uint64(len(out)) - pos >= length + _SLACK
     if not has_room:
         state.is_full = 1
     return has_room
 
 
 @inlined
-def _has_room_for_text(data: Any, start: Any, end: Any, out: Any, state: Any) -> Any:
-    """Whether there is room for a text as a string of JSON."""
-    if np.uint64(len(out)) - state.position >= _SIX * (end - start) + _SLACK:
-        return True
+def _put_escaped(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
+    """A string of JSON; the position after it, which is 0 for a doubtful one."""
     length = end - start
-    for i in range(start, end):
-        byte = data[i]
-        if byte < 32:
-            length += _FIVE
-        elif byte in (34, 92):
-            length += _ONE
-    return _has_room(out, state, length)
+    if np.uint64(len(out)) - pos < _SIX * length + _SLACK:
+        for i in range(start, end):
+            byte = data[i]
+            if byte < 32:
+                length += _FIVE
+            elif byte in (34, 92):
+                length += _ONE
+        if not _has_room(out, pos, length, state):
+            return _ZERO
+    return put_string(out, pos, data, start, end)
 
 
 @inlined
-def _put(out: Any, state: Any, byte: Any) -> None:
-    out[state.position] = byte
-    state.position += _ONE
+def _put_text(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
+    """`_put_escaped`; most texts have nothing but characters that JSON has as they are."""
+    length = end - start
+    if np.uint64(len(data)) - end >= _EIGHT and np.uint64(len(out)) - pos >= length + _SLACK:
+        out[pos] = 34
+        text_pos = pos + _ONE
+        text_end = text_pos + length
+        cursor = start
+        while cursor < end:
+            word = load_u64(data, cursor)
+            if end - cursor < _EIGHT:
+                mask = (_ONE << (end - cursor) * _EIGHT) - _ONE
+                word = word & mask | _SPACES & ~mask
+            if not are_plain(word):
+                break
+            store_u64(out, text_pos, word)
+            text_pos += _EIGHT
+            cursor += _EIGHT
+        if cursor >= end:
+            out[text_end] = 34
+            return text_end + _ONE
+    return _put_escaped(data, start, end, out, pos, state)
 
 
 @inlined
-def _put_bytes(data: Any, start: Any, end: Any, out: Any, state: Any) -> Any:
-    """Write bytes as JSON shows them. Returns whether there was room."""
-    if not _has_room(out, state, _TWO * (end - start)):
-        return False
-    pos = put_base64(out, put_text(out, state.position, _BYTES_TEXT), data, start, end)
+def _put_bytes(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
+    """Bytes as JSON shows them; the position after them, which is 0 if there was no room."""
+    if not _has_room(out, pos, _TWO * (end - start), state):
+        return _ZERO
+    pos = put_base64(out, put_text(out, pos, _BYTES_TEXT), data, start, end)
     out[pos] = 125
-    state.position = pos + _ONE
-    return True
+    return pos + _ONE
 
 
 @inlined
-def _put_enum(declared: Any, first: Any, value: Any, out: Any, state: Any) -> None:
-    """Write the name of a value of an enum; its number, where it has none."""
-    count = np.uint64(declared.last_values[first] - first)
-    if value < count:
-        place = first + np.int64(value)
-        start = np.uint64(declared.values[place])
-        length = np.uint64(declared.values[place + 1]) - start
-        if length > _ZERO:
-            copy_bytes(out, state.position, declared.texts, start, length)
-            state.position += length
-            return
-    state.position = put_integer(out, state.position, value)
-
-
-@inlined
-def _put_number(declared: Any, field: Any, value: Any, out: Any, state: Any) -> None:
-    """Write a value that was a varint."""
+def _put_long_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) -> Any:
+    """A value that was a varint, as `_put_number` returns it."""
     kind = field.kind
     if kind == _INT:
-        state.position = put_integer(out, state.position, value)
-    elif kind == _UINT:
-        state.position = put_unsigned(out, state.position, value)
-    elif kind == _BOOL:
-        state.position = put_text(out, state.position, _TRUE_TEXT if value != _ZERO else _FALSE_TEXT)
-    else:
-        _put_enum(declared, field.target, value, out, state)
+        return put_integer(out, pos, value)
+    if kind == _UINT:
+        return put_unsigned(out, pos, value)
+    first = field.target
+    if value < declared.last_values[first] - first:
+        start = declared.values[first + value]
+        length = declared.values[first + value + _ONE] - start
+        if length > _ZERO:
+            copy_short(out, pos, declared.texts, start, length)
+            return pos + length
+    return put_integer(out, pos, value)
+
+
+@always_inlined
+def _put_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) -> Any:
+    """A value that was a varint: a number, a name for it, or its truth; the position after it."""
+    kind = field.kind
+    if value < _TEN and kind <= _UINT:
+        out[pos] = _DIGIT + value
+        return pos + _ONE
+    if kind == _BOOL:
+        store_u64(out, pos, _TRUE_TEXT if value != _ZERO else _FALSE_TEXT)
+        return pos + (_FOUR if value != _ZERO else _FIVE)
+    return _put_long_number(declared, field, value, out, pos)
 
 
 @inlined
@@ -278,81 +332,76 @@ def _read_pickled(data: Any, pos: Any, end: Any, width: Any) -> Any:
 
 
 @inlined
-def _put_path(data: Any, pos: Any, end: Any, out: Any, state: Any) -> Any:
-    """Write the text that a `base::Pickle` holds, in UTF-8 or UTF-16. Returns whether it is a plain one."""
-    if end - pos < _EIGHT:
-        return False
-    payload_size = load_u32(data, pos)
-    units = load_u32(data, pos + _FOUR)
+def _put_path(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
+    """The text that a `base::Pickle` holds, in UTF-8 or UTF-16; the position after it, 0 for a doubtful one."""
+    if end - start < _EIGHT:
+        return _ZERO
+    payload_size = load_u32(data, start)
+    units = load_u32(data, start + _FOUR)
     is_wide = payload_size != (units + _SEVEN) & ~_THREE
-    start, stop, after = _read_pickled(data, pos + _FOUR, end, _TWO if is_wide else _ONE)
-    if after == _ZERO or not _has_room(out, state, _SIX * (stop - start)):
-        return False
+    text_start, text_end, after = _read_pickled(data, start + _FOUR, end, _TWO if is_wide else _ONE)
+    if after == _ZERO or not _has_room(out, pos, _SIX * (text_end - text_start), state):
+        return _ZERO
     if is_wide:
-        state.position = put_utf_16_string(out, state.position, data, start, stop, False)
-    else:
-        state.position = put_string(out, state.position, data, start, stop)
-    return state.position != _ZERO
+        return put_utf_16_string(out, pos, data, text_start, text_end, False)
+    return put_string(out, pos, data, text_start, text_end)
 
 
 @inlined
-def _put_scalar(data: Any, declared: Any, field: Any, start: Any, end: Any, rendered: Any, scratch: Any) -> Any:
-    """Write a value that is neither a varint nor a message. Returns whether it is a plain one."""
+def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered: Any, scratch: Any) -> Any:
+    """A value that is no varint, message or text; the position after it, which is 0 for a doubtful one."""
     kind, out, state = field.kind, rendered.out, scratch.state[0]
-    if kind == _SCRIPT:
-        has_room = _has_room(out, state, _SIX * (end - start))
-        return has_room and put_script(data, start, end, rendered, scratch, state)
-    if kind == _TEXT:
-        if not _has_room_for_text(data, start, end, out, state):
-            return False
-        state.position = put_string(out, state.position, data, start, end)
-        return state.position != _ZERO
     if kind == _BYTES:
-        return _put_bytes(data, start, end, out, state)
+        return _put_bytes(data, start, end, out, pos, state)
     if kind == _PATH:
-        return _put_path(data, start, end, out, state)
-    if kind == _FLOAT:
-        return put_double(widened_bits(load_u32(data, start)), rendered, state)
-    if kind == _DOUBLE:
-        return put_double(load_u64(data, start), rendered, state)
-    value = load_u32(data, start) if end - start == _FOUR else load_u64(data, start)
-    state.position = put_unsigned(out, state.position, value)
-    return True
+        return _put_path(data, start, end, out, pos, state)
+    if kind == _FIXED:
+        value = load_u32(data, start) if end - start == _FOUR else load_u64(data, start)
+        return put_unsigned(out, pos, value)
+    state.position = pos
+    if kind == _SCRIPT:
+        has_room = _has_room(out, pos, _SIX * (end - start), state)
+        is_plain = has_room and put_script(data, start, end, rendered, scratch, state)
+    else:
+        bits = widened_bits(load_u32(data, start)) if kind == _FLOAT else load_u64(data, start)
+        is_plain = put_double(bits, rendered, state)
+    return state.position if is_plain else _ZERO
 
 
 @inlined
 def _put_packed(
-    data: Any, declared: Any, field: Any, start: Any, end: Any, level: Any, rendered: Any, state: Any
+    data: Any, declared: Any, field: Any, start: Any, end: Any, items: Any, out: Any, pos: Any, state: Any
 ) -> Any:
-    """Write varints one after another as items of a list. Returns whether all are plain."""
+    """Varints one after another as items of a list that has some; the position after them, 0 in doubt, and `items`."""
     while start < end:
         value, start = _strict_varint(data, start, end)
-        if start == _ZERO or not _has_room(rendered.out, state, _ZERO):
-            return False
-        if level.items > 0:
-            _put(rendered.out, state, 44)
-        level.items += 1
-        _put_number(declared, field, value, rendered.out, state)
-    return True
+        if start == _ZERO or not _has_room(out, pos, _ZERO, state):
+            return _ZERO, items
+        if items > _ONE:
+            out[pos] = 44
+            pos += _ONE
+        items += _ONE
+        pos = _put_number(declared, field, value, out, pos)
+    return pos, items
 
 
 @inlined
-def _put_undeclared(data: Any, tag: Any, start: Any, end: Any, out: Any, state: Any) -> Any:
-    """Write a field by its number. Returns whether there was room."""
-    _put(out, state, 34)
-    state.position = put_unsigned(out, state.position, tag >> _THREE)
-    _put(out, state, 34)
-    _put(out, state, 58)
+def _put_undeclared(data: Any, tag: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
+    """A field by its number; the position after it, which is 0 if there was no room."""
+    out[pos] = 34
+    pos = put_unsigned(out, pos + _ONE, tag >> _THREE)
+    out[pos] = 34
+    out[pos + _ONE] = 58
+    pos += _TWO
     if tag & _SEVEN == _ZERO:
-        state.position = put_unsigned(out, state.position, start)
-        return True
-    return _put_bytes(data, start, end, out, state)
+        return put_unsigned(out, pos, start)
+    return _put_bytes(data, start, end, out, pos, state)
 
 
 @inlined
 def _capture(field: Any, start: Any, end: Any, row: Any, captures: Any) -> Any:
     """Note a number or a text down. Returns whether there is room for it."""
-    slot = field.capture
+    slot = field.capture - _ONE
     captures.words[slot, row] = np.int64(start)
     if field.kind == _TEXT:
         captures.lengths[slot, row] = np.int64(end - start)
@@ -362,118 +411,112 @@ def _capture(field: Any, start: Any, end: Any, row: Any, captures: Any) -> Any:
 
 
 @inlined
-def _enter(declared: Any, node: Any, end: Any, depth: Any, row: Any, captures: Any, scratch: Any) -> None:
-    """Open a message; what was noted down of one before it in a list is forgotten."""
-    level = scratch.messages[depth]
-    level.node = node
-    level.end = end
-    level.field = declared.nodes[node].first
-    level.number = 0
-    level.items = -1
-    marks = declared.nodes[node].captures
-    slot = 0
+def _forget(marks: Any, row: Any, captures: Any) -> None:
+    """Forget what was noted down of a message before one in a list."""
+    slot = _ZERO
     while marks != _ZERO:
         if marks & _ONE != _ZERO:
             captures.lengths[slot, row] = -1
         marks >>= _ONE
-        slot += 1
-
-
-@inlined
-def _find_field(declared: Any, level: Any, number: Any) -> Any:
-    """Go on to the declaration of a number. Returns whether there is one."""
-    last = declared.nodes[level.node].last
-    while level.field < last and declared.fields[level.field].number < number:
-        level.field += 1
-    return level.field < last and declared.fields[level.field].number == number
-
-
-@inlined
-def _begin_field(declared: Any, field: Any, number: Any, is_list: Any, level: Any, out: Any, state: Any) -> Any:
-    """Write what precedes the value of a declared field. Returns whether it is in its place."""
-    if number == level.number:
-        if level.items < 0 or not is_list:
-            return False
-    else:
-        start = np.uint64(field.name)
-        length = np.uint64(field.name_end) - start
-        copy_bytes(out, state.position, declared.names, start, length)
-        state.position += length
-        level.number = number
-        level.items = -1
-        if is_list:
-            _put(out, state, 91)
-            level.items = 0
-    return True
+        slot += _ONE
 
 
 @inlined
 def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
-    """Write a message as an object of JSON. Returns whether it is a plain one."""
-    state, out = scratch.state[0], rendered.out
-    depth = 0
-    _enter(declared, node, end, depth, row, rendered.captures, scratch)
-    _put(out, state, 123)
+    """A message as an object of JSON; the position after it, which is 0 for a doubtful one."""
+    state, out, fields = scratch.state[0], rendered.out, declared.fields
+    out_pos = state.position
+    depth, number, items = _ZERO, _ZERO, _ZERO
+    field_index = declared.nodes[node].first
+    _forget(declared.nodes[node].captures, row, rendered.captures)
+    out[out_pos] = 123
+    out_pos += _ONE
     while True:
-        level = scratch.messages[depth]
-        if not _has_room(out, state, _ZERO):
-            return False
-        if pos >= level.end:
-            if level.items >= 0:
-                _put(out, state, 93)
-            _put(out, state, 125)
-            depth -= 1
-            if depth < 0:
-                return True
+        if not _has_room(out, out_pos, _ZERO, state):
+            return _ZERO
+        if pos >= end:
+            if items > _ZERO:
+                out[out_pos] = 93
+                out_pos += _ONE
+            out[out_pos] = 125
+            out_pos += _ONE
+            if depth == _ZERO:
+                return out_pos
+            depth -= _ONE
+            level = scratch.messages[depth]
+            field_index, number, items, end = level.field, level.number, level.items, level.end
             continue
-        tag, start, pos = _read_field(data, pos, level.end)
-        if pos == _ZERO:
-            return False
-        number, wire = np.int64(tag >> _THREE), np.int64(tag & _SEVEN)
-        if number < level.number:
-            return False
-        if number > level.number:
-            if level.items >= 0:
-                _put(out, state, 93)
-            if level.number > 0:
-                _put(out, state, 44)
-        is_declared = _find_field(declared, level, number)
-        field = declared.fields[level.field if is_declared else 0]
-        kind = field.kind
-        if is_declared and kind == _OTHER:
-            return False
-        is_list = is_declared and field.is_repeated != 0
-        expected = _WIRES[kind]
-        is_packed = is_list and wire == 2 and expected == 0
-        if is_declared and (wire == expected or is_packed or (kind == _FIXED and wire == 1)):
-            if not _begin_field(declared, field, number, is_list, level, out, state):
-                return False
+        tag, start, pos = _read_field(data, pos, end)
+        if pos == _ZERO or tag >> _THREE < number:
+            return _ZERO
+        is_again = tag >> _THREE == number
+        has_comma = number > _ZERO
+        number = tag >> _THREE
+        first_tag = tag & ~_SEVEN
+        while fields[field_index].tag < first_tag:
+            field_index += _ONE
+        field = fields[field_index]
+        kind, expected = field.kind, field.tag
+        is_declared = expected & ~_SEVEN == first_tag
+        is_list = is_declared and field.is_repeated != _ZERO
+        is_packed = is_list and tag & _SEVEN == _TWO and expected & _SEVEN == _ZERO
+        if items > _ZERO and not is_again:
+            out[out_pos] = 93
+            out_pos += _ONE
+            items = _ZERO
+        if tag == expected or is_packed or (is_declared and kind == _FIXED and tag & _SEVEN == _ONE):
+            if not is_again:
+                name = field.name if has_comma else field.name + _ONE
+                length = field.name_end - name
+                copy_short(out, out_pos, declared.names, name, length)
+                out_pos += length
+                if is_list:
+                    out[out_pos] = 91
+                    out_pos += _ONE
+                    items = _ONE
+            elif items == _ZERO or not is_list:
+                return _ZERO
             if is_packed:
-                if not _put_packed(data, declared, field, start, pos, level, rendered, state):
-                    return False
+                out_pos, items = _put_packed(data, declared, field, start, pos, items, out, out_pos, state)
+                if out_pos == _ZERO:
+                    return _ZERO
                 continue
-            if level.items > 0:
-                _put(out, state, 44)
+            if items > _ONE:
+                out[out_pos] = 44
+                out_pos += _ONE
             if is_list:
-                level.items += 1
-            if field.capture >= 0 and not _capture(field, start, pos, row, rendered.captures):
-                return False
+                items += _ONE
+            if field.capture > _ZERO and not _capture(field, start, pos, row, rendered.captures):
+                return _ZERO
             if kind == _MESSAGE:
-                if depth + 1 >= len(scratch.messages):
-                    return False
-                depth += 1
-                _enter(declared, field.target, pos, depth, row, rendered.captures, scratch)
-                _put(out, state, 123)
+                if depth + _ONE >= np.uint64(len(scratch.messages)):
+                    return _ZERO
+                level = scratch.messages[depth]
+                level.field, level.number, level.items, level.end = field_index, number, items, end
+                depth += _ONE
+                end = pos
                 pos = start
-            elif wire == 0:
-                _put_number(declared, field, start, out, state)
-            elif not _put_scalar(data, declared, field, start, pos, rendered, scratch):
-                return False
-        elif number == level.number or not _put_undeclared(data, tag, start, pos, out, state):
-            return False
+                number = items = _ZERO
+                field_index = declared.nodes[field.target].first
+                _forget(declared.nodes[field.target].captures, row, rendered.captures)
+                out[out_pos] = 123
+                out_pos += _ONE
+                continue
+            if tag & _SEVEN == _ZERO:
+                out_pos = _put_number(declared, field, start, out, out_pos)
+            elif kind == _TEXT:
+                out_pos = _put_text(data, start, pos, out, out_pos, state)
+            else:
+                out_pos = _put_scalar(data, field, start, pos, out_pos, rendered, scratch)
+        elif is_again or (is_declared and kind == _OTHER):
+            return _ZERO
         else:
-            level.number = number
-            level.items = -1
+            if has_comma:
+                out[out_pos] = 44
+                out_pos += _ONE
+            out_pos = _put_undeclared(data, tag, start, pos, out, out_pos, state)
+        if out_pos == _ZERO:
+            return _ZERO
 
 
 @inlined
@@ -496,43 +539,44 @@ def _decimal(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _put_value(data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
-    """Write a value. Returns whether it is a plain one."""
-    state, out = scratch.state[0], rendered.out
-    if root < 0 and not _has_room(out, state, _TWO * (end - pos)):
-        return False
-    if root >= 0:
-        return _put_message(data, pos, end, root, row, declared, rendered, scratch)
+def _put_plain_value(data: Any, start: Any, end: Any, root: Any, row: Any, rendered: Any, state: Any) -> Any:
+    """A value that is no message, as `_put_value` returns it."""
+    out, pos = rendered.out, state.position
+    if root == NOTHING:
+        return pos, True
     if root == EMPTY:
-        return pos == end
+        return pos, start == end
     if root == DECIMAL:
-        value, is_decimal = _decimal(data, pos, end)
+        value, is_decimal = _decimal(data, start, end)
         rendered.captures.words[0, row] = np.int64(value)
         rendered.captures.lengths[0, row] = 0
-        return is_decimal
+        return pos, is_decimal
+    if not _has_room(out, pos, _TWO * (end - start), state):
+        return pos, False
     if root == QUOTED_TEXT:
-        if not _has_room_for_text(data, pos, end, out, state):
-            return False
-        text_end = put_string(out, state.position, data, pos, end)
-        if text_end == _ZERO:
-            return _put_bytes(data, pos, end, out, state)
-        state.position = text_end
-        return True
-    if root == UTF_16_TEXT or (root == MARKED_TEXT and pos < end and data[pos] == 0):
-        state.position, is_text = put_utf_16(out, state.position, data, pos if root == UTF_16_TEXT else pos + _ONE, end)
-        return is_text
-    if root == MARKED_TEXT:
-        if pos == end or data[pos] != 1:
-            return False
-        state.position = put_latin_1(out, state.position, data, pos + _ONE, end)
-        return True
-    if root in (PLAIN_TEXT, JSON_TEXT):
-        if utf8_end(data, pos, end) != end or (root == JSON_TEXT and not is_json(data, pos, end)):
-            return False
-        copy_bytes(out, state.position, data, pos, end - pos)
-        state.position += end - pos
-        return True
-    return root == NOTHING
+        text_end = _put_text(data, start, end, out, pos, state)
+        if text_end == _ZERO and state.is_full == 0:
+            text_end = _put_bytes(data, start, end, out, pos, state)
+        return text_end, text_end != _ZERO
+    if root == UTF_16_TEXT:
+        return put_utf_16(out, pos, data, start, end)
+    if root == MARKED_TEXT and start < end and data[start] == 0:
+        return put_utf_16(out, pos, data, start + _ONE, end)
+    if root == MARKED_TEXT and start < end and data[start] == 1:
+        return put_latin_1(out, pos, data, start + _ONE, end), True
+    if root in (PLAIN_TEXT, JSON_TEXT) and utf8_end(data, start, end) == end:
+        copy_short(out, pos, data, start, end - start)
+        return pos + (end - start), root == PLAIN_TEXT or is_json(data, start, end)
+    return pos, False
+
+
+@inlined
+def _put_value(data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
+    """A value; the position after it, and whether it is a plain one."""
+    if root >= 0:
+        message_end = _put_message(data, pos, end, np.uint64(root), row, declared, rendered, scratch)
+        return message_end, message_end != _ZERO
+    return _put_plain_value(data, pos, end, root, row, rendered, scratch.state[0])
 
 
 @kernel
@@ -555,9 +599,10 @@ def render_values(values: Spans, roots: Int64s, declared: Declared, rendered: Re
     for row in range(len(roots)):
         position, slots = state.position, state.slots
         start, end = np.uint64(values.starts[row]), np.uint64(values.ends[row])
-        is_plain = _put_value(values.data, start, end, roots[row], row, declared, rendered, scratch)
+        text_end, is_plain = _put_value(values.data, start, end, roots[row], row, declared, rendered, scratch)
+        state.position = text_end if is_plain else position
         if not is_plain:
-            state.position, state.slots = position, slots
+            state.slots = slots
         rendered.is_plain[row] = 1 if is_plain else 0
         rendered.ends[row + 1] = state.position
     return state.slots

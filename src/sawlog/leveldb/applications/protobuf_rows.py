@@ -23,6 +23,9 @@ MAX_BYTES = 16 << 20
 """Values that add up to more are left to Python: the room for their text is several times that."""
 INTEGER = "integer"
 """The name by which a value is noted down that is an integer in digits."""
+_KINDS = tuple(k.KINDS)
+_END = (1 << 64) - 1, 0, 0, 0, 0, 0, 0
+"""Comes after the fields of a message."""
 _SLOT_BYTES = 4
 """The least that a double takes: a float32."""
 
@@ -252,17 +255,15 @@ class MessageRows:
             )
             for root, paths in captures.items()
         }
-        ends = ends_of([len(fields) for fields in self._fields])
-        nodes = list(zip(ends[:-1], ends[1:], self._captures, strict=True))
-        last_values = np.array([self._last_values.get(value, 0) for value in range(len(self._values) + 1)], np.int64)
+        rows = [[*fields, _END] for fields in self._fields]
+        nodes = list(zip(ends_of(list(map(len, rows)))[:-1], self._captures, strict=True))
+        last_values = np.array([self._last_values.get(value, 0) for value in range(len(self._values) + 1)], np.uint64)
         texts = [to_json(value).encode() if value else b"" for value in self._values]
-        # A field that none is like makes sure that there is one to look at.
-        fields = [*(field for fields in self._fields for field in fields), (0, len(k.KINDS) - 1, 0, 0, 0, 0, -1)]
         self.declared = k.Declared(
             np.array(nodes, k.NODE),
-            np.array(fields, k.FIELD),
+            np.array([field for fields in rows for field in fields], k.FIELD),
             np.frombuffer(bytes(self._text), np.uint8),
-            ends_of([len(text) for text in texts]),
+            ends_of([len(text) for text in texts]).astype(np.uint64),
             last_values,
             np.frombuffer(b"".join(texts), np.uint8),
         )
@@ -290,10 +291,10 @@ class MessageRows:
             if kind not in k.KINDS or field.name in names[index + 1 :]:  # of fields of one name, the last is usual
                 kind = "other"
             start = len(self._text)
-            self._text += f'"{field.name}":'.encode()
-            capture = next((slot for path, slot in below if not path and kind in ("int", "uint", "text")), -1)
-            place = k.KINDS.index(kind), int(field.is_repeated), target, start, len(self._text), capture
-            rows.append((number, *place))
+            self._text += f',"{field.name}":'.encode()
+            capture = next((slot + 1 for path, slot in below if not path and kind in ("int", "uint", "text")), 0)
+            tag = number << 3 | k.KINDS[kind]
+            rows.append((tag, _KINDS.index(kind), int(field.is_repeated), target, start, len(self._text), capture))
         return node
 
     def render(self, values: pa.Array | k.Spans, roots: NDArray[np.int64]) -> ValueRows | None:
