@@ -31,6 +31,9 @@ OTHER_STATE = (
     " which values of the same sizes are in the same places: the MANIFEST says nothing of them."
 )
 
+ADVISORY = ["bad_blob_part", "*.blob: unsupported"]
+"""Of a blob file `verify` says what it is as a whole, too; a read says so of each value that is asked for."""
+
 
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "docs/formats/leveldb-database.md"
@@ -60,8 +63,8 @@ class TestLaws(Laws):
         local = files(b"_http://a\0\1", b"\1")
         of_default = [min(name for name in family_files() if name.endswith(kind)) for kind in (".sst", ".blob")]
         of_default.append(of_default[0].removesuffix(".sst"))  # so it is called where it is missing
-        families = {"advisory": ["bad_blob_part"], "effort": 0.2, "earlier": [family_files(30)], "beside": of_default}
-        pebble = {"advisory": ["bad_blob_part"], "effort": 0.1, "earlier": [pebble_files("22-plain")]}
+        families = {"advisory": ADVISORY, "effort": 0.2, "earlier": [family_files(30)], "beside": of_default}
+        pebble = {"advisory": ADVISORY, "effort": 0.1, "earlier": [pebble_files("22-plain")]}
         of_rocksdb = [
             sample(f"rocksdb {view}", rocksdb_files(), view, effort=0.5, earlier=[rocksdb_files(b"longer")])
             for view in ("live", "all")
@@ -70,7 +73,7 @@ class TestLaws(Laws):
             sample("live", files(), "live", body=body, earlier=[files(b"", b"longer")]),
             sample("all", files(), "all", body=body, effort=0.5, earlier=[files(b"", b"longer")]),
             *of_rocksdb,
-            sample("blobs", blob_files(), "rows", advisory=["bad_blob_part"], effort=0.5, earlier=[blob_files(30)]),
+            sample("blobs", blob_files(), "rows", advisory=ADVISORY, effort=0.5, earlier=[blob_files(30)]),
             sample("families", family_files(), "rows", options={"table": "others"}, **families),
             sample("local_storage", local, "local_storage", effort=0.5, earlier=[files(b"_http://b\0\1", b"\1")]),
             sample("history", files(b"map-0-", b"\0"), "session_storage", options={"history": True}, effort=0.2),
@@ -80,7 +83,7 @@ class TestLaws(Laws):
 
 def test_a_value_that_no_entry_leads_to_any_more_is_checked_too() -> None:
     """It costs no row; the bytes are reported, and the record after them is found."""
-    intact = sample("blobs", blob_files(), "rows", advisory=["bad_blob_part"])
+    intact = sample("blobs", blob_files(), "rows", advisory=ADVISORY)
     name = min(one for one in blob_files() if one.endswith(".blob"))
     data = bytearray(blob_files()[name])
     at = data.index(b"eee")
@@ -90,7 +93,7 @@ def test_a_value_that_no_entry_leads_to_any_more_is_checked_too() -> None:
 
 
 def test_a_blob_file_that_the_manifest_does_not_name_is_left_out() -> None:
-    intact = sample("blobs", blob_files(), "rows", advisory=["bad_blob_part"])
+    intact = sample("blobs", blob_files(), "rows", advisory=ADVISORY)
     name = min(one for one in blob_files() if one.endswith(".blob"))
     outcome = check(intact, {**blob_files(), "999999.blob": blob_files()[name][:-1]})
     assert (len(outcome.rows), outcome.damages) == (5, [])

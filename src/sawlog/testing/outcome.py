@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -305,8 +306,11 @@ def check_account(damages: Iterable[Damage], account: Account, size: int) -> Ite
 def _is_for_verify_only(subject: Subject, damage: Place) -> bool:
     """Whether only `verify` reads what is damaged."""
     name = os.path.relpath(damage.file, subject.directory)
-    return damage.kind in subject.sample.advisory or any(
-        name == relative_path or name.startswith(f"{relative_path}/") for relative_path in subject.sample.beside
+    advisory = subject.sample.advisory
+    return (
+        damage.kind in advisory
+        or any(fnmatch(f"{name}: {damage.kind}", pattern) for pattern in advisory)
+        or any(name == path or name.startswith(f"{path}/") for path in subject.sample.beside)
     )
 
 

@@ -56,7 +56,7 @@ class Sample:
         folded: Whether rows are put together of several records, such as the last of each key: `verify` counts what is
             read for them.
         advisory: Kinds of damage that take nothing from any row, such as that of an index: `verify` names them, and
-            reading does without what is damaged.
+            reading does without what is damaged. A pattern such as `*.blob: unsupported` is for some files.
         rows: What reading returns, as somebody else knows it.
         grows: Whether the view can be followed while the file grows.
         repaired: What `repair` makes of the intact sample: the same `bytes`, the same `rows`; `no`: it cannot.
