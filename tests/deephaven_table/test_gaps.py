@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.errors import DamageError, FormatError, IncompleteError
+from sawlog.errors import DamageError, FormatError, IncompleteError, SchemaError
 from sawlog.format.damage import DamageWarning, Verdict
 from sawlog.format.recognition import parts
 from sawlog.storage import Storage
@@ -76,6 +77,18 @@ def test_a_schema_that_is_cut(tmp_path: Path, length: int) -> None:
     (tmp_path.parent / "given.schema").write_bytes(whole)
     given = sawlog.read(tmp_path, schema=str(tmp_path.parent / "given.schema"))
     assert given.to_pydict() == TABLE.to_pydict()
+
+
+def test_a_schema_that_the_files_of_a_column_contradict(tmp_path: Path) -> None:
+    """Read without types of the reader's own, it is the schema that cannot be right."""
+    file = written(tmp_path) / "table.schema"
+    schema = file.read_text()
+    changed = re.sub(r'(name="Sym"[^>]*dataType=")[^"]*', r"\1int", schema)
+    assert changed != schema
+    file.write_text(changed)
+    assert partial(tmp_path, r"table\.schema: .*'Sym' is int, yet it has a \.sym file").num_rows == 3
+    with pytest.raises(SchemaError, match=r"the wrong one was given"):
+        sawlog.read(tmp_path, types={"Sym": "int"})
 
 
 @pytest.mark.parametrize("length", [None, 0, 1, 3])

@@ -15,7 +15,7 @@ from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import HEAD_SIZE
 from sawlog.deephaven.table.symbols import UNUSABLE, SymbolTable, load_symbols, symbol_sets
 from sawlog.deephaven.table.values import MAX_VALUE, check_ends, gather, plain_array, text_array, words
-from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
+from sawlog.deephaven.types import ARRAYS, ColumnType
 from sawlog.errors import SchemaError
 from sawlog.format.damage import Damage, Findings
 from sawlog.format.scan import Scan
@@ -127,12 +127,11 @@ class ColumnReader:
         if data is None:
             return
         spec, files = self._spec, self._column.files
-        symbols = spec.type is ColumnType.STRING_SET or (spec.type is ColumnType.STRING and spec.symbols)
-        if (layout.SYMBOL_OFFSETS in files and not symbols) or (layout.BINARY in files and spec.type in FIXED):
-            extra = layout.SYMBOL_OFFSETS if layout.SYMBOL_OFFSETS in files else layout.BINARY
+        foreign_file = spec.find_foreign_file(files)
+        if foreign_file is not None:
             raise SchemaError(
-                f"{data.path}: column {self._column.name!r} is {spec.type.value}, yet it has a {extra} file: its type"
-                " is another one here, or the wrong one was given"
+                f"{data.path}: column {self._column.name!r} is {spec.type.value}, yet it has a {foreign_file} file:"
+                " its type is another one here, or the wrong one was given"
             )
         # A local file's header is read by itself: most have 128 KiB of nothing between it and the values.
         self._source = self._storage.open(data.path, None if is_remote(data.path) else HEAD_SIZE)
@@ -149,7 +148,7 @@ class ColumnReader:
             end = self._start + self._capacity * self.width
             detail = f"expected {self._rows} rows of {self.width} bytes, found {self._capacity}"
             self._damage(ColumnDamageKind.SHORT_FILE, end, max(0, self._source.size - end), detail)
-        if symbols:
+        if spec.has_symbols:
             self._open_symbols()
         elif self.width == layout.OFFSET_SIZE and (spec.variable or layout.BINARY in files):
             self._open_binary()

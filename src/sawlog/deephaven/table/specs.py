@@ -193,6 +193,7 @@ class TableSpecs:
             definition = location.other(layout.TABLE_DEFINITION)
             if definition is not None and definition.size <= MAX_DEFINITION:
                 recovered = definition_specs(read_indexed(self._storage, definition, 0, definition.size), missing)
+                recovered = {name: spec for name, spec in recovered.items() if not _find_conflict(location, name, spec)}
                 inferred |= recovered
                 missing = [name for name in missing if name not in recovered]
             headers = self.headers_of(location)
@@ -255,6 +256,10 @@ class TableSpecs:
         if schema is None:
             self._unreadable.setdefault(location.directory, "it is no schema file")
             return location
+        for name, spec in self._find_owned_columns(schema).items():
+            if conflict := _find_conflict(location, name, spec):
+                self._unreadable[location.directory] = conflict
+                return location
         self._left[location.directory] = schema
         return replace(location, declared=declared(data))
 
@@ -263,6 +268,13 @@ class TableSpecs:
 def _parse_own_schema(data: bytes) -> TableSchema:
     """The schema file that sawlog's writer leaves in a location: most locations of a table have the same."""
     return parse_schema(layout.TABLE_SCHEMA, data)
+
+
+def _find_conflict(location: Location, name: str, spec: ColumnSpec) -> str:
+    """Return in words why the files of a column are not those of a column of its type; empty where they are."""
+    files = location.columns[name].files if name in location.columns else {}
+    foreign_file = spec.stored(files).find_foreign_file(files)
+    return f"column {name!r} is {spec.type.value}, yet it has a {foreign_file} file" if foreign_file else ""
 
 
 def _wider(current: ColumnSpec, candidate: ColumnSpec) -> ColumnSpec:

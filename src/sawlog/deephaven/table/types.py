@@ -72,6 +72,17 @@ class ColumnSpec:
         return self if symbols == self.symbols else replace(self, symbols=symbols)
 
     @property
+    def has_symbols(self) -> bool:
+        """Whether values are numbers of strings in a symbol table."""
+        return self.type is ColumnType.STRING_SET or (self.type is ColumnType.STRING and self.symbols)
+
+    def find_foreign_file(self, suffixes: Container[str]) -> str | None:
+        """Return the suffix of a file, of those of a column, that a column of this type does not have."""
+        if layout.SYMBOL_OFFSETS in suffixes and not self.has_symbols:
+            return layout.SYMBOL_OFFSETS
+        return layout.BINARY if layout.BINARY in suffixes and self.type in FIXED else None
+
+    @property
     def width(self) -> int:
         """Bytes per row in `.dat`: of the value, or of what leads to it."""
         if self.type in FIXED:
