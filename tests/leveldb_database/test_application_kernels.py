@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,13 +15,19 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.kernels.varints import encode_varint
-from sawlog.leveldb.applications import application, chromium_services, chromium_workers, cometbft, sync_data
+from sawlog.leveldb.applications import (
+    application,
+    chromium_services,
+    chromium_workers,
+    cometbft,
+    sync_data,
+)
 from sawlog.leveldb.applications.bedrock_layout import NAMES, PREFIXES, TAGS
 from sawlog.leveldb.applications.fragments import column_of, decode_parts
 from sawlog.leveldb.applications.indexed_db import Names
 from sawlog.leveldb.applications.indexed_db_layout import Place
 from sawlog.leveldb.applications.protobuf import Messages
-from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError, put_rows
 from sawlog.storage import Storage
 from tests.leveldb_database.support import APPLICATION_PATHS, BEDROCK_ENTRIES, COINS, OBFUSCATION_KEY, TXID, key_of
 
@@ -804,7 +811,11 @@ def test_items_of_sessions_are_left_to_the_kernels() -> None:
     texts = ["plain and long enough", "gr\xfc\xdfe \u8a9e \U0001f600", ""]
     entries = [(b"map-1-k%d" % place, text.encode("utf-16-le")) for place, text in enumerate(texts)]
     entries += [(b"map-1-k", b"\0\xd8"), (b"map-1-k", b"\0\xdc\0\xd8"), (b"map-1-k", b"a"), (b"map--k", b"")]
-    context = {"1": {"tab": "https://a.example", "other": "https://a.example"}}
+    tabs = [(f"namespace-{'0' * 35}{tab}-https://a.example".encode(), b"1") for tab in "ab"]
+    decoder = application("session_storage")
+    assert decoder is not None
+    context = decoder.context(Entries.of(Entry(*entry, 1) for entry in tabs), HOME)
+    assert context.rows["1"]["namespaces"] == ["0" * 35 + "a", "0" * 35 + "b"]
     assert plain("session_storage", entries, context) == [True] * 3 + [False] * 4
 
 
@@ -993,3 +1004,14 @@ def test_text_that_needs_more_room_than_there_is_is_left_to_python() -> None:
     assert plain("indexed_db", entries, Names(HOME)) == [True, True, False, True, True, True, True]
     many = b"".join(b"U" + encode_varint(number) + b"0" for number in range(1025))
     assert plain("indexed_db", [(key, head + b"o" + many + b"{\x81\x08")], Names(HOME)) == [False]
+
+
+@pytest.mark.parametrize("step", [1, 3, 40])
+def test_rows_are_put_in_their_places(step: int) -> None:
+    places = np.arange(1, 400, step)
+    column = pa.array([None, *map(str, range(400))]).slice(1)
+    rows = pa.array([f"row {place}" if place % 2 else None for place in places.tolist()])
+    expected = column.to_pylist()
+    for place, value in zip(places.tolist(), rows.to_pylist(), strict=True):
+        expected[place] = value
+    assert put_rows(column, places, rows).to_pylist() == expected

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, call_function, constant
+from sawlog.arrow import array_of, boolean_values, call_function, constant
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, integer
@@ -106,8 +106,8 @@ VERSION = b"VERSION"
 ITEM = b"_"
 PREFIXES = {ITEM: "item", b"META:": "modified", b"METAACCESS:": "accessed"}
 """How keys begin, and the kinds of entries."""
-UTF_16, LATIN_1 = 0, 1
-ENCODINGS = {UTF_16: "utf-16-le", LATIN_1: "latin-1"}
+_UTF_16, _LATIN_1 = 0, 1
+_ENCODINGS = {_UTF_16: "utf-16-le", _LATIN_1: "latin-1"}
 """The first byte of keys and values of pages, and what follows."""
 _METADATA = Messages("Metadata: 1 time int, 2 size int")
 _ITEMS = MessageRows(_METADATA, {"Metadata": {"time": ("time",), "size": ("size",)}})
@@ -191,9 +191,9 @@ class LocalStorage(ApplicationView):
 
 def _string(data: bytes) -> tuple[str | None, str | None]:
     """A string after the byte that says how it is encoded, and what is wrong with it."""
-    if not data or data[0] not in ENCODINGS:
-        return None, f"encoding {data[:1].hex() or 'missing'}, expected {' or '.join(map(str, ENCODINGS))}"
-    return text(data[1:], ENCODINGS[data[0]])
+    if not data or data[0] not in _ENCODINGS:
+        return None, f"encoding {data[:1].hex() or 'missing'}, expected {' or '.join(map(str, _ENCODINGS))}"
+    return text(data[1:], _ENCODINGS[data[0]])
 
 
 def _metadata(value: bytes) -> dict[str, Any]:
@@ -213,6 +213,35 @@ _ID_LENGTH = 36
 _MAP_KEYS = KeyPatterns(
     [KeyPattern(MAP, "item", (Part("map_id", "digits", b"-"), Part("key")), k.UTF_16_TEXT)], _SETTINGS
 )
+_TAB_KEYS = KeyPatterns([KeyPattern(NAMESPACE, "", (Part("tab", "text", b"-"), Part("origin")))], _SETTINGS)
+_MAP_IDS = KeyPatterns([KeyPattern(b"", "", (Part("map_id", "ascii"),))], _SETTINGS)
+
+
+class _Maps:
+    """The tabs that have maps, and for which origin.
+
+    Attributes:
+        rows: What items have of it, by the number of their map.
+
+    Args:
+        tabs: The tabs by the number of a map, and their origins.
+    """
+
+    def __init__(self, tabs: Mapping[str, Mapping[str, str]]) -> None:
+        self.rows: dict[str, dict[str, Any]] = {
+            number: {"namespaces": sorted(origins), "storage_key": min(origins.values())}
+            for number, origins in tabs.items()
+        }
+        self._numbers = array_of(list(self.rows), pa.string())
+        self._columns = {
+            name: array_of([row[name] for row in self.rows.values()], kind)
+            for name, kind in (("namespaces", pa.list_(pa.string())), ("storage_key", pa.string()))
+        }
+
+    def take(self, numbers: pa.Array) -> dict[str, pa.Array]:
+        """Return the columns of items, by the numbers of their maps."""
+        places = call_function("index_in", numbers, options=("SetLookupOptions", self._numbers))
+        return {name: column.take(places) for name, column in self._columns.items()}
 
 
 class SessionStorage(ApplicationView):
@@ -237,36 +266,41 @@ class SessionStorage(ApplicationView):
         named = path.endswith("/Session Storage")
         return named or all(any(key.startswith(start) for key in keys) for start in (MAP, NAMESPACE))
 
-    def context(self, entries: Entries, home: Home) -> dict[str, dict[str, str]]:
-        """By the number of a map: the tabs that have it, and for which origin."""
+    def context(self, entries: Entries, home: Home) -> _Maps:
+        """The tabs that have maps, newest first."""
         del home
-        maps: dict[str, dict[str, str]] = {}
-        for entry in entries:
-            if entry.value is not None and len(entry.key) > len(NAMESPACE) + _ID_LENGTH:
-                tab, origin, _ = _namespace(entry.key)
-                maps.setdefault(entry.value.decode("ascii", "replace"), {}).setdefault(tab, origin)
-        return maps
+        keys, values = _TAB_KEYS.read(entries.keys), _MAP_IDS.read(entries.values)
+        rows = [column.to_pylist() for column in (values.texts("map_id"), keys.texts("tab"), keys.texts("origin"))]
+        is_plain = (keys.lengths("tab") == _ID_LENGTH) & values.are_there("map_id")
+        is_plain &= boolean_values(call_function("is_valid", entries.values))
+        doubtful = entries.filter(array_of(~is_plain, pa.bool_()))
+        for index, entry in zip(np.flatnonzero(~is_plain).tolist(), doubtful, strict=True):
+            is_named = entry.value is not None and len(entry.key) > len(NAMESPACE) + _ID_LENGTH
+            rows[0][index] = entry.value.decode("ascii", "replace") if entry.value is not None and is_named else None
+            rows[1][index], rows[2][index], _ = _namespace(entry.key)
+        tabs: dict[str, dict[str, str]] = {}
+        for number, tab, origin in zip(*rows, strict=True):
+            if number is not None:
+                tabs.setdefault(number, {}).setdefault(tab, origin)
+        return _Maps(tabs)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: dict[str, dict[str, str]]) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Maps) -> PlainRows | None:
         """Items."""
         stored = _MAP_KEYS.read(keys)
         rendered = _SETTINGS.render(values, stored.roots)
         if rendered is None:
             return None
         numbers = stored.texts("map_id")
-        maps = call_function("dictionary_encode", numbers)
-        rows = [_tabs(number, context) for number in maps.dictionary.to_pylist()]
-        tabs = {name: array_of([row[name] for row in rows], kind) for name, kind in _TAB_COLUMNS.items()}
         columns = {
             "kind": stored.kinds,
-            **{name: column.take(maps.indices) for name, column in tabs.items()},
+            **context.take(numbers),
             "map_id": numbers,
             "key": stored.texts("key"),
             "value": rendered.values(),
         }
         return PlainRows(rendered.is_plain & (stored.lengths("map_id") > 0), columns)
 
-    def decode(self, entry: Entry, context: dict[str, dict[str, str]]) -> Mapping[str, Any]:
+    def decode(self, entry: Entry, context: _Maps) -> Mapping[str, Any]:
         """Items in UTF-16, numbers of maps as text."""
         key, value = entry.key, entry.value
         if key in SINGLE:
@@ -280,20 +314,12 @@ class SessionStorage(ApplicationView):
         if not key.startswith(MAP) or not end or not number.isdigit():
             raise UnknownBytesError("neither a key of an item (map-) nor of an origin in a tab (namespace-)")
         item, wrong = text(name, "utf-8")
-        row = {"kind": "item", **_tabs(number.decode("ascii"), context), "map_id": number.decode("ascii"), "key": item}
+        map_id = number.decode("ascii")
+        row = {"kind": "item", **context.rows.get(map_id, {}), "map_id": map_id, "key": item}
         if value is not None:
             row["value"], damage = text(value, "utf-16-le")
             wrong = wrong or (damage and f"value: {damage}")
         return row | {"reason": wrong}
-
-
-_TAB_COLUMNS: Mapping[str, pa.DataType] = {"namespaces": pa.list_(pa.string()), "storage_key": pa.string()}
-
-
-def _tabs(number: str, maps: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The tabs that have a map, and for which origin."""
-    tabs = maps.get(number, {})
-    return {"namespaces": sorted(tabs) or None, "storage_key": min(tabs.values(), default=None)}
 
 
 def _namespace(key: bytes) -> tuple[str, str, str | None]:

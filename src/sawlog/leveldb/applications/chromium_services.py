@@ -17,10 +17,10 @@ from sawlog.leveldb.applications.protobuf_rows import (
     KeyPattern,
     KeyPatterns,
     KeyRows,
+    Lookup,
     MessageRows,
     Part,
     coalesce,
-    look_up,
     spans_of,
     times,
 )
@@ -400,9 +400,10 @@ _NUMBERED_KEYS, _APART_KEYS = (
 )
 _CLIENT_NODES = np.array([_SHARED_ROWS.nodes[name] for name in _CLIENTS])
 _CLIENT_UNITS = np.array([_TIMES.get(name, ((), 1))[1] for name in _CLIENTS])
-_NAME_OF = dict(enumerate(_CLIENTS))
+_NAME_OF = Lookup(np.arange(len(_CLIENTS)), array_of(_CLIENTS, pa.string()))
 _SIGNAL_SIZE = 32
 """Bytes of a key of a signal: the kind and three numbers, eight each."""
+_KIND_OF = Lookup(np.arange(256), array_of(list(map(chr, range(256))), pa.string()))
 
 
 class SharedProto(ApplicationView):
@@ -445,7 +446,7 @@ class SharedProto(ApplicationView):
         units[are_clients] = _CLIENT_UNITS[numbers[are_clients]]
         is_plain = rendered.is_plain & texts.is_plain & (~are_signals | (stored.lengths("key") == _SIGNAL_SIZE))
         columns = {
-            "database": look_up(numbers, _NAME_OF, pa.string()),
+            "database": _NAME_OF.take(numbers),
             "number": fixed_array(pa.int64(), numbers),
             "key": coalesce(_show_signals(stored, are_signals & is_plain), texts.values(~are_signals)),
             "value": rendered.values(),
@@ -503,8 +504,7 @@ def _show_signals(stored: KeyRows, are_signals: NDArray[np.bool_]) -> pa.Array:
     rows = np.flatnonzero(are_signals)
     spans = stored.spans("key")
     data = spans.data[spans.starts[rows, np.newaxis] + np.arange(_SIGNAL_SIZE)]
-    texts = {kind: chr(kind) for kind in np.unique(data[:, 0]).tolist()}
-    kinds = look_up(data[:, 0].astype(np.int64), texts, pa.string())
+    kinds = _KIND_OF.take(data[:, 0].astype(np.int64))
     numbers = data[:, 8:].copy().view(">u8").astype(np.uint64)
     parts = [cast(array_of(column, pa.uint64()), pa.string()) for column in numbers.T]
     places = np.zeros(len(are_signals), np.int64)

@@ -5,8 +5,7 @@ See `service_worker_database.cc` and `notification_database.cc` in Chromium's so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,10 +20,10 @@ from sawlog.leveldb.applications.protobuf_rows import (
     KeyPattern,
     KeyPatterns,
     KeyRows,
+    Lookup,
     MessageRows,
     Part,
     coalesce,
-    look_up,
     times,
 )
 from sawlog.leveldb.applications.script_values import binary, decode_script_value, to_json
@@ -39,6 +38,7 @@ from sawlog.leveldb.applications.view import (
     columns_of,
     integer_of,
     microseconds,
+    put_rows,
     row_of,
     text,
 )
@@ -288,8 +288,7 @@ _SITES, _AFTER_SITES = b"REG:", b"REG_"
 """From and up to which key there are registrations and their sites."""
 
 
-@dataclass
-class Registrations:
+class Registrations(NamedTuple):
     """Registrations of workers, as they were last written.
 
     Attributes:
@@ -297,8 +296,8 @@ class Registrations:
         versions: The IDs of registrations, by those of their versions.
     """
 
-    sites: dict[int, str] = field(default_factory=dict)
-    versions: dict[int, int] = field(default_factory=dict)
+    sites: Lookup
+    versions: Lookup
 
 
 class ServiceWorker(ApplicationView):
@@ -326,13 +325,18 @@ class ServiceWorker(ApplicationView):
     def context(self, entries: Entries, home: Home) -> Registrations:
         """Sites of registrations, and registrations of versions, newest first."""
         del home
-        registrations = Registrations()
-        for number, version, site in _list_registrations(entries):
-            if number is not None and site is not None:
-                registrations.sites.setdefault(number, site)
-            if number is not None and version is not None:
-                registrations.versions.setdefault(version, number)
-        return registrations
+        names = "registration_id", "version_id", "storage_key"
+        rows = _worker_rows(entries.keys, fill_null(entries.values, b""))[1]
+        is_plain = np.zeros(len(entries.keys), np.bool_) if rows is None else rows.is_plain
+        is_plain &= boolean_values(call_function("is_valid", entries.values))
+        doubtful_rows = [_decode_columns(entry) for entry in entries.filter(array_of(~is_plain, pa.bool_()))]
+        columns = []
+        for field in (self.columns.field(name) for name in names):
+            column = pa.nulls(len(is_plain), field.type) if rows is None else rows.columns[field.name]
+            doubtful = array_of([row.get(field.name) for row in doubtful_rows], field.type)
+            columns.append(put_rows(column, np.flatnonzero(~is_plain), doubtful))
+        numbers, versions, sites = columns
+        return Registrations(_explain(numbers, sites), _explain(versions, numbers))
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> PlainRows | None:
         """All but numbers, and data of services that are not known."""
@@ -340,12 +344,12 @@ class ServiceWorker(ApplicationView):
         if rows is None:
             return None
         are_resources = stored.are_of("resource")
-        versions = look_up(stored.numbers("version_id"), context.versions, pa.int64())
+        versions = context.versions.take(stored.numbers("version_id"))
         registrations = array_of(stored.numbers("registration_id"), pa.int64(), ~stored.are_there("registration_id"))
         registrations = call_function("if_else", array_of(are_resources, pa.bool_()), versions, registrations)
         are_explained = are_resources | stored.are_of("user_data") | stored.are_of("has_user_data")
         numbers = values_of(fill_null(registrations, -1), np.int64)
-        sites = look_up(numbers, context.sites, pa.string())
+        sites = context.sites.take(numbers)
         columns = {
             **rows.columns,
             "registration_id": registrations,
@@ -358,10 +362,10 @@ class ServiceWorker(ApplicationView):
     def decode(self, entry: Entry, context: Registrations) -> Mapping[str, Any]:
         """IDs and names of the key, a message in protobuf or text, and the site of the registration."""
         row = _row(entry)
-        if row["kind"] == "resource" and (number := context.versions.get(row["version_id"])) is not None:
+        if row["kind"] == "resource" and (number := context.versions.find(row["version_id"])) is not None:
             row["registration_id"] = number
         if row["kind"] in ("resource", "user_data", "has_user_data"):
-            row["storage_key"] = context.sites.get(row.get("registration_id", -1))
+            row["storage_key"] = context.sites.find(row.get("registration_id", -1))
         return row
 
 
@@ -391,24 +395,18 @@ def _worker_rows(keys: pa.Array, values: pa.Array) -> tuple[KeyRows, PlainRows |
     return stored, PlainRows(rendered.is_plain, columns)
 
 
-def _list_registrations(entries: Entries) -> Iterator[tuple[int | None, int | None, str | None]]:
-    """The IDs of registrations and their versions, and their storage keys, as entries have them."""
-    names = ("registration_id", "version_id", "storage_key")
-    rows = _worker_rows(entries.keys, fill_null(entries.values, b""))[1]
-    is_plain = np.zeros(len(entries.keys), np.bool_) if rows is None else rows.is_plain
-    is_plain &= boolean_values(call_function("is_valid", entries.values))
-    nulls = pa.nulls(len(is_plain))
-    columns = [nulls if rows is None else rows.columns[name] for name in names]
-    plain_rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    for is_row_plain, row, entry in zip(is_plain.tolist(), plain_rows, entries, strict=True):
-        if is_row_plain:
-            yield row
-            continue
-        try:
-            decoded = _row(entry)
-        except UnknownBytesError:
-            continue  # which its own row says
-        yield decoded.get(names[0]), decoded.get(names[1]), decoded.get(names[2])
+def _explain(numbers: pa.Array, values: pa.Array) -> Lookup:
+    """Return the values of numbers, where neither is null."""
+    are_there = call_function("and", *(call_function("is_valid", column) for column in (numbers, values)))
+    return Lookup(values_of(numbers.filter(are_there), np.int64), values.filter(are_there))
+
+
+def _decode_columns(entry: Entry) -> dict[str, Any]:
+    """Columns of an entry, as far as it has any; its own row says why it has not."""
+    try:
+        return _row(entry)
+    except UnknownBytesError:
+        return {}
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, boolean_values, call_function, constant, fill_null, values_of
+from sawlog.arrow import array_of, boolean_values, call_function, cast, constant, fixed_array, scalar_of, value_offsets
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.protobuf_rows import (
@@ -23,10 +22,10 @@ from sawlog.leveldb.applications.protobuf_rows import (
     KeyPattern,
     KeyPatterns,
     KeyRows,
+    Lookup,
     MessageRows,
     Part,
     coalesce,
-    look_up,
     times,
 )
 from sawlog.leveldb.applications.view import (
@@ -40,6 +39,7 @@ from sawlog.leveldb.applications.view import (
     columns_of,
     integer_of,
     microseconds,
+    put_rows,
     row_of,
     text,
 )
@@ -52,8 +52,6 @@ _PLACE = re.compile(r"(?:^|/)([^/]*)/([tps])/Paths$")
 _ORIGIN = b"ORIGIN:"
 CHILD = b"CHILD_OF:"
 _COUNTERS = {b"LAST_PATH": "last_directory", b"LAST_FILE_ID": "last_file_id", b"LAST_INTEGER": "last_data_file"}
-_NOBODY = 1 << 64
-"""An ID that none has."""
 _MOST_PATH = 4096
 """Characters of a path; longer ones, and those of directories that are in themselves, are not made."""
 
@@ -80,18 +78,62 @@ _RECORDS = KeyPatterns([KeyPattern(b"", "", _RECORD_PARTS, group=_KEYS.kinds.ind
 _KINDS = (*_KEYS.kinds, "directory")
 
 
-@dataclass
 class _Files:
     """Files and directories by their ID, as they were last written.
 
     Attributes:
         columns: What each row of the database has of where it is.
-        rows: Kinds, IDs of the directories that they are in, and names there.
+
+    Args:
+        columns: See above.
+        numbers: IDs, newest first.
+        are_directories: Which of them are such.
+        parents: IDs of the directories that they are in.
+        names: Names there.
     """
 
-    columns: dict[str, Any]
-    rows: dict[int, tuple[str, int, str]] = field(default_factory=dict)
-    _paths: dict[int, str | None] = field(default_factory=lambda: {0: ""})
+    def __init__(
+        self,
+        columns: dict[str, Any],
+        numbers: NDArray[np.int64],
+        are_directories: NDArray[np.bool_],
+        parents: NDArray[np.int64],
+        names: pa.Array,
+    ) -> None:
+        self.columns = columns
+        self._numbers, places = np.unique(numbers, return_index=True)
+        self._are_directories, self._parents = are_directories[places], parents[places]
+        self._names = names.take(fixed_array(pa.int64(), places))
+
+    @cached_property
+    def rows(self) -> dict[int, tuple[str, int, str]]:
+        """Kinds, IDs of the directories that they are in, and names there."""
+        kinds = ("directory" if is_directory else "file" for is_directory in self._are_directories.tolist())
+        rows = zip(kinds, self._parents.tolist(), self._names.to_pylist(), strict=True)
+        return dict(zip(self._numbers.tolist(), rows, strict=True))
+
+    @cached_property
+    def directories(self) -> Lookup:
+        """Paths of directories, which begin with `/` but for that of the first; of those that have one."""
+        are_listed = self._are_directories & (self._numbers != 0)
+        numbers, parents = self._numbers[are_listed], self._parents[are_listed]
+        names = cast(self._names.filter(array_of(are_listed, pa.bool_())), pa.large_string())
+        order = np.argsort(parents, kind="stable")
+        sorted_parents = parents[order]
+        found_numbers, paths = [np.zeros(1, np.int64)], [array_of([""], pa.large_string())]
+        slash = scalar_of("/", pa.large_string())
+        while len(found_numbers[-1]):
+            first, last = (np.searchsorted(sorted_parents, found_numbers[-1], side) for side in ("left", "right"))
+            counts = last - first
+            begins = np.repeat(first - np.cumsum(counts) + counts, counts)
+            children = order[begins + np.arange(len(begins))]
+            above = fixed_array(pa.int64(), np.repeat(np.arange(len(counts)), counts))
+            below = names.take(fixed_array(pa.int64(), children))
+            joined = call_function("binary_join_element_wise", paths[-1].take(above), below, slash)
+            are_short = _sizes_of(joined) <= _MOST_PATH
+            found_numbers.append(numbers[children[are_short]])
+            paths.append(joined.filter(array_of(are_short, pa.bool_())))
+        return Lookup(np.concatenate(found_numbers), pa.concat_arrays(paths))
 
     def path_of(self, parent: int, name: str) -> str:
         """The path of what has a name in a directory.
@@ -110,24 +152,6 @@ class _Files:
             if length > _MOST_PATH:
                 raise UnknownBytesError(f"path: more than {_MOST_PATH} characters, or a directory is in itself")
         return "/" + "/".join(reversed(names))
-
-    def find_directory(self, number: int) -> str | None:
-        """Return the path of a directory, which begins with `/` but for that of the first; `None` if it has none."""
-        numbers = []
-        while number not in self._paths:
-            row = self.rows.get(number)
-            numbers.append(number)
-            if row is None or len(numbers) > _MOST_PATH:
-                self._paths[number] = None
-            else:
-                number = row[1]
-        path = self._paths[number]
-        for number in reversed(numbers):
-            if path is not None:
-                path = f"{path}/{self.rows[number][2]}"
-                path = path if len(path) <= _MOST_PATH else None
-            self._paths[number] = path
-        return path
 
     def with_path(self, row: dict[str, Any], parent: int, name: str) -> dict[str, Any]:
         """Return a row with the path of what has a name in a directory."""
@@ -167,25 +191,29 @@ class FileSystem(ApplicationView):
     def context(self, entries: Entries, home: Home) -> _Files:
         """The files by their IDs, newest first, and where the database is."""
         place = _PLACE.search(home.path)
-        files = _Files({"directory": place[1], "storage": _STORAGES[place[2]]} if place else {})
         stored = _KEYS.read(entries.keys)
         records = _RECORDS.read(entries.values, stored.patterns)
         is_plain = (records.patterns > 0) & boolean_values(call_function("is_valid", entries.values))
-        kinds, names = (column.to_pylist() for column in (_kinds(stored, records), records.texts("name")))
-        rows = list(zip(kinds, records.numbers("parent_id").tolist(), names, strict=True))
-        numbers = stored.numbers("file_id").tolist()
-        doubtful = np.flatnonzero(~is_plain).tolist()
-        for index, entry in zip(doubtful, entries.filter(array_of(~is_plain, pa.bool_())), strict=True):
-            numbers[index] = _NOBODY
+        numbers, parents = stored.numbers("file_id"), records.numbers("parent_id")
+        are_directories = ~_are_data(records)
+        doubtful, rows = np.flatnonzero(~is_plain), []
+        for index, entry in zip(doubtful.tolist(), entries.filter(array_of(~is_plain, pa.bool_())), strict=True):
             try:
-                if entry.value is not None:
-                    row = _file(entry.value)
-                    numbers[index], rows[index] = integer_of(entry.key), (row["kind"], row["parent_id"], row["name"])
+                row = {} if entry.value is None else _file(entry.value)
+                numbers[index] = integer_of(entry.key)
             except UnknownBytesError:
-                continue  # which its own row says
-        files.rows = dict(zip(reversed(numbers), reversed(rows), strict=True))
-        files.rows.pop(_NOBODY, None)
-        return files
+                row = {}  # which its own row says
+            rows.append(row)
+            are_directories[index], parents[index] = row.get("kind") == "directory", row.get("parent_id", 0)
+        names = put_rows(records.texts("name"), doubtful, array_of([row.get("name") for row in rows], pa.string()))
+        are_there = boolean_values(call_function("is_valid", names))
+        return _Files(
+            {"directory": place[1], "storage": _STORAGES[place[2]]} if place else {},
+            numbers[are_there],
+            are_directories[are_there],
+            parents[are_there],
+            names.filter(array_of(are_there, pa.bool_())),
+        )
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> PlainRows | None:
         """All that have a path, or need none."""
@@ -198,9 +226,9 @@ class FileSystem(ApplicationView):
         parents = np.where(are_files, records.numbers("parent_id"), stored.numbers("parent_id"))
         have_parents = are_files | are_children
         names = coalesce(records.texts("name"), stored.texts("name"))
-        directories = {number: context.find_directory(number) for number in np.unique(parents).tolist()}
-        paths = call_function("binary_join_element_wise", look_up(parents, directories, pa.string()), names, "/")
-        are_short = values_of(fill_null(call_function("binary_length", paths), _MOST_PATH + 1), np.int32) <= _MOST_PATH
+        directory_paths = cast(context.directories.take(parents), pa.string())
+        paths = call_function("binary_join_element_wise", directory_paths, names, "/")
+        are_short = boolean_values(call_function("is_valid", paths)) & (_sizes_of(paths) <= _MOST_PATH)
         numbers = rendered.numbers(INTEGER)
         file_ids = np.where(are_children, numbers, stored.numbers("file_id"))
         nulls = pa.nulls(len(keys), pa.string())
@@ -247,6 +275,11 @@ class FileSystem(ApplicationView):
         if value is None:
             return row if last is None else context.with_path(row, *last[1:])
         return context.with_path(row, row["parent_id"], row["name"]) if "name" in row else row
+
+
+def _sizes_of(texts: pa.Array) -> NDArray[Any]:
+    """Return how many bytes texts have."""
+    return np.diff(value_offsets(texts))
 
 
 def _are_data(records: KeyRows) -> NDArray[np.bool_]:

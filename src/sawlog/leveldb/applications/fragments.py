@@ -16,7 +16,7 @@ from sawlog.format.contract import Fragment
 from sawlog.format.damage import Findings
 from sawlog.format.scan import Projection
 from sawlog.leveldb.applications import application
-from sawlog.leveldb.applications.view import ApplicationView, Entries, Home, PlainRows, UnknownBytesError
+from sawlog.leveldb.applications.view import ApplicationView, Entries, Home, PlainRows, UnknownBytesError, put_rows
 from sawlog.leveldb.columns import STATE_SCHEMA
 from sawlog.leveldb.database.fragments import KeyRange
 from sawlog.leveldb.table.rows import ReadOnce
@@ -170,12 +170,7 @@ def _whole_column(
         return column_of(rows, field)
     column = plain.columns.get(field.name)
     column = pa.nulls(count, field.type) if column is None else column.slice(start, count)
-    if not rows:
-        return column
-    decoded_rows = column_of(rows, field)
-    indices = np.arange(count)
-    indices[places] = np.arange(count, count + len(rows))
-    return pa.concat_arrays([column, decoded_rows]).take(fixed_array(pa.int64(), indices))
+    return put_rows(column, places, column_of(rows, field)) if rows else column
 
 
 def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, binary_parts, bitmap, call_function, ends_of, fixed_array
+from sawlog.arrow import Column, array_of, binary_parts, bitmap, call_function, ends_of
 from sawlog.kernels.columns import gathered
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import protobuf_kernels as k
@@ -336,10 +336,28 @@ def times(numbers: NDArray[np.int64], are_there: NDArray[np.bool_], unit: Any = 
     return array_of(numbers * unit - epoch, pa.int64(), ~are_set).view(pa.timestamp("us", "UTC"))
 
 
-def look_up(numbers: NDArray[np.int64], values: Mapping[int, Any], kind: pa.DataType) -> pa.Array:
-    """Return the values that numbers have, as a column; null where they have none."""
-    keys, places = np.unique(numbers, return_inverse=True)
-    return array_of([values.get(key) for key in keys.tolist()], kind).take(fixed_array(pa.int64(), places))
+class Lookup:
+    """Values of numbers.
+
+    Args:
+        numbers: The numbers; of those that come twice, the first counts.
+        values: A value for each.
+    """
+
+    def __init__(self, numbers: NDArray[np.int64], values: pa.Array) -> None:
+        self._numbers, self._places = np.unique(numbers, return_index=True)
+        self._values = values
+
+    def take(self, numbers: NDArray[np.int64]) -> pa.Array:
+        """Return the values that numbers have, as a column; null where they have none."""
+        if not len(self._numbers):
+            return pa.nulls(len(numbers), self._values.type)
+        places = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
+        return self._values.take(array_of(self._places[places], pa.int64(), self._numbers[places] != numbers))
+
+    def find(self, number: int) -> Any:
+        """Return the value of a number; `None` where it has none."""
+        return self.take(np.array([number], np.int64))[0].as_py()
 
 
 def coalesce(*columns: pa.Array) -> pa.Array:

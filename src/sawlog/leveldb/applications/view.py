@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 import struct
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of
+from sawlog.arrow import Column, array_of, fixed_array
 from sawlog.kernels.varints import ByteCursor, read_varint
 from sawlog.storage import Storage
 
@@ -133,6 +134,27 @@ class TextColumn:
     def take(self, kind: pa.DataType, is_there: NDArray[np.bool_] | None = None) -> pa.Array:
         """Return them as an array, which owns the memory from then on; null where they are not there."""
         return text_array(kind, self._column, self._ends, is_there)
+
+
+_MOST_RUNS = 64
+"""Runs of rows up to which they are put into a column by slices."""
+
+
+def put_rows(column: pa.Array, places: NDArray[np.int64], rows: pa.Array) -> pa.Array:
+    """Return a column with others of its rows at some places, which ascend."""
+    if not len(rows):
+        return column
+    edges = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
+    if len(edges) > _MOST_RUNS:
+        indices = np.arange(len(column))
+        indices[places] = np.arange(len(column), len(column) + len(rows))
+        return pa.concat_arrays([column, rows]).take(fixed_array(pa.int64(), indices))
+    parts, end = [], 0
+    for first, last in itertools.pairwise(edges):
+        place = int(places[first])
+        parts += [column.slice(end, place - end), rows.slice(first, last - first)]
+        end = place + last - first
+    return pa.concat_arrays([*parts, column.slice(end)])
 
 
 def text_array(
