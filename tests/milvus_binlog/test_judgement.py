@@ -68,11 +68,11 @@ def agreed(path: Path, rows: int, kinds: list[str], place: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "rows", "kinds"),
     [
-        ("abort", 3, [BinlogDamageKind.BAD_PAYLOAD]),
-        ("count_of_damaged_page", 0, [BinlogDamageKind.BAD_PAYLOAD]),
-        ("endless_count", 0, [BinlogDamageKind.BAD_PAYLOAD]),
+        ("abort", 3, [BinlogDamageKind.BAD_PAYLOAD.label]),
+        ("count_of_damaged_page", 0, [BinlogDamageKind.BAD_PAYLOAD.label]),
+        ("endless_count", 0, [BinlogDamageKind.BAD_PAYLOAD.label]),
         ("event_timestamp", 100, []),
-        ("repair_extra", 100, [BinlogDamageKind.BAD_EXTRA]),
+        ("repair_extra", 100, [BinlogDamageKind.BAD_EXTRA.label]),
     ],
 )
 def test_files_that_verbs_once_disagreed_about(name: str, rows: int, kinds: list[str], tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_of_a_damaged_event_the_rows_before_the_damage_are_kept(tmp_path: Path) 
     path.write_bytes(log([paged(pa.array([1, 2, 3])), bytes(damaged), paged(pa.array([7]))]))
     kept = sawlog.read(path, format="milvus_binlog", on_damage="skip").num_rows
     assert 4 < kept < rows
-    agreed(path, kept, [BinlogDamageKind.BAD_PAYLOAD], tmp_path / "repaired")
+    agreed(path, kept, [BinlogDamageKind.BAD_PAYLOAD.label], tmp_path / "repaired")
 
 
 def test_intact_events_before_a_broken_one_are_delivered_by_both_policies(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_intact_events_before_a_broken_one_are_delivered_by_both_policies(tmp_pa
     assert next(batches).to_pydict() == {"100": [1, 2, 3]}
     with pytest.raises(DamageError, match="truncated"):
         next(batches)
-    agreed(path, 3, [BinlogDamageKind.TRUNCATED], tmp_path / "repaired")
+    agreed(path, 3, [BinlogDamageKind.TRUNCATED.label], tmp_path / "repaired")
 
 
 @pytest.mark.nightly
@@ -204,7 +204,10 @@ def test_no_byte_of_a_file_without_events_is_damaged_twice(tree: Path) -> None:
     descriptor = victim.read_bytes().split(b'"}')[0] + b'"}'
     victim.write_bytes(descriptor.replace(b"original", b"origin\x7f\x00"))
     (report,) = [one for one in sawlog.verify(tree).files if one.path == str(victim)]
-    assert [damage.kind for damage in report.damages] == [BinlogDamageKind.BAD_EXTRA, BinlogDamageKind.TRUNCATED]
+    assert [damage.kind for damage in report.damages] == [
+        BinlogDamageKind.BAD_EXTRA.label,
+        BinlogDamageKind.TRUNCATED.label,
+    ]
     assert report.account.total == report.size == len(descriptor)
 
 
@@ -221,8 +224,8 @@ def test_a_batch_whose_files_disagree_and_are_damaged_is_told_of_in_one_order(tr
     for fragment in open_as_it_lies(tree, on_damage="skip").fragments():
         found += fragment.inspect(every=True).damages
     assert [(one.path, one.kind) for one in found] == [
-        (str(values), BinlogDamageKind.ROW_COUNT_MISMATCH),
-        (str(keys), BinlogDamageKind.BAD_PAYLOAD),
+        (str(values), BinlogDamageKind.ROW_COUNT_MISMATCH.label),
+        (str(keys), BinlogDamageKind.BAD_PAYLOAD.label),
     ]
     assert caught.value.damage == found[0]
 
@@ -231,7 +234,7 @@ def test_a_type_that_the_values_are_not_of_is_damage(tmp_path: Path) -> None:
     """One bit of a descriptor makes an int64 a string, which every number could be cast to."""
     path = tmp_path / "log"
     path.write_bytes(log([paged(pa.array([1, 2]))], DataType.VarChar))
-    agreed(path, 0, [BinlogDamageKind.TYPE_MISMATCH], tmp_path / "repaired")
+    agreed(path, 0, [BinlogDamageKind.TYPE_MISMATCH.label], tmp_path / "repaired")
 
 
 def payload_of(data: bytes, place: Path, most: int | None = None) -> Payload:
@@ -247,7 +250,7 @@ def test_a_page_may_have_what_its_bytes_justify(tmp_path: Path) -> None:
     before = pa.default_memory_pool().bytes_allocated()
     with pytest.raises(UnreadableError, match="max_item_bytes") as caught:
         list(payload_of(data, tmp_path / "file").column_batches(0, 10))
-    assert caught.value.damage.kind == BinlogDamageKind.PAYLOAD_TOO_LARGE
+    assert caught.value.damage.kind == BinlogDamageKind.PAYLOAD_TOO_LARGE.label
     assert pa.default_memory_pool().bytes_allocated() - before < parquet.FREE_PAGE
     allowed = payload_of(data, tmp_path / "file", 2 * size)
     assert sum(map(len, allowed.column_batches(0, 1))) == 2

@@ -113,7 +113,7 @@ def test_broken_pages_are_damage(tmp_path: Path) -> None:
             kinds.add(error.damage.kind)
         else:
             assert taken is None or len(taken) == ROWS
-    assert BinlogDamageKind.BAD_PAYLOAD in kinds
+    assert BinlogDamageKind.BAD_PAYLOAD.label in kinds
     small = Payload(Storage().open(place), str(place), Extent(0, len(whole)), 100)
     with pytest.raises(UnreadableError, match="max_item_bytes is 100"):
         ColumnStream([small], 0, 100).take_selected(np.ones(ROWS, np.uint8), ROWS)
@@ -139,6 +139,6 @@ def test_a_long_list_of_one_value_is_damage(tmp_path: Path) -> None:
         payload = Payload(Storage().open(place), str(place), Extent(0, place.stat().st_size), 1 << 20)
         with pytest.raises(UnreadableError, match="lists of 1048576 elements") as caught:
             list(payload.column_batches(0, 100))
-        assert caught.value.damage.kind == BinlogDamageKind.PAYLOAD_TOO_LARGE
+        assert caught.value.damage.kind == BinlogDamageKind.PAYLOAD_TOO_LARGE.label
         large = Payload(Storage().open(place), str(place), Extent(0, place.stat().st_size), 8 << 20)
         assert [len(array.flatten()) for array in large.column_batches(0, 100)] == [many]

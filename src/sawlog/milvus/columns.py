@@ -84,9 +84,9 @@ class LargeTextError(SchemaError):
     """Texts in a file of large texts, which is not read."""
 
 
-def kind_of(error: SchemaError) -> BinlogDamageKind:
+def kind_of(error: SchemaError) -> str:
     """Return the kind of damage of values that cannot be decoded."""
-    return BinlogDamageKind.UNSUPPORTED if isinstance(error, LargeTextError) else BinlogDamageKind.BAD_VALUE
+    return BinlogDamageKind.UNSUPPORTED.label if isinstance(error, LargeTextError) else BinlogDamageKind.BAD_VALUE.label
 
 
 def _large_text(field: Field, array: pa.Array) -> pa.Array:

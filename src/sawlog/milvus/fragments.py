@@ -200,10 +200,12 @@ class FileFragment(Fragment):
             manifest = read_manifest(self.scan.storage.read(self.path), self.path, log.root)
         except FormatError as error:
             detail = str(error).removeprefix(f"{self.path}: ")
-            findings.damage(Damage(self.path, 0, self.size, BinlogDamageKind.BAD_MANIFEST, detail))
+            findings.damage(Damage(self.path, 0, self.size, BinlogDamageKind.BAD_MANIFEST.label, detail))
         else:
             if manifest.unsupported:
-                findings.damage(Damage(self.path, 0, self.size, BinlogDamageKind.UNSUPPORTED, manifest.unsupported))
+                findings.damage(
+                    Damage(self.path, 0, self.size, BinlogDamageKind.UNSUPPORTED.label, manifest.unsupported)
+                )
             else:
                 findings.account.record += self.size
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sawlog.kernels.crc32c import crc32c_extend
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, high_product, load_u32, load_u64, store_u32
+from sawlog.kernels.memory import copy_bytes, high_product, load_u32, load_u64, rotate_u64, store_u32
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIXTEEN, _THREE, _ZERO
 from sawlog.kernels.protobuf import of_group, put_varint, read_field, varint, varint_size
 from sawlog.kernels.signature import WRITABLE, Bool, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, UInt64, UInt64s
@@ -151,11 +151,6 @@ _MOST = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @inlined
-def _rotate(value: Any, bits: Any) -> Any:
-    return value << np.uint64(bits) | value >> np.uint64(64 - bits)
-
-
-@inlined
 def _finish(value: Any) -> Any:
     value = (value ^ value >> _R33) * _F1
     value = (value ^ value >> _R33) * _F2
@@ -203,13 +198,13 @@ def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
                 else:
                     k2 |= _ONE << _EIGHT * (remaining - _EIGHT)
         if block == blocks:
-            two ^= _rotate(k2 * _C2, 33) * _C1
-            h1 ^= _rotate(k1 * _C1, 31) * _C2
+            two ^= rotate_u64(k2 * _C2, 33) * _C1
+            h1 ^= rotate_u64(k1 * _C1, 31) * _C2
         else:
-            h1 ^= _rotate(k1 * _C1, 31) * _C2
-            h1 = (_rotate(h1, 27) + two) * _FIVE + _N1
-            two ^= _rotate(k2 * _C2, 33) * _C1
-            two = (_rotate(two, 31) + h1) * _FIVE + _N2
+            h1 ^= rotate_u64(k1 * _C1, 31) * _C2
+            h1 = (rotate_u64(h1, 27) + two) * _FIVE + _N1
+            two ^= rotate_u64(k2 * _C2, 33) * _C1
+            two = (rotate_u64(two, 31) + h1) * _FIVE + _N2
     h1 ^= total
     two ^= total
     h1 += two

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import struct
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Literal
 
 from sawlog.format.damage import UNSUPPORTED, DamageKind
@@ -237,32 +237,8 @@ class SegmentLevel(IntEnum):
     L2 = 3
 
 
-class BinlogDamageKind(StrEnum):
-    """Kinds of damage."""
-
-    BAD_MAGIC = "bad_magic"
-    TRUNCATED = "truncated"
-    BAD_EVENT_LENGTH = "bad_event_length"
-    UNKNOWN_EVENT = "unknown_event"
-    BAD_DESCRIPTOR = "bad_descriptor"
-    BAD_EXTRA = "bad_extra"
-    TRAILING_BYTES = "trailing_bytes"
-    BAD_PAYLOAD = "bad_payload"
-    PAYLOAD_TOO_LARGE = "payload_too_large"
-    BAD_VALUE = "bad_value"
-    BAD_DELETE = "bad_delete"
-    BAD_STATS = "bad_stats"
-    MISSING_FILE = "missing_file"
-    CUT_METADATA = "cut_metadata"
-    MISMATCHED_FILE = "mismatched_file"
-    ROW_COUNT_MISMATCH = "row_count_mismatch"
-    TYPE_MISMATCH = "type_mismatch"
-    UNSUPPORTED = "unsupported"
-    BAD_MANIFEST = "bad_manifest"
-
-
-class EventDamageKind(DamageKind):
-    """Kinds of damage that the walk over events finds."""
+class BinlogDamageKind(DamageKind):
+    """Kinds of damage; the walk over events writes the first ones."""
 
     TRUNCATED = 1
     BAD_EVENT_LENGTH = 2
@@ -270,6 +246,20 @@ class EventDamageKind(DamageKind):
     TRAILING_BYTES = 4
     ENCRYPTED = 5, "", UNSUPPORTED
     UNSUPPORTED = 6
+    BAD_MAGIC = 7
+    BAD_DESCRIPTOR = 8
+    BAD_EXTRA = 9
+    BAD_PAYLOAD = 10
+    PAYLOAD_TOO_LARGE = 11
+    BAD_VALUE = 12
+    BAD_DELETE = 13
+    BAD_STATS = 14
+    MISSING_FILE = 15
+    CUT_METADATA = 16
+    MISMATCHED_FILE = 17
+    ROW_COUNT_MISMATCH = 18
+    TYPE_MISMATCH = 19
+    BAD_MANIFEST = 20
 
 
 OTHER_STATE = "it is of another state of the segment: copy files and metadata again, of one state"

@@ -36,7 +36,7 @@ from sawlog.format.damage import Damage, Findings
 from sawlog.guard import Undecodable, decode_json
 from sawlog.kernels.jit import as_written
 from sawlog.milvus import layout
-from sawlog.milvus.layout import BinlogDamageKind, EventDamageKind, EventType, Shape
+from sawlog.milvus.layout import BinlogDamageKind, EventType, Shape
 from sawlog.milvus.payloads.payload import SMALL, Extent, Payload, UnreadableError
 from sawlog.storage import File, Source, Storage, is_remote, known_answer, note_answer
 from sawlog.storage.sources import MemorySource, SourceRange
@@ -184,8 +184,9 @@ def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) 
         `None` when it cannot be read.
     """
     if not head.startswith(layout.MAGIC):
-        kind = BinlogDamageKind.UNSUPPORTED if layout.sniff(head) == "encrypted_parquet" else BinlogDamageKind.BAD_MAGIC
-        findings.damage(Damage(path, 0, source.size, kind, explain(head)))
+        is_encrypted = layout.sniff(head) == "encrypted_parquet"
+        kind = BinlogDamageKind.ENCRYPTED if is_encrypted else BinlogDamageKind.BAD_MAGIC
+        findings.damage(Damage(path, 0, source.size, kind.label, explain(head)))
         return None
     descriptor = _descriptor(source, head, path, findings)
     if descriptor is not None:
@@ -201,16 +202,16 @@ def _descriptor(source: Source, head: bytes, path: str, findings: Findings) -> D
     fixed = header.size + (layout.LEGACY_DESCRIPTOR.size if legacy else layout.DESCRIPTOR.size)
     if len(head) < pos + fixed + (0 if legacy else layout.EXTRA_LENGTH.size):
         detail = f"the file ends inside the descriptor, which takes at least {pos + fixed} bytes; it has {size}"
-        findings.damage(Damage(path, 0, size, BinlogDamageKind.TRUNCATED, detail))
+        findings.damage(Damage(path, 0, size, BinlogDamageKind.TRUNCATED.label, detail))
         return None
     timestamp, code, *_, length, next_position = header.unpack_from(head, pos)
     if code != EventType.DESCRIPTOR:
         detail = f"expected a descriptor event (type code 0) first, found type code {code}"
-        findings.damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR, detail))
+        findings.damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR.label, detail))
         return None
     if length < fixed or pos + length > size:
         detail = f"the descriptor's length, {signed(length)}, does not fit into the file ({size} bytes)"
-        findings.damage(Damage(path, 0, size, BinlogDamageKind.BAD_EVENT_LENGTH, detail))
+        findings.damage(Damage(path, 0, size, BinlogDamageKind.BAD_EVENT_LENGTH.label, detail))
         return None
     common = (timestamp, length, signed(next_position))
     end = pos + length
@@ -222,7 +223,7 @@ def _descriptor(source: Source, head: bytes, path: str, findings: Findings) -> D
     room = pos + length - start
     if extra_length > room:
         detail = f"the extras' length, {extra_length}, reaches beyond the descriptor, which has room for {room}"
-        findings.damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR, detail))
+        findings.damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR.label, detail))
         return None
     text = bytes(source.window(start, extra_length))
     return _make(common, values, end, _extra(text, start, path, findings), legacy=False)
@@ -246,7 +247,7 @@ def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str,
     if not text:  # only the length is wrong
         size = layout.EXTRA_LENGTH.size
         offset -= size
-    findings.damage(Damage(path, offset, size, BinlogDamageKind.BAD_EXTRA, detail))
+    findings.damage(Damage(path, offset, size, BinlogDamageKind.BAD_EXTRA.label, detail))
     findings.account.header -= size
     return {}
 
@@ -415,10 +416,10 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
         return ENDED, 0
     min_length = header_size(rules) + layout.EVENT_DATA.size
     if rules.encrypted:
-        _blame(state, EventDamageKind.ENCRYPTED, 0, 0)
+        _blame(state, BinlogDamageKind.ENCRYPTED, 0, 0)
         return DAMAGED, remaining
     if remaining < min_length:
-        kind = EventDamageKind.TRAILING_BYTES if offset > rules.end else EventDamageKind.TRUNCATED
+        kind = BinlogDamageKind.TRAILING_BYTES if offset > rules.end else BinlogDamageKind.TRUNCATED
         _blame(state, kind, remaining, min_length)
         return DAMAGED, remaining
     if len(window.data) < int(pos) + min_length:
@@ -426,13 +427,13 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
     _, code, length, following = _header(window.data, pos, rules)
     if not EventType.INSERT <= code <= EventType.INDEX_FILE:
         if code > EventType.INDEX_FILE and min_length <= length <= remaining and following == offset + length:
-            _blame(state, EventDamageKind.UNSUPPORTED, code, 0)
+            _blame(state, BinlogDamageKind.UNSUPPORTED, code, 0)
             return DAMAGED, length
-        _blame(state, EventDamageKind.UNKNOWN_EVENT, code, 0)
+        _blame(state, BinlogDamageKind.UNKNOWN_EVENT, code, 0)
         return DAMAGED, remaining
     if length < min_length or length > remaining:
         cut = length > remaining and following == offset + length
-        _blame(state, EventDamageKind.TRUNCATED if cut else EventDamageKind.BAD_EVENT_LENGTH, length, min_length)
+        _blame(state, BinlogDamageKind.TRUNCATED if cut else BinlogDamageKind.BAD_EVENT_LENGTH, length, min_length)
         return DAMAGED, remaining
     return GOOD, length
 
@@ -502,7 +503,7 @@ class _State(dict[str, int]):
 class _EventWalk(ChainWalk):
     """Pass over the events; its batches are lists of them."""
 
-    kinds = EventDamageKind
+    kinds = BinlogDamageKind
     window_passes = True
 
     def __init__(self, span: Span, source: Source, descriptor: Descriptor, findings: Findings) -> None:
@@ -532,14 +533,14 @@ class _EventWalk(ChainWalk):
         """The header is quoted."""
         header = header_size(self._rules)
         min_length = header + layout.EVENT_DATA.size
-        if event.kind == EventDamageKind.ENCRYPTED:
+        if event.kind == BinlogDamageKind.ENCRYPTED:
             zone = self._descriptor.extra.get("encryption_zone")
             return f"the events are encrypted (zone {zone}); reading them needs the cluster's key"
         quoted = bytes(self.source.window(event.offset, header))
         if event.length < min_length:
             expected = f"an event, of at least {min_length} bytes, was expected"
             return f"{event.length} bytes where {expected}: {quoted[:16].hex(' ')}"
-        if event.kind in (EventDamageKind.UNKNOWN_EVENT, EventDamageKind.UNSUPPORTED):
+        if event.kind in (BinlogDamageKind.UNKNOWN_EVENT, BinlogDamageKind.UNSUPPORTED):
             return f"unknown type code {signed(event.one, 8)} in an event header: {quoted.hex(' ')}"
         possible = f"at least {min_length} and at most {event.length} bytes are possible"
         return f"the event's length is {signed(event.one)}; {possible}"
@@ -551,7 +552,7 @@ class _EventWalk(ChainWalk):
         raise error
 
 
-_HARMLESS = (BinlogDamageKind.TRAILING_BYTES, BinlogDamageKind.BAD_EXTRA)
+_HARMLESS = (BinlogDamageKind.TRAILING_BYTES.label, BinlogDamageKind.BAD_EXTRA.label)
 """Damage that leaves the rows of a file whole."""
 
 
@@ -591,7 +592,7 @@ def check_content(part: Part, descriptor: Descriptor | None, content: Content, p
     """
     if part.event is not None and descriptor is not None and content_of(part.event.type, descriptor) != content:
         detail = f"an event of type {part.event.type.name} in a log of type {content}"
-        raise UnreadableError(Damage(path, part.offset, part.length, BinlogDamageKind.UNKNOWN_EVENT, detail))
+        raise UnreadableError(Damage(path, part.offset, part.length, BinlogDamageKind.UNKNOWN_EVENT.label, detail))
 
 
 class Log:
@@ -670,7 +671,9 @@ class Log:
 
     def without_events(self) -> Damage:
         """The damage that an insert log without events is."""
-        return Damage(self.path, self.source.size, 0, BinlogDamageKind.TRUNCATED, "no data event after the descriptor")
+        return Damage(
+            self.path, self.source.size, 0, BinlogDamageKind.TRUNCATED.label, "no data event after the descriptor"
+        )
 
     def from_offset(self, base: int) -> Log:
         """The rest of the file from an offset, as a file."""

@@ -62,7 +62,7 @@ def repair(
         base = max(0, log.head[: layout.MAGIC_SEARCH].find(layout.MAGIC)) if log.shape == "unknown" else 0
         if base:
             detail = f"{base} bytes in front of the magic number: {log.head[:16].hex(' ')}"
-            findings.damage(Damage(file.path, 0, base, BinlogDamageKind.BAD_MAGIC, detail))
+            findings.damage(Damage(file.path, 0, base, BinlogDamageKind.BAD_MAGIC.label, detail))
         inside = Findings("skip", drained=True)
         staged = storage.stage(target)
         size = 0
@@ -127,7 +127,7 @@ def _refuse(findings: Findings, path: str) -> None:
 def _descriptor(log: Log, descriptor: Descriptor, findings: Findings) -> bytes:
     """Magic number and descriptor; with extras that say what has to be said where those of the file are broken."""
     stored = bytes(log.source.window(0, descriptor.end))
-    if not findings.kinds[BinlogDamageKind.BAD_EXTRA]:
+    if not findings.kinds[BinlogDamageKind.BAD_EXTRA.label]:
         return stored
     pos = len(layout.MAGIC) + layout.HEADER.size
     fixed = stored[pos : pos + layout.DESCRIPTOR.size]

@@ -150,7 +150,7 @@ def check_stats(text: bytes, path: str, findings: Findings) -> list[dict[str, An
     try:
         entries = parse_stats(text)
     except FormatError as error:
-        findings.damage(Damage(path, 0, len(text), BinlogDamageKind.BAD_STATS, f"not a stats log: {error}"))
+        findings.damage(Damage(path, 0, len(text), BinlogDamageKind.BAD_STATS.label, f"not a stats log: {error}"))
         return []
     findings.account.record += len(text)
     findings.rows += len(entries)
@@ -188,7 +188,7 @@ def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
     count, remainder = divmod(len(data) - header, entry)
     if count < 0 or remainder:
         detail = f"not BM25 statistics: {len(data)} bytes where {header} and a multiple of {entry} were expected"
-        findings.damage(Damage(path, 0, len(data), BinlogDamageKind.BAD_STATS, detail))
+        findings.damage(Damage(path, 0, len(data), BinlogDamageKind.BAD_STATS.label, detail))
         return batch_of_rows([], BM25_SCHEMA)
     findings.account.header += header
     findings.account.record += len(data) - header

@@ -201,10 +201,10 @@ class SegmentFragment(Fragment):
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
         missing = self.segment.find_missing_logs()
         for finding in (*missing, *self.segment.find_missing_deltas(), *self.segment.find_other_sizes()):
-            if self.standalone or finding.kind != BinlogDamageKind.BAD_MANIFEST:
+            if self.standalone or finding.kind != BinlogDamageKind.BAD_MANIFEST.label:
                 findings.damage(finding.damage)
         for detail in {detail: None for batch in self.batches for detail in batch.unread.values()}:
-            findings.damage(Missing(self.path, detail, BinlogDamageKind.UNSUPPORTED).damage)
+            findings.damage(Missing(self.path, detail, BinlogDamageKind.UNSUPPORTED.label).damage)
         total: int | None = None if self.segment.is_v3 and missing else 0
         for batch in self.batches:  # what the whole segment lacks is not reported for each batch again
             count = self._count_batch(batch, Findings("skip") if missing else findings)
@@ -222,7 +222,8 @@ class SegmentFragment(Fragment):
                 try:
                     columns.open(id)
                 except UnreadableError as error:
-                    if error.damage.kind == BinlogDamageKind.ROW_COUNT_MISMATCH:  # the file's check reports others
+                    # The file's check reports others.
+                    if error.damage.kind == BinlogDamageKind.ROW_COUNT_MISMATCH.label:
                         findings.damage(error.damage)
             counts, odd = columns.counts(), columns.find_odd_file()
             try:

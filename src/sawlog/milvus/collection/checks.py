@@ -61,7 +61,7 @@ def describe_metadata_gap(metadata: Metadata | None, roots: Collection_[str], st
         return None
     if metadata.timeline is not None:
         advice = "what was written later is not known; restore it, or name other metadata with metadata="
-    return Missing(broken.path, f"{broken.detail}: {advice}", BinlogDamageKind.CUT_METADATA, offset=broken.offset)
+    return Missing(broken.path, f"{broken.detail}: {advice}", BinlogDamageKind.CUT_METADATA.label, offset=broken.offset)
 
 
 def find_left_out(

@@ -350,7 +350,7 @@ class CollectionContents(Contents):
         for segment in (
             stored_segment for collection in self._shown_collection for stored_segment in collection.segments.values()
         ):
-            gaps = [gap for gap in segment.find_missing_logs() if gap.kind is BinlogDamageKind.MISSING_FILE]
+            gaps = [gap for gap in segment.find_missing_logs() if gap.kind == BinlogDamageKind.MISSING_FILE.label]
             for gap in (*gaps, *segment.find_missing_deltas()):
                 yield MissingFragment(*request, gap.directory, 0, gap)
 

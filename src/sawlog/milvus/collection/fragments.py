@@ -178,7 +178,7 @@ class BatchFragment(Fragment):
         known_ids = {field.id for field in self.shared.fields.values()}
         if self.first and not gaps:
             for detail in {detail: None for id, detail in self.batch.unread.items() if id not in known_ids}:
-                findings.damage(Missing(self.path, detail, BinlogDamageKind.UNSUPPORTED).damage)
+                findings.damage(Missing(self.path, detail, BinlogDamageKind.UNSUPPORTED.label).damage)
         return list(gaps)
 
     def as_stored(self) -> BatchFragment:
@@ -202,7 +202,7 @@ class BatchFragment(Fragment):
         elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._is_reporting(id, join)}
         for blamed in self._blame_file(damage, read, columns):
             # A damage of the rows of this batch.
-            is_own = blamed == damage and blamed.kind == BinlogDamageKind.ROW_COUNT_MISMATCH
+            is_own = blamed == damage and blamed.kind == BinlogDamageKind.ROW_COUNT_MISMATCH.label
             if is_own or not (blamed.path in elsewhere and lenient):
                 columns.report(blamed)
         join.report_deletes()
@@ -433,7 +433,9 @@ class _Join:
             return pa.nulls(count, field.storage or field.arrow_type())
         column = stream.take_selected(keep, count)
         if column is None:
-            raise self._make_error(field, f"field {field.id}: fewer values than expected", BinlogDamageKind.BAD_PAYLOAD)
+            raise self._make_error(
+                field, f"field {field.id}: fewer values than expected", BinlogDamageKind.BAD_PAYLOAD.label
+            )
         return column
 
     def _dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -522,7 +524,7 @@ class _Join:
         except SchemaError as error:
             raise self._make_error(field, f"from row {self._position} on: {error}", kind_of(error)) from None
 
-    def _make_error(self, field: Field, detail: str, kind: BinlogDamageKind) -> UnreadableError:
+    def _make_error(self, field: Field, detail: str, kind: str) -> UnreadableError:
         """Return the error to raise for values of a field, about the event that the current rows begin in."""
         stored = self.opened[field.id]
         ends = list(accumulate(payload.rows for payload in stored.payloads))
@@ -660,7 +662,7 @@ class Columns:
         counts_text = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
         batch = self._fragment.batch
         detail = f"the files of binlog batch {batch.index} have different numbers of rows ({counts_text})"
-        return Damage(batch.files[id].file.path, 0, 0, BinlogDamageKind.ROW_COUNT_MISMATCH, detail)
+        return Damage(batch.files[id].file.path, 0, 0, BinlogDamageKind.ROW_COUNT_MISMATCH.label, detail)
 
     def any(self) -> Stored:
         """Return a file that can be read, whichever; its rows are as many as those of the others.
@@ -697,7 +699,7 @@ class Columns:
         rows = payload.payloads[0].file_rows
         if span is not None and span[1] > rows:
             detail = f"rows {span[0]} to {span[1]} by the manifest, where the file has {rows}"
-            raise UnreadableError(Damage(payload.path, 0, 0, BinlogDamageKind.ROW_COUNT_MISMATCH, detail))
+            raise UnreadableError(Damage(payload.path, 0, 0, BinlogDamageKind.ROW_COUNT_MISMATCH.label, detail))
         return payload
 
     def loses(self, id: int, index: int, field: Field) -> bool:
@@ -759,5 +761,5 @@ class Stored:
 def describe_absent_field(fragment: BatchFragment, field: Field) -> Missing:
     """Return the message on a field that none of the files of a batch holds, or one that is not read."""
     if field.id in fragment.batch.unread:
-        return Missing(fragment.path, fragment.batch.unread[field.id], BinlogDamageKind.UNSUPPORTED)
+        return Missing(fragment.path, fragment.batch.unread[field.id], BinlogDamageKind.UNSUPPORTED.label)
     return Missing(fragment.path, f"field {field.id} ({field.name}) is in none of the batch's files")

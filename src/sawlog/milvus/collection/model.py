@@ -24,7 +24,7 @@ class Missing:
 
     directory: str
     detail: str
-    kind: BinlogDamageKind = BinlogDamageKind.MISSING_FILE
+    kind: str = BinlogDamageKind.MISSING_FILE.label
     length: int = 0
     offset: int = 0
 
@@ -237,7 +237,7 @@ def describe_lost_delta(path: str, source: str) -> Missing:
 def _describe_other_size(log: LogFile, size: int) -> Missing:
     """Return the message on a log that has another size than the metadata says."""
     detail = f"expected {size:,} bytes, as the metadata says, found {log.file.size:,}"
-    return Missing(log.file.path, f"{detail}: {layout.OTHER_STATE}", BinlogDamageKind.MISMATCHED_FILE)
+    return Missing(log.file.path, f"{detail}: {layout.OTHER_STATE}", BinlogDamageKind.MISMATCHED_FILE.label)
 
 
 @dataclass(slots=True)

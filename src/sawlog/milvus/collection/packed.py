@@ -40,13 +40,13 @@ def unpack(collection: Collection, storage: Storage) -> None:
         try:
             manifest = read_manifest(data, log.file.path, segment.root)
             if manifest.unsupported:
-                gap = Missing(log.file.path, manifest.unsupported, BinlogDamageKind.UNSUPPORTED, log.file.size)
+                gap = Missing(log.file.path, manifest.unsupported, BinlogDamageKind.UNSUPPORTED.label, log.file.size)
                 segment.lacking.append(gap)
             else:
                 _add_logs(segment, manifest, manifest_files)
         except FormatError as error:
             detail = str(error).removeprefix(f"{log.file.path}: ")
-            segment.lacking.append(Missing(log.file.path, detail, BinlogDamageKind.BAD_MANIFEST, log.file.size))
+            segment.lacking.append(Missing(log.file.path, detail, BinlogDamageKind.BAD_MANIFEST.label, log.file.size))
 
 
 def _current(segment: Segment) -> LogFile | None:
@@ -93,7 +93,7 @@ def _add_logs(segment: Segment, manifest: Manifest, manifest_files: _ManifestFil
     segment.inserts = {id: [log for log in logs if log is not None] for id, logs in files.items()}
     if not files:
         segment.lacking += [
-            Missing(segment.directory, detail, BinlogDamageKind.UNSUPPORTED)
+            Missing(segment.directory, detail, BinlogDamageKind.UNSUPPORTED.label)
             for detail in dict.fromkeys(unread.values())
         ]
     if not segment.lacking:

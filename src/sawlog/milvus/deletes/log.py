@@ -70,7 +70,7 @@ def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None, e
 def other_count(path: str, noun: str, expected: int, actual: int) -> Damage:
     """Return what to say of a log that has another number of rows, or of deletes, than the metadata says."""
     detail = f"expected {expected:,} {noun}, as the metadata says, found {actual:,}: {layout.OTHER_STATE}"
-    return Damage(path, 0, 0, BinlogDamageKind.MISMATCHED_FILE, detail)
+    return Damage(path, 0, 0, BinlogDamageKind.MISMATCHED_FILE.label, detail)
 
 
 def part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Iterator[Deletes]:
@@ -90,7 +90,7 @@ def part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Itera
     if bad:
         lost_rows = payload.rows - rows
         detail = f"{lost_rows} of {payload.rows} deletes cannot be read; the first is row {bad[0][0]}: {bad[0][1]}"
-        raise payload.make_error(detail, BinlogDamageKind.BAD_DELETE)
+        raise payload.make_error(detail, BinlogDamageKind.BAD_DELETE.label)
 
 
 def stored_deletes(payload: Payload, deletes: Iterable[Deletes]) -> pa.Table:

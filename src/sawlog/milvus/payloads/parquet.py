@@ -139,7 +139,7 @@ _LARGEST_PAGE = 256 << 20
 class ParquetError(Exception):
     """Metadata that is broken or contradicts itself; of another `kind`, what it claims or asks for is not taken."""
 
-    def __init__(self, message: str, kind: BinlogDamageKind = BinlogDamageKind.BAD_PAYLOAD) -> None:
+    def __init__(self, message: str, kind: str = BinlogDamageKind.BAD_PAYLOAD.label) -> None:
         super().__init__(message)
         self.kind = kind
 
@@ -343,12 +343,12 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
     if size > length - END.size - len(PARQUET_MAGIC):
         raise ParquetError(f"a footer of {size} bytes in {length} bytes")
     if size > _LARGEST + length // _FRACTION:
-        raise ParquetError(f"a footer of {size} bytes in {length} bytes", BinlogDamageKind.PAYLOAD_TOO_LARGE)
+        raise ParquetError(f"a footer of {size} bytes in {length} bytes", BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
     total = size + END.size
     data = tail[-total : -END.size] if total <= room else bytes(source.window(start + length - total, size))
     footer = _parse_footer(data, length)
     if footer.rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
-        raise ParquetError(f"{footer.rows} rows in {length} bytes", BinlogDamageKind.PAYLOAD_TOO_LARGE)
+        raise ParquetError(f"{footer.rows} rows in {length} bytes", BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
     return footer
 
 
@@ -442,7 +442,7 @@ def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
         encoding = first.get("encoding", second.get("encoding", 0))
         if encoding not in _ARROW_ENCODINGS:
             detail = f"a page of encoding {encoding}, which pyarrow does not have"
-            raise ParquetError(detail, BinlogDamageKind.UNSUPPORTED)
+            raise ParquetError(detail, BinlogDamageKind.UNSUPPORTED.label)
         pos += header.at
         compressed, uncompressed = (page_header.get(f"{prefix}compressed_page_size", -1) for prefix in ("", "un"))
         if compressed < 0 or uncompressed < 0 or compressed > end - pos:
@@ -472,7 +472,7 @@ def read_checked_pages(
     if not chunk.values:
         return  # without values there are no pages, and offsets mean nothing
     if chunk.unsupported:
-        raise ParquetError(chunk.unsupported, BinlogDamageKind.UNSUPPORTED)
+        raise ParquetError(chunk.unsupported, BinlogDamageKind.UNSUPPORTED.label)
     for page in read_pages(source, base + chunk.start, chunk.compressed):
         if not any_size:
             check_size(page, max_page)
@@ -488,7 +488,7 @@ def check_size(page: Page, max_page: int | None) -> None:
     limit = max_page if max_page is not None else page_limit(page.compressed)
     if page.uncompressed > limit:
         claim = f"a page of {page.compressed} bytes claims {page.uncompressed} bytes; max_item_bytes is {limit}"
-        raise ParquetError(claim, BinlogDamageKind.PAYLOAD_TOO_LARGE)
+        raise ParquetError(claim, BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
 
 
 def page_limit(compressed: int) -> int:

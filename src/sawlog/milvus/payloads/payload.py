@@ -195,7 +195,7 @@ class Payload:
             losses = _find_losses(self, index, field, self._limits[index])
             if index in self._refused and not losses:
                 damage = self._refused[index]
-                losses = [_LostRows(self.rows, self.rows, BinlogDamageKind(damage.kind), damage.detail)]
+                losses = [_LostRows(self.rows, self.rows, damage.kind, damage.detail)]
             self._lost[index] = losses
         return self._lost[index]
 
@@ -228,7 +228,9 @@ class Payload:
         for array in self.column_batches(0, BATCH_ROWS):
             size += array.nbytes
             if size > max_bytes:
-                raise self.make_error(f"more than {max_bytes} bytes of values", BinlogDamageKind.PAYLOAD_TOO_LARGE)
+                raise self.make_error(
+                    f"more than {max_bytes} bytes of values", BinlogDamageKind.PAYLOAD_TOO_LARGE.label
+                )
             arrays.append(array)
         return arrays
 
@@ -313,7 +315,7 @@ class Payload:
         limit = self.max_page_bytes if self.max_page_bytes is not None else page_limit(chunk.compressed)
         if lists and decoded > max(limit, _EXPANSION * size):
             claim = f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_item_bytes is {limit}"
-            raise ParquetError(claim, BinlogDamageKind.PAYLOAD_TOO_LARGE)
+            raise ParquetError(claim, BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
         return dictionary
 
     def _open(self, in_part: bool) -> Any:
@@ -322,7 +324,7 @@ class Payload:
             return pa.PythonFile(SourceFile(SourceRange(self.source, extent.offset, extent.length)), mode="r")
         return pa.BufferReader(pa.py_buffer(self.source.window(extent.offset, extent.length)))
 
-    def make_error(self, detail: str, kind: BinlogDamageKind = BinlogDamageKind.BAD_PAYLOAD) -> UnreadableError:
+    def make_error(self, detail: str, kind: str = BinlogDamageKind.BAD_PAYLOAD.label) -> UnreadableError:
         """Return the error to raise when the payload cannot be read on."""
         return UnreadableError(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
 
@@ -570,7 +572,7 @@ class _LostRows:
 
     first: int
     end: int
-    kind: BinlogDamageKind
+    kind: str
     detail: str
     is_decoded: bool = False
 
@@ -578,7 +580,7 @@ class _LostRows:
 class _RefusedError(Exception):
     """Values that cannot be decoded; says why."""
 
-    def __init__(self, detail: str, kind: BinlogDamageKind = BinlogDamageKind.BAD_PAYLOAD) -> None:
+    def __init__(self, detail: str, kind: str = BinlogDamageKind.BAD_PAYLOAD.label) -> None:
         super().__init__(detail)
         self.kind = kind
 
@@ -661,9 +663,9 @@ def _mark_intact_rows(losses: Iterable[_LostRows], rows: int) -> NDArray[np.uint
     return sound
 
 
-def describe_losses(losses: Sequence[_LostRows]) -> tuple[str, BinlogDamageKind]:
+def describe_losses(losses: Sequence[_LostRows]) -> tuple[str, str]:
     """Return a message on all that is lost of a payload, and its kind: damage, unless all is unsupported."""
-    first = min(losses, key=lambda loss: (loss.kind == BinlogDamageKind.UNSUPPORTED, loss.first))
+    first = min(losses, key=lambda loss: (loss.kind == BinlogDamageKind.UNSUPPORTED.label, loss.first))
     if first.first == first.end:
         return first.detail, first.kind
     rows = f"rows {first.first} to {first.end - 1}" if first.end - first.first > 1 else f"row {first.first}"

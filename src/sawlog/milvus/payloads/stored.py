@@ -100,7 +100,7 @@ def check_stored(field: Field, payload: Payload, index: int) -> None:
         fits = lists or pa.types.is_fixed_size_binary(stored) or _is_bytes(stored)
     if not fits:
         detail = f"field {field.id} ({field.name}) is {field.type.name}, its file holds {stored}"
-        raise payload.make_error(detail, BinlogDamageKind.TYPE_MISMATCH)
+        raise payload.make_error(detail, BinlogDamageKind.TYPE_MISMATCH.label)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
