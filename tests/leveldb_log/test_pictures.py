@@ -57,3 +57,9 @@ def test_records_that_are_something_else_have_no_such_chart(tmp_path: Path) -> N
     assert "Largest rows" in pictures(path)
     sawlog.write(pa.table({"record": [b"x" * 20] * 100}), path, format="leveldb_log")
     assert pictures(path) == {}, "all rows are of one size"
+    header = (7).to_bytes(8, "little") + (1).to_bytes(4, "little")
+    batches = [header + b"\x01\x01k\x01v"] * 50
+    sawlog.write(pa.table({"record": batches}), path, format="leveldb_log")
+    assert TITLE in pictures(path)
+    sawlog.write(pa.table({"record": [*batches, header + b"\xee" * 20]}), path, format="leveldb_log")
+    assert TITLE not in pictures(path), "the last one has an operation that nobody knows"

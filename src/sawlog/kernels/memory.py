@@ -20,7 +20,7 @@ def load_number(bits: int, offset: int = 0, *, big: bool = False) -> Any:
     def load(typing_context: Any, array: Any, position: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer = builder.gep(
-                _pointer(context, builder, signature, arguments, 0), [ir.Constant(ir.IntType(64), offset)]
+                find_address(context, builder, signature, arguments, 0), [ir.Constant(ir.IntType(64), offset)]
             )
             value = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()), align=1)
             value = builder.bswap(value) if big and bits > 8 else value
@@ -31,8 +31,8 @@ def load_number(bits: int, offset: int = 0, *, big: bool = False) -> Any:
     return load
 
 
-def _pointer(context: Any, builder: Any, signature: Any, arguments: Any, first: int) -> Any:
-    """Address of byte `arguments[first + 1]` of the array `arguments[first]`."""
+def find_address(context: Any, builder: Any, signature: Any, arguments: Any, first: int) -> Any:
+    """The address of byte `arguments[first + 1]` of the array `arguments[first]`."""
     array = context.make_array(signature.args[first])(context, builder, arguments[first])
     return builder.gep(array.data, [arguments[first + 1]])
 
@@ -43,7 +43,7 @@ def _store(bits: int, *, big: bool = False) -> Any:
     @intrinsic
     def store(typing_context: Any, array: Any, position: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = _pointer(context, builder, signature, arguments, 0)
+            pointer = find_address(context, builder, signature, arguments, 0)
             kind = ir.IntType(bits)
             value = arguments[2] if bits == 64 else builder.trunc(arguments[2], kind)
             value = builder.bswap(value) if big else value
@@ -60,8 +60,8 @@ def _copy(typing_context: Any, target: Any, pos: Any, source: Any, start: Any, l
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         cgutils.raw_memcpy(
             builder,
-            _pointer(context, builder, signature, arguments, 0),
-            _pointer(context, builder, signature, arguments, 2),
+            find_address(context, builder, signature, arguments, 0),
+            find_address(context, builder, signature, arguments, 2),
             arguments[4],
             1,
         )
@@ -73,7 +73,7 @@ def _copy(typing_context: Any, target: Any, pos: Any, source: Any, start: Any, l
 @intrinsic
 def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature, arguments, 0)
+        pointer = find_address(context, builder, signature, arguments, 0)
         flag = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
@@ -91,6 +91,12 @@ def _high_product(typing_context: Any, a: Any, b: Any) -> Any:
         return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), generate
+
+
+@inlined
+def rotate_u64(value: Any, bits: Any) -> Any:
+    """A 64-bit number, rotated to the left."""
+    return value << np.uint64(bits) | value >> np.uint64(64 - bits)
 
 
 def _checked_high_product(a: Any, b: Any) -> Any:

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import CHECKED, always_inlined, inlined, intrinsic, ir, types
-from sawlog.kernels.memory import copy_bytes, load_big_u16, load_big_u32, load_big_u64, store_u16, store_u32, store_u64
+from sawlog.kernels.memory import (
+    copy_bytes,
+    find_address,
+    load_big_u16,
+    load_big_u32,
+    load_big_u64,
+    store_u16,
+    store_u32,
+    store_u64,
+)
 
 LOADED = 4
 """Bytes that must be readable at each place, for values that are narrower."""
@@ -32,11 +41,6 @@ def spread(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
     undefined = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(half, 0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(half, count), [0] * count))
-
-
-def _address(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, first: int) -> ir.Value:
-    array = context.make_array(signature.args[first])(context, builder, arguments[first])
-    return builder.gep(array.data, [arguments[first + 1]])
 
 
 def emit_big(builder: ir.IRBuilder, width: int, source: ir.Value, places: ir.Value) -> ir.Value:
@@ -80,7 +84,7 @@ def _gather(width: int) -> Any:
         mask: Any,
     ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            addresses = [_address(context, builder, signature, arguments, place) for place in (0, 2, 4)]
+            addresses = [find_address(context, builder, signature, arguments, place) for place in (0, 2, 4)]
             values = emit_big(builder, width, addresses[0], addresses[1])
             builder.store(values, builder.bitcast(addresses[2], values.type.as_pointer()), align=1)
             sought, ignored = (
@@ -146,7 +150,8 @@ def _copier(size: int) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer = ir.VectorType(ir.IntType(8), size).as_pointer()
             target_pointer, source_pointer = (
-                builder.bitcast(_address(context, builder, signature, arguments, place), pointer) for place in (0, 2)
+                builder.bitcast(find_address(context, builder, signature, arguments, place), pointer)
+                for place in (0, 2)
             )
             builder.store(builder.load(source_pointer, align=1), target_pointer, align=1)
             return context.get_dummy_value()
@@ -196,7 +201,7 @@ PLACES = 64
 def _pairs(typing_context: Any, data: Any, pos: Any, first: Any, second: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, wide = ir.IntType(8), ir.IntType(64)
-        start = _address(context, builder, signature, arguments, 0)
+        start = find_address(context, builder, signature, arguments, 0)
         comparisons = []
         for distance, sought in enumerate(arguments[2:]):
             pointer = builder.gep(start, [wide(distance)])

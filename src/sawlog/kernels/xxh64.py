@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined
-from sawlog.kernels.memory import high_product, load_u32, load_u64
+from sawlog.kernels.memory import high_product, load_u32, load_u64, rotate_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SIXTEEN, _U32, _ZERO
 
 _P32_1 = np.uint64(0x9E3779B1)
@@ -47,11 +47,6 @@ _STRIPE = np.uint64(64)
 
 
 @inlined
-def _rotate(value: Any, bits: Any) -> Any:
-    return value << np.uint64(bits) | value >> np.uint64(64 - bits)
-
-
-@inlined
 def _swap(value: Any) -> Any:
     """The bytes of a number, in the other order."""
     value = (value & np.uint64(0x00FF00FF00FF00FF)) << _EIGHT | value >> _EIGHT & np.uint64(0x00FF00FF00FF00FF)
@@ -80,7 +75,7 @@ def _avalanche(value: Any) -> Any:
 
 @inlined
 def _round(lane: Any, word: Any) -> Any:
-    return _rotate(lane + word * _P2, 31) * _P1
+    return rotate_u64(lane + word * _P2, 31) * _P1
 
 
 @inlined
@@ -97,18 +92,18 @@ def xxh64(buffer: Any, start: Any, length: Any) -> Any:
             c = _round(c, load_u64(buffer, position + _SIXTEEN))
             d = _round(d, load_u64(buffer, position + np.uint64(24)))
             position += _HALF
-        value = _rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)
+        value = rotate_u64(a, 1) + rotate_u64(b, 7) + rotate_u64(c, 12) + rotate_u64(d, 18)
         for lane in (a, b, c, d):
             value = (value ^ _round(_ZERO, lane)) * _P1 + _P4
     value += length
     while end - position >= _EIGHT:
-        value = _rotate(value ^ _round(_ZERO, load_u64(buffer, position)), 27) * _P1 + _P4
+        value = rotate_u64(value ^ _round(_ZERO, load_u64(buffer, position)), 27) * _P1 + _P4
         position += _EIGHT
     if end - position >= _FOUR:
-        value = _rotate(value ^ load_u32(buffer, position) * _P1, 23) * _P2 + _P3
+        value = rotate_u64(value ^ load_u32(buffer, position) * _P1, 23) * _P2 + _P3
         position += _FOUR
     while position < end:
-        value = _rotate(value ^ np.uint64(buffer[position]) * _P5, 11) * _P1
+        value = rotate_u64(value ^ np.uint64(buffer[position]) * _P5, 11) * _P1
         position += _ONE
     return _avalanche_64(value)
 
@@ -129,7 +124,7 @@ def _short(buffer: Any, start: Any, length: Any) -> Any:
     if length >= _FOUR:
         word = load_u32(buffer, start + length - _FOUR) + (load_u32(buffer, start) << _HALF)
         value = word ^ _WORDS[8] ^ _WORDS[16]
-        value = (value ^ _rotate(value, 49) ^ _rotate(value, 24)) * _MIX_2
+        value = (value ^ rotate_u64(value, 49) ^ rotate_u64(value, 24)) * _MIX_2
         value = (value ^ (value >> np.uint64(35)) + length) * _MIX_2
         return value ^ value >> np.uint64(28)
     if length > _ZERO:

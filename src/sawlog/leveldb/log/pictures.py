@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from sawlog.arrow import values_of
 from sawlog.format.charts import LaneBox, Picture
 from sawlog.format.contract import OFFSET_COLUMN, Fragment
-from sawlog.format.damage import UNSUPPORTED, Findings
+from sawlog.format.damage import Findings
 from sawlog.leveldb.columns import name_array
 from sawlog.leveldb.records.layout import NAMES, BatchDamageKind
 from sawlog.storage import File
@@ -22,7 +22,7 @@ COUNTED = ("sequence", "operation", OFFSET_COLUMN)
 _SLICES = 120
 SHOWN = 40
 """Of the places where numbers are missing, or go back."""
-_BAD_BATCHES = frozenset(kind.label for kind in BatchDamageKind) - {UNSUPPORTED}
+_BAD_BATCHES = frozenset(kind.label for kind in BatchDamageKind)
 
 
 class _Jump(NamedTuple):

@@ -84,7 +84,7 @@ class BlocksRange(MapRange):
     def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
         table = walk.table
         names = {handle.offset: name for name, handle in table.others}
-        index = BoundsReader(separators(table, stamped=table.stamped and not table.has_stripped_keys))
+        index = BoundsReader(separators(table, stamped=table.has_stamp_column and not table.has_stripped_keys))
         for span in walk.spans:
             offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
             if role in (Role.GAP, Role.OVERLAP) or (offset not in names and role == Role.HEADER):

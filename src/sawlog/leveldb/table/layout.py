@@ -118,7 +118,6 @@ class ColumnKind(IntEnum):
 
 VALUE_PLACE = 0xC0
 """In the byte before a value: where it is."""
-IN_PLACE = 0x00
 IN_BLOB_FILE = 0x40
 IN_VALUE_BLOCK = 0x80
 NEVER_PREFIXED = 0x18
@@ -167,8 +166,6 @@ HASH_INDEX = 1 << 31
 """Buckets of a hash index are before the number, after the restart points."""
 UNKNOWN_FLAG = 1 << 30
 """Reserved for format versions to come."""
-UNIFORM_KEYS = 1 << 29
-"""Keys at restart points are evenly spread, which matters only to searches."""
 VALUES_APART = 1 << 28
 """All values follow the keys; before the number is a u32, where they begin; at each restart point the lengths of an
 entry are followed by a varint, where its value begins among them."""

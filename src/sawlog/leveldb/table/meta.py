@@ -119,7 +119,7 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     """
     count = len(table.handles)
     bounds = table.bounds
-    if bounds is None or (table.has_stamps and not table.stamped):
+    if bounds is None or (table.has_stamps and not table.has_stamp_column):
         return 0, count
     low, end = (key.encode() if isinstance(key, str) else key for key in interval(projection.query, KEY))
     index = BoundsReader(bounds)
@@ -212,7 +212,7 @@ class TableMap:
         range_deletes: The block of range deletions.
         damages: What parts of the map are damaged.
         values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
-        stamped: Whether timestamps are delivered apart from keys; where keys have none, these are 0.
+        has_stamp_column: Whether timestamps are delivered apart from keys; where keys have none, these are 0.
         raw: Whether what ends keys is delivered as a part of them.
         given: The name of the order of keys that counts where the table does not say one; empty for none.
         bounds: Between which keys its data blocks lie, where the index can be relied on.
@@ -222,7 +222,7 @@ class TableMap:
 
     footer: Footer
     rules: BlockRules
-    stamped: bool = False
+    has_stamp_column: bool = False
     raw: bool = False
     given: str = ""
     handles: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))

@@ -338,7 +338,7 @@ class RowReader(SpanWalk):
     def _batch(self, rows: int) -> pa.RecordBatch:
         keys = _binary(rows, self._key_ends, self._keys)
         values = _binary(rows, self._value_ends, self._values) if VALUE in self._schema.names else None
-        if self.table.stamped:
+        if self.table.has_stamp_column:
             widths = np.full(rows, 0 if self.table.has_stripped_keys else layout.STAMP_WIDTH)
             keys, stamps = split_stamps(keys, widths, self.fragment.path)
             ranges = self._operations[:rows] == RANGE

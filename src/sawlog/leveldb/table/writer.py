@@ -298,7 +298,7 @@ class _RepairedTable(TableWriter):
         self, path: str, schema: pa.Schema, options: TableWriteOptions, storage: Storage, table: TableMap | None
     ) -> None:
         super().__init__(path, schema, options, storage)
-        self._stamped = table is not None and table.stamped
+        self._stamped = table is not None and table.has_stamp_column
         properties = {} if table is None else table.properties
         self._kept = {name: properties[name] for name in (layout.COMPARATOR, layout.STAMPS_KEPT) if name in properties}
         order = properties.get(layout.COMPARATOR, b"").decode(errors="replace").removesuffix(layout.STAMP_SUFFIX)
