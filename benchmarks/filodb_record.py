@@ -107,7 +107,7 @@ class Memory:
         self.data = data
         self.size = len(data)
 
-    def window(self, offset: int, length: int) -> np.ndarray:
+    def read_window(self, offset: int, length: int) -> np.ndarray:
         return self.data[offset : offset + length]
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Held:
 
     def count(self) -> int:
         walk = RowsWalk(self.fragment, self.source, self.fragment.projection.decoded, Findings())
-        return sum(batch.num_rows for batch in walk.batches())
+        return sum(batch.num_rows for batch in walk.read_batches())
 
     def read(self) -> None:
         assert self.count() == self.rows

@@ -79,7 +79,7 @@ def measure(settings: Settings, sides: list[str]) -> dict[str, float]:
 def one_session(side: str, path: Path) -> dict[str, float]:
     """The start, a first count and its parts, and the median of later ones."""
     import sawlog.spark
-    from sawlog.spark.jar import spark_jar
+    from sawlog.spark.jar import locate_jar
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     format, settings = SIDES[side]
@@ -87,7 +87,7 @@ def one_session(side: str, path: Path) -> dict[str, float]:
     if settings is None:
         spark = sawlog.spark.session("benchmarks", PLAIN)
     else:
-        spark = started({"spark.jars": spark_jar(), **settings})
+        spark = started({"spark.jars": locate_jar(), **settings})
     start = time.perf_counter() - begin
     reader = spark.read.format(format)
     place = f"{path}.parquet" if format == "parquet" else str(path)

@@ -19,10 +19,10 @@ import pytest
 
 import sawlog
 from benchmarks import deephaven_import, filodb_record, leveldb_payloads, milvus_binlog
-from sawlog.deephaven.ingest.digest import row_hashes
-from sawlog.filodb.schemas import default_partition
-from sawlog.filodb.values import shards
-from sawlog.format.recognition import formats
+from sawlog.deephaven.ingest.digest import hash_batch
+from sawlog.filodb.schemas import make_default_partition
+from sawlog.filodb.values import find_shards
+from sawlog.format.recognition import load_formats
 from sawlog.kernels import build, native
 from sawlog.kernels.jit import Entry, Kernel
 from sawlog.leveldb.database import kernels as of_databases
@@ -73,10 +73,10 @@ def recorded(place: Path, rows: int, wanted: Collection[str] | None = None) -> d
     Raises:
         LookupError: When there are kernels that nothing here calls.
     """
-    library = native.library()
+    library = native.load_library()
     missing = kernels()
     for kernel in missing.values():
-        vars(kernel)["_entry"] = Entry(kernel.signature, library.reader, library.entry(kernel.signature.name))
+        vars(kernel)["_entry"] = Entry(kernel.signature, library.reader, library.find_entry(kernel.signature.name))
     found: dict[str, Call] = {}
     for number, work in enumerate([*pieces_of_work(rows), tests]):
         if wanted is not None and missing.keys().isdisjoint(wanted):
@@ -183,7 +183,7 @@ def written_and_read(place: Path, name: str, table: pa.Table, options: dict[str,
 
 def everything(path: Path, name: str) -> None:
     sawlog.verify(path, format=name)
-    for view in formats()[name].views if name != "leveldb_log" else ["rows"]:  # others take records for damage
+    for view in load_formats()[name].views if name != "leveldb_log" else ["rows"]:  # others take records for damage
         sawlog.read(path, format=name, view=view, on_damage="skip")
     survey(sawlog.open(path, format=name, on_damage="skip"))
 
@@ -226,7 +226,7 @@ def series(place: Path, rows: int) -> None:
     sawlog.read(path, filters=[("tags['host']", "==", "H3")])
     path.write_bytes(path.read_bytes().replace(b"H3", b"H\xff"))  # which is not UTF-8
     everything(path, "filodb_record")
-    shards(table["_metric_"].combine_chunks(), table["tags"].combine_chunks(), 16, 2, default_partition())
+    find_shards(table["_metric_"].combine_chunks(), table["tags"].combine_chunks(), 16, 2, make_default_partition())
 
 
 def deletes(place: Path, rows: int) -> None:
@@ -247,7 +247,7 @@ def lists(place: Path, rows: int) -> None:
     each = [pa.ListArray.from_arrays(ends, one) for one in (numbers, numbers.cast(pa.string()))]
     table = pa.table([numbers[:rows], *each], ["pk", "numbers", "texts"])
     written_and_read(place, "milvus_binlog", table, {"timestamp": 1 << 40, "primary_key": "pk"})
-    row_hashes(table.to_batches()[0])
+    hash_batch(table.to_batches()[0])
 
 
 def databases(place: Path) -> None:

@@ -64,7 +64,7 @@ def cases(settings: Settings) -> Iterator[Probe]:
     wanted = {name for name in kernels() if settings.wanted(name.removeprefix("sawlog."))}
     calls = recorded(settings.place, max(100, settings.size // 25_000), wanted)
     gc.freeze()
-    library = os.path.join(native.folder(), native.LIBRARY)
+    library = os.path.join(native.find_folder(), native.LIBRARY)
     copies = [ctypes.CDLL(shutil.copy(library, settings.place / f"copy{i}.so")) for i in range(PLACES)]
     pairs = max(settings.repeat, PAIRS)
     found: dict[str, float] = {}
@@ -85,7 +85,7 @@ def noted(found: dict[str, float], name: str, run: Any) -> dict[str, float]:
 
 def compare(kernel: Kernel, arguments: tuple[Any, ...], copies: list[Any], pairs: int) -> dict[str, float]:
     """Ratios of runs that follow each other: their medians at each place, and the mean of those."""
-    symbol = native.library().entry(kernel.signature.name).__name__
+    symbol = native.load_library().find_entry(kernel.signature.name).__name__
     own = [getattr(copy, symbol) for copy in copies]
     sides = {"": own, OF_COPY: [*own[1:], own[0]], OF_JIT: loaded(kernel)}
     entries = {name: [ctypes.cast(one, ctypes.c_void_p).value for one in side] for name, side in sides.items()}
@@ -105,7 +105,7 @@ def loaded(kernel: Kernel) -> list[Any]:
     """A kernel by the JIT, at several places."""
     from sawlog.kernels import compiler
 
-    code = compiler.optimized(compiler.module_of(kernel, compiler.ENTRY))
+    code = compiler.optimize_module(compiler.lower_kernel(kernel, compiler.ENTRY))
     return [compiler.load(code) for _ in range(PLACES)]
 
 
@@ -156,7 +156,7 @@ def _loop() -> Any:
 
     from sawlog.kernels import compiler
 
-    machine = llvm.Target.from_triple(compiler.target()[0]).create_target_machine(opt=3, jit=True)
+    machine = llvm.Target.from_triple(compiler.find_target()[0]).create_target_machine(opt=3, jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(LOOP), machine)
     engine.finalize_object()
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

@@ -16,7 +16,7 @@ from benchmarks.harness import Case, Settings, Side
 from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.memory import copy_bytes
-from sawlog.kernels.protobuf import varint
+from sawlog.kernels.protobuf import read_varint
 from sawlog.kernels.signature import Bool, Bytes, Int64s, OutBytes, UInt64
 from sawlog.kernels.snappy import expand_snappy
 
@@ -168,7 +168,7 @@ def expand_all(data: Bytes, ends: Int64s, snappy: Bool, out: OutBytes) -> None:
     for i in range(len(ends) - 1):
         start, stop = np.uint64(ends[i]), np.uint64(ends[i + 1])
         if snappy:
-            size, start = varint(data, start, stop)
+            size, start = read_varint(data, start, stop)
             expand_snappy(data, start, stop, out, size)
         else:
             copy_bytes(out, np.uint64(0), data, start, stop - start)

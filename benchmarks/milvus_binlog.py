@@ -17,7 +17,7 @@ from benchmarks.harness import Case, Settings, Side
 from benchmarks.spark import noop, session
 from sawlog.format.damage import Findings
 from sawlog.milvus.collection.dataset import SegmentsWarning
-from sawlog.milvus.log import opened
+from sawlog.milvus.log import hold_log
 from sawlog.storage import File, Storage
 
 DIMENSIONS = 128
@@ -101,10 +101,10 @@ def payloads(root: Path) -> None:
     """What pyarrow needs for the payloads of the user's fields, one file after the other."""
     for path in sorted((root / "insert_log").rglob("*")):
         if path.is_file() and path.parent.name not in _SYSTEM:
-            with opened(File(str(path), path.stat().st_size), Storage(), None) as log:
+            with hold_log(File(str(path), path.stat().st_size), Storage(), None) as log:
                 findings = Findings()
-                for part in log.parts(log.descriptor(findings), findings):
-                    payload = pa.py_buffer(log.source.window(part.extent.offset, part.extent.length))
+                for part in log.iterate_parts(log.load_descriptor(findings), findings):
+                    payload = pa.py_buffer(log.source.read_window(part.extent.offset, part.extent.length))
                     pq.read_table(pa.BufferReader(payload))
 
 

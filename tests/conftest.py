@@ -243,8 +243,8 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             self._source = source
             self.size = source.size
 
-        def window(self, offset: int, length: int) -> Any:
-            found = self._source.window(offset, length)
+        def read_window(self, offset: int, length: int) -> Any:
+            found = self._source.read_window(offset, length)
             sizes.append(len(found))
             return found
 

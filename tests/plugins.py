@@ -29,13 +29,13 @@ def forget_package(package: str) -> None:
         del sys.modules[name]
     for cached in (
         lazy.list_entry_points,
-        lazy.entry_points,
+        lazy.find_entry_points,
         recognition.load,
-        recognition.formats,
+        recognition.load_formats,
         recognition.get_format,
-        native.root,
-        native.table_of,
-        native.misfit,
-        native.library,
+        native.find_root,
+        native.read_table,
+        native.find_misfit,
+        native.load_library,
     ):
         cached.cache_clear()

@@ -14,9 +14,9 @@ import sawlog
 import sawlog.storage.remote
 from sawlog.storage import Storage
 from sawlog.storage.commit import Job
-from sawlog.storage.owners import this_owner
+from sawlog.storage.owners import find_current_owner
 
-NOBODY = f"{this_owner().partition('-')[0]}-4194305-1"
+NOBODY = f"{find_current_owner().partition('-')[0]}-4194305-1"
 """A process that this machine does not have."""
 
 
@@ -53,7 +53,7 @@ def put_record(place: tuple[Storage, str], name: str, *names: str) -> None:
 
 def visible_files(place: tuple[Storage, str]) -> list[str]:
     storage, root = place
-    root = storage.directories.spelled(root)
+    root = storage.directories.resolve_directory(root)
     return [file.path[len(root) + 1 :] for file in storage.find(root)] if storage.exists(root) else []
 
 

@@ -244,7 +244,7 @@ def test_tasks_pack_small_files_and_cut_large_ones(tmp_path: Path) -> None:
 def test_findings_list_some_damaged_ranges_and_count_the_rest() -> None:
     findings = Findings("skip")
     for offset in range(MAX_LISTED + 5):
-        findings.damage(Damage("f", offset, 1, "kind", "detail"))
+        findings.add_damage(Damage("f", offset, 1, "kind", "detail"))
     assert len(findings.damages) == MAX_LISTED
     assert findings.kinds["kind"] == MAX_LISTED + 5
     assert findings.account.damage == MAX_LISTED + 5

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.arrow import array_of, fill_null, group_rows, index_of, one_array, scalar_of, values_of
+from sawlog.arrow import combine_column, fill_null, find_index, group_rows, make_array, make_scalar, view_values
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -46,7 +46,7 @@ VALUES |= {pa.timestamp("ns", "Europe/Berlin"): TIMES}
 def test_values_of_python_become_what_arrow_makes_of_them(kind: pa.DataType) -> None:
     @given(st.lists(st.none() | VALUES[kind], max_size=8))
     def check(values: list[object]) -> None:
-        made = array_of(values, kind)
+        made = make_array(values, kind)
         made.validate(full=True)
         assert made.equals(pa.array(values, kind))
 
@@ -70,22 +70,22 @@ def test_what_arrow_refuses_is_refused_likewise(values: list[object], kind: pa.D
     with pytest.raises(Exception) as expected:  # noqa: PT011 - whatever Arrow raises
         pa.array(values, kind)
     with pytest.raises(expected.type) as found:
-        array_of(values, kind)
+        make_array(values, kind)
     assert str(found.value) == str(expected.value)
 
 
 def test_scalars_of_arrow_become_an_array() -> None:
-    assert array_of([pa.scalar(1), None, pa.scalar(3)], pa.int64()).to_pylist() == [1, None, 3]
-    assert scalar_of(pa.scalar("a"), pa.string()).as_py() == "a"
+    assert make_array([pa.scalar(1), None, pa.scalar(3)], pa.int64()).to_pylist() == [1, None, 3]
+    assert make_scalar(pa.scalar("a"), pa.string()).as_py() == "a"
 
 
 def test_nulls_are_filled_and_values_found() -> None:
     texts = pa.array(["a", None, "b"])
     assert fill_null(texts, "c").to_pylist() == ["a", "c", "b"]
     assert fill_null(pa.chunked_array([texts, texts]), "c").to_pylist() == ["a", "c", "b"] * 2
-    assert [index_of(texts, value) for value in ("b", "c")] == [2, -1]
-    assert one_array(pa.chunked_array([], pa.string())).equals(pa.array([], pa.string()))
-    assert one_array(pa.chunked_array([texts, texts])).to_pylist() == ["a", None, "b"] * 2
+    assert [find_index(texts, value) for value in ("b", "c")] == [2, -1]
+    assert combine_column(pa.chunked_array([], pa.string())).equals(pa.array([], pa.string()))
+    assert combine_column(pa.chunked_array([texts, texts])).to_pylist() == ["a", None, "b"] * 2
 
 
 @given(st.lists(st.tuples(st.none() | TEXTS, st.none() | st.integers(0, 3), st.integers(0, 2)), max_size=50))
@@ -111,9 +111,9 @@ def test_rows_without_columns_are_one_group() -> None:
 
 
 def test_what_float32_cannot_hold_is_infinite_as_to_arrow() -> None:
-    assert array_of([1e300], pa.float32()).to_pylist() == [math.inf] == pa.array([1e300], pa.float32()).to_pylist()
+    assert make_array([1e300], pa.float32()).to_pylist() == [math.inf] == pa.array([1e300], pa.float32()).to_pylist()
 
 
 def test_an_array_without_values_may_have_a_buffer_of_any_length() -> None:
     empty = pa.Array.from_buffers(pa.int64(), 0, [None, pa.py_buffer(b"\0")])
-    assert values_of(empty, np.int64).tolist() == []
+    assert view_values(empty, np.int64).tolist() == []

@@ -32,7 +32,7 @@ def broken(error: Callable[[], BaseException], after: int = 1) -> Callable[..., 
         findings.rows += 7
         findings.account.record += 11
         if findings.on_damage == "skip":
-            findings.damage(Damage(self.path, self.start, 1, "forgotten", ""))
+            findings.add_damage(Damage(self.path, self.start, 1, "forgotten", ""))
         raise error()
 
     return give_up

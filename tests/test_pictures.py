@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sawlog.format.recognition import formats
+from sawlog.format.recognition import load_formats
 from tools import pictures
 
 
@@ -19,7 +19,7 @@ def test_the_terminal_shows_what_the_command_prints() -> None:
 
 
 def test_every_format_has_a_layout() -> None:
-    built_in = {name for name, format in formats().items() if type(format).__module__.startswith("sawlog.")}
+    built_in = {name for name, format in load_formats().items() if type(format).__module__.startswith("sawlog.")}
     assert built_in == set(pictures.LAYOUTS)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.format.recognition import formats
+from sawlog.format.recognition import load_formats
 from sawlog.kernels import native
 from tests.sealed import ROOT, sealed
 
@@ -114,19 +114,19 @@ def small(root: Path) -> dict[str, tuple[Path, list[str], dict[str, object] | No
         warnings.simplefilter("ignore")
         for name, (file, columns, options) in tables.items():
             sawlog.write(pa.table(columns), root / file, format=name, **options)
-            found[name] = (root / file, list(formats()[name].views), options)
+            found[name] = (root / file, list(load_formats()[name].views), options)
     return found
 
 
 @pytest.mark.spread(4)
-@pytest.mark.parametrize("name", sorted(formats().keys() - {"boxes", "lines", "tfrecord"}))
+@pytest.mark.parametrize("name", sorted(load_formats().keys() - {"boxes", "lines", "tfrecord"}))
 def test_every_verb_and_view_does_without_pandas_and_compilers(
     name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path, views, options = small(tmp_path_factory.getbasetemp())[name]
     done = subprocess.run(
         [*sealed(), sys.executable, "-c", SCRIPT + VERBS, str(path), name, ",".join(views), json.dumps(options)],
-        env={**os.environ, "SAWLOG_KERNELS": "library" if native.misfit() is None else "python"},
+        env={**os.environ, "SAWLOG_KERNELS": "library" if native.find_misfit() is None else "python"},
         capture_output=True,
         text=True,
         check=False,
@@ -140,7 +140,7 @@ def test_every_verb_and_view_does_without_pandas_and_compilers(
 def test_that_they_have_neither_network_nor_a_tree_to_write_to() -> None:
     script = f"""
 import os, socket
-places = {[str(ROOT), str(ROOT / "src/sawlog/_native"), native.folder()]!r}
+places = {[str(ROOT), str(ROOT / "src/sawlog/_native"), native.find_folder()]!r}
 print([os.access(one, os.W_OK) for one in places], socket.socket().connect_ex(("127.0.0.1", 9)))
 """
     done = subprocess.run([*sealed(), sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -151,18 +151,18 @@ LIGHT = {"applications", "columns", "datastore", "format", "head", "judge", "lay
 """Modules by which formats know whether names and first bytes are theirs."""
 PARTS = {"leveldb_database": {"leveldb_log", "leveldb_table"}, "leveldb_table": {"leveldb_log"}}
 """Formats whose modules others are made of."""
-PACKAGES = {name: type(one).__module__.rpartition(".")[0].split(".") for name, one in formats().items()}
+PACKAGES = {name: type(one).__module__.rpartition(".")[0].split(".") for name, one in load_formats().items()}
 
 
 def is_of_others(module: list[str], name: str) -> bool:
     """Whether a module belongs to another system, or to a format of the same system that this one is not made of."""
     if module[1] != PACKAGES[name][1]:
         return module[:2] in [package[:2] for package in PACKAGES.values()]
-    return any(module[:3] == PACKAGES[other][:3] for other in formats().keys() - {name} - PARTS.get(name, set()))
+    return any(module[:3] == PACKAGES[other][:3] for other in load_formats().keys() - {name} - PARTS.get(name, set()))
 
 
 @pytest.mark.spread(3)
-@pytest.mark.parametrize("name", sorted(formats().keys() - {"boxes", "lines", "tfrecord"}))
+@pytest.mark.parametrize("name", sorted(load_formats().keys() - {"boxes", "lines", "tfrecord"}))
 def test_a_path_imports_its_own_format_alone(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = SHOP if name == "leveldb_database" else small(tmp_path_factory.getbasetemp())[name][0]
     script = f"""

@@ -27,7 +27,7 @@ import typer.main
 
 import sawlog
 from sawlog.cli.app import app
-from sawlog.cli.cards import OptionCard, option_cards
+from sawlog.cli.cards import OptionCard, make_option_cards
 from sawlog.format import capabilities
 from sawlog.format.contract import Format
 
@@ -95,7 +95,7 @@ def view_rows(format: Format) -> Iterator[tuple[str, str]]:
 
 def option_rows(options: type) -> Iterator[tuple[str, str]]:
     """Each option of a class, and the other cells of its row."""
-    for card in option_cards(options):
+    for card in make_option_cards(options):
         yield card.name, " | ".join([values_of(card.takes), default_of(card), escaped(card.doc)]).replace("|  |", "| |")
 
 

@@ -15,19 +15,19 @@ import pyarrow as pa
 from sawlog.arrow import validate_batches
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.index import with_index
-from sawlog.dataset.opening import Filters, find, names_of_inputs, open_found, storage_of, threads_of
+from sawlog.dataset.opening import Filters, find, list_input_names, make_storage, open_found, resolve_threads
 from sawlog.errors import ChangedError, OptionError, SchemaError
 from sawlog.format.capabilities import WritesPartitions
 from sawlog.format.contract import Format, Writer
 from sawlog.format.damage import OnDamage, Report
 from sawlog.format.options import find_rescue_options, parse_options
-from sawlog.format.recognition import formats as _formats
-from sawlog.format.recognition import get_format, left_out
+from sawlog.format.recognition import explain_unselected, get_format
+from sawlog.format.recognition import load_formats as _formats
 from sawlog.format.scan import Columns, Scan
 from sawlog.guard import wrap_errors
 from sawlog.storage import File, PathLike, Storage, is_remote, normalize
 from sawlog.storage.inputs import Input
-from sawlog.storage.staging import destination, sweep
+from sawlog.storage.staging import resolve_destination, sweep
 
 if TYPE_CHECKING:
     from sawlog.dataset.folder import FolderPart
@@ -65,7 +65,7 @@ class Written:
 
 
 def formats() -> dict[str, Format]:
-    """All known formats by name, those of third-party packages included."""
+    """Return all known formats by name, those of third-party packages included."""
     return dict(_formats())
 
 
@@ -115,8 +115,8 @@ def open(
         OptionError: For an unknown format, view or option.
         SchemaError: For an unknown column.
     """
-    storage = storage_of(storage_options, memory_map)
-    paths = names_of_inputs(path, storage)
+    storage = make_storage(storage_options, memory_map)
+    paths = list_input_names(path, storage)
     if index:
         storage = with_index(storage, index, paths)
     return open_found(
@@ -179,7 +179,7 @@ def read(
             is_gone = isinstance(error, FileNotFoundError | ChangedError) or isinstance(
                 error.__cause__, FileNotFoundError
             )
-            storage = storage_of(storage_options)
+            storage = make_storage(storage_options)
             if not is_gone or not isinstance(path, str | os.PathLike) or not storage.is_directory(path):
                 raise
     return attempt()
@@ -217,15 +217,15 @@ def write(
         OptionError: For an unknown format or option.
     """
     target_format = get_format(format)
-    schema, batches = _tabular(data)
+    schema, batches = _open_tabular(data)
     parsed: Any = parse_options(
-        target_format.write_options, options, where=f"writing {target_format.name}", general=_names_of(write)
+        target_format.write_options, options, where=f"writing {target_format.name}", general=_list_parameters(write)
     )
-    storage = storage_of(storage_options)
+    storage = make_storage(storage_options)
     check_free(path, mode, storage)
     final = normalize(path).rstrip("/")
     if not is_remote(final):
-        sweep(destination(final))
+        sweep(resolve_destination(final))
     writer = begin_writing(target_format, os.fspath(path), partition_by, schema, parsed, storage)
     try:
         for batch in batches:
@@ -257,11 +257,11 @@ def begin_writing(
     if not isinstance(format, WritesPartitions):
         apart = "write what belongs apart by itself"
         raise OptionError(f"partition_by={partition_by!r}: {format.name} has no partitions; {apart}")
-    return format.partitioned_writer(path, partition_by, schema, options, storage)
+    return format.open_partitioned_writer(path, partition_by, schema, options, storage)
 
 
 def _has_local_time(kind: pa.DataType) -> bool:
-    """Whether values of a type are, or have in them, times without a zone."""
+    """Return whether values of a type are, or have in them, times without a zone."""
     if pa.types.is_dictionary(kind):
         return _has_local_time(kind.value_type)
     inner_types = (kind.field(index).type for index in range(kind.num_fields))
@@ -325,23 +325,23 @@ def repair(
     """
     from sawlog.dataset.folder import open_folder, report
 
-    storage = storage_of(storage_options)
+    storage = make_storage(storage_options)
     open_options = {"on_damage": "skip", "storage_options": storage, "use_threads": use_threads, **options}
     folder = open_folder(os.fspath(src), format=format, **open_options)
     for part in folder.parts:
-        _places(part.found.files, src, dst, mode, storage)
+        _choose_places(part.found.files, src, dst, mode, storage)
 
-    def repaired(part: FolderPart) -> Report:
-        places = _places(part.found.files, src, dst, mode, storage)
+    def repair_part(part: FolderPart) -> Report:
+        places = _choose_places(part.found.files, src, dst, mode, storage)
         return _repair(part, places, src, dst, storage, use_threads, is_format_named=format is not None)
 
-    return report(folder, repaired, "is not repaired", threads=1)
+    return report(folder, repair_part, "is not repaired", threads=1)
 
 
-def _places(
+def _choose_places(
     files: Sequence[File], src: PathLike, dst: PathLike, mode: WriteMode, storage: Storage
 ) -> list[tuple[File, str]]:
-    """Files of `src`, and where what is repaired of each goes."""
+    """Return files of `src`, and where what is repaired of each goes."""
     target = os.fspath(dst)
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
     places: list[tuple[File, str]] = []
@@ -385,17 +385,17 @@ def _repair(
         options=parsed,
         storage=storage,
         roots=(normalize(os.fspath(src)),),
-        threads=threads_of(use_threads),
+        threads=resolve_threads(use_threads),
         is_format_named=is_format_named,
     )
     with wrap_errors(f"{scan.roots[0]}: repair as {source_format.name} failed"):
-        missed = left_out(source_format, files, unselected, scan)
+        missed = explain_unselected(source_format, files, unselected, scan)
         report_of_files = repair_files(source_format, places, scan, os.fspath(dst))
     return replace(report_of_files, skipped=[*missed, *report_of_files.skipped])
 
 
-def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Schema and record batches of anything tabular."""
+def _open_tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Return the schema and record batches of anything tabular."""
     if isinstance(data, Dataset):  # not through the C stream, which would turn errors into Arrow's
         return data.schema, data.to_batches()
     if isinstance(data, pa.RecordBatch):
@@ -422,7 +422,7 @@ def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
 
 
 @cache
-def _names_of(function: Callable[..., Any]) -> list[str]:
+def _list_parameters(function: Callable[..., Any]) -> list[str]:
     return [
         name
         for name, parameter in inspect.signature(function).parameters.items()

@@ -42,7 +42,7 @@ class Column:
         self.values: NDArray[Any] = np.empty(capacity, dtype) if buffer is None else np.frombuffer(buffer, self._dtype)
 
     def take(self, length: int) -> pa.Buffer:
-        """The first `length` values as an Arrow buffer, which owns the memory from then on."""
+        """Return the first `length` values as an Arrow buffer, which owns the memory from then on."""
         used = length * self._dtype.itemsize
         if used < self.values.nbytes // 2:
             # Little was used of much: do not keep the rest alive with the batch. Bytes would be copied under the GIL.
@@ -53,31 +53,31 @@ class Column:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a type holds strings."""
+    """Return whether a type holds strings."""
     return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether a type holds bytes."""
+    """Return whether a type holds bytes."""
     tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
     return any(test(kind) for test in tests)
 
 
-def fixed_array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
-    """An array of a fixed-width type over NumPy values, without a copy and without nulls."""
+def make_fixed_array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
+    """Return an array of a fixed-width type over NumPy values, without a copy and without nulls."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """A batch of so many rows, be it without a single column."""
+def make_batch(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """Return a batch of so many rows, be it without a single column."""
     if arrays:
         return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
     empty = pa.Array.from_buffers(pa.struct([]), rows, [None], children=[])
     return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)
 
 
-def binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
-    """Binary values: value i is `data[ends[i] : ends[i + 1]]`. Copies `ends`, takes `data` over."""
+def make_binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
+    """Return binary values: value i is `data[ends[i] : ends[i + 1]]`. Copies `ends`, takes `data` over."""
     copied_ends = Column(ends.dtype, len(ends))
     copied_ends.values[:] = ends
     return pa.Array.from_buffers(
@@ -85,14 +85,14 @@ def binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
     )
 
 
-def constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:
-    """The same value `length` times; None is null."""
-    return pa.repeat(scalar_of(value, kind), length)
+def make_constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:
+    """Return the same value `length` times; None is null."""
+    return pa.repeat(make_scalar(value, kind), length)
 
 
-def constant_string(value: str, length: int) -> pa.Array:
-    """The same string `length` times."""
-    return constant(value, pa.string(), length)
+def make_constant_string(value: str, length: int) -> pa.Array:
+    """Return the same string `length` times."""
+    return make_constant(value, pa.string(), length)
 
 
 def evaluate_expressions(table: pa.Table, expressions: Mapping[str, Any], context: str) -> pa.Table:
@@ -127,12 +127,12 @@ def call_function(function: str, *values: Any, options: tuple[Any, ...] | None =
 
 
 def cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values as another type that holds all of them."""
+    """Return values as another type that holds all of them."""
     return call_function("cast", values, options=("CastOptions", kind))
 
 
-def schema_metadata(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The metadata of a schema in their order, keys that repeat included, which pyarrow's dictionaries lose.
+def list_schema_metadata(schema: pa.Schema) -> list[tuple[str, str]]:
+    """Return the metadata of a schema in their order, keys that repeat included, which pyarrow's dictionaries lose.
 
     Read by Arrow's C data interface: a count, then keys and values, each after its length; all int32, native order.
     """
@@ -200,14 +200,14 @@ def _find_faulty_row(array: pa.Array) -> int | None:
     return low
 
 
-def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """The rows of a table as one batch."""
+def combine_table(table: pa.Table) -> pa.RecordBatch:
+    """Return the rows of a table as one batch."""
     batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else batch_of_rows([], table.schema)
+    return batches[0] if batches else make_batch_from_rows([], table.schema)
 
 
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """The values of a column as one array; `combine_chunks` of no chunk pulls pandas in."""
+def combine_column(column: pa.ChunkedArray) -> pa.Array:
+    """Return the values of a column as one array; `combine_chunks` of no chunk pulls pandas in."""
     return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
 
 
@@ -218,7 +218,7 @@ class GrowingDictionary:
         self._values: pa.Array | None = None
 
     def take(self, array: pa.DictionaryArray) -> pa.DictionaryArray:
-        """The same values, by indices into a dictionary that begins with that of the batch before."""
+        """Return the same values, by indices into a dictionary that begins with that of the batch before."""
         import pyarrow.compute as pc
 
         if self._values is None or array.dictionary.equals(self._values):
@@ -232,8 +232,8 @@ class GrowingDictionary:
         return pa.DictionaryArray.from_arrays(indices, self._values, ordered=array.type.ordered, safe=False)
 
 
-def boolean_values(array: pa.BooleanArray) -> NDArray[np.bool_]:
-    """A Boolean array as one byte per value; those of nulls are arbitrary."""
+def unpack_booleans(array: pa.BooleanArray) -> NDArray[np.bool_]:
+    """Return a Boolean array as one byte per value; those of nulls are arbitrary."""
     bits = np.frombuffer(array.buffers()[1] or b"", np.uint8)
     return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)].view(np.bool_)
 
@@ -258,10 +258,10 @@ TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Parts of a second that Arrow's types of times count in, by unit."""
 
 
-def array_of(
+def make_array(
     values: Sequence[Any] | NDArray[Any], kind: pa.DataType, missing: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """`pa.array` that does not pull pandas in, for all values but rare ones.
+    """Return `pa.array` that does not pull pandas in, for all values but rare ones.
 
     Args:
         values: NumPy's values, or Python's or Arrow's, of which None is null.
@@ -270,16 +270,18 @@ def array_of(
     """
     if isinstance(values, np.ndarray):
         made = [
-            bits_of(values) if pa.types.is_boolean(kind) else pa.py_buffer(np.ascontiguousarray(values, _dtype(kind)))
+            pack_bits(values)
+            if pa.types.is_boolean(kind)
+            else pa.py_buffer(np.ascontiguousarray(values, _choose_dtype(kind)))
         ]
-        validity = None if missing is None else bitmap(~missing)
+        validity = None if missing is None else make_bitmap(~missing)
         return pa.Array.from_buffers(kind, len(values), [validity, *made])
     if pa.types.is_dictionary(kind):
-        return array_of(values, kind.value_type).cast(kind)
+        return make_array(values, kind.value_type).cast(kind)
     values = list(values)
     value_types = set(map(type, values))
     has_nulls = None.__class__ in value_types
-    validity = bitmap(np.fromiter((value is not None for value in values), np.bool_)) if has_nulls else None
+    validity = make_bitmap(np.fromiter((value is not None for value in values), np.bool_)) if has_nulls else None
     value_types.discard(None.__class__)
     if not value_types:
         return pa.nulls(len(values), kind)
@@ -288,15 +290,15 @@ def array_of(
     children: list[pa.Array] = []
     buffers: list[Any] = []
     if pa.types.is_list(kind) and value_types <= {list, tuple}:
-        buffers = [_offsets([value or () for value in values])]
-        children = [array_of([item for value in values for item in value or ()], kind.value_type)]
+        buffers = [_make_offsets([value or () for value in values])]
+        children = [make_array([item for value in values for item in value or ()], kind.value_type)]
     elif pa.types.is_map(kind) and value_types <= {list, tuple}:
-        buffers = [_offsets([value or () for value in values])]
+        buffers = [_make_offsets([value or () for value in values])]
         keys, items = ([pair[side] for value in values for pair in value or ()] for side in (0, 1))
-        arrays = [array_of(keys, kind.key_type), array_of(items, kind.item_type)]
+        arrays = [make_array(keys, kind.key_type), make_array(items, kind.item_type)]
         children = [pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])]
     elif pa.types.is_struct(kind) and value_types <= {dict}:
-        children = [array_of([(value or {}).get(field.name) for value in values], field.type) for field in kind]
+        children = [make_array([(value or {}).get(field.name) for value in values], field.type) for field in kind]
     elif not any(value_types <= types and getattr(pa.types, f"is_{name}")(kind) for name, types in _PLAIN.items()):
         return pa.array(values, kind)
     elif value_types <= {str, bytes}:
@@ -307,7 +309,7 @@ def array_of(
         if len(data) != len(joined):
             texts = [text.encode() for text in texts]
         wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-        buffers = [_offsets(texts, np.int64 if wide else np.int32), pa.py_buffer(data)]
+        buffers = [_make_offsets(texts, np.int64 if wide else np.int32), pa.py_buffer(data)]
     else:
         stored = values
         if dt.datetime in value_types:
@@ -318,66 +320,66 @@ def array_of(
             ]
         try:
             with np.errstate(over="ignore"):
-                numbers = np.array([0 if value is None else value for value in stored], _dtype(kind))
+                numbers = np.array([0 if value is None else value for value in stored], _choose_dtype(kind))
         except OverflowError:  # Arrow says which
             return pa.array(values, kind)
-        buffers = [bits_of(numbers) if pa.types.is_boolean(kind) else pa.py_buffer(numbers)]
+        buffers = [pack_bits(numbers) if pa.types.is_boolean(kind) else pa.py_buffer(numbers)]
     return pa.Array.from_buffers(kind, len(values), [validity, *buffers], children=children)
 
 
-def _dtype(kind: pa.DataType) -> Any:
-    """NumPy's type of the values of a type of fixed width; times are integers."""
+def _choose_dtype(kind: pa.DataType) -> Any:
+    """Return NumPy's type of the values of a type of fixed width; times are integers."""
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     return np.dtype(kind.to_pandas_dtype() if number else f"i{kind.bit_width // 8}")
 
 
-def bits_of(values: NDArray[Any]) -> pa.Buffer:
-    """Booleans, or bytes that are not zero, as the bits that Arrow has for them."""
+def pack_bits(values: NDArray[Any]) -> pa.Buffer:
+    """Return booleans, or bytes that are not zero, as the bits that Arrow has for them."""
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
-def bitmap(valid: NDArray[Any] | None) -> pa.Buffer | None:
-    """The validity of an Arrow array; None where everything is valid."""
-    return None if valid is None or valid.all() else bits_of(valid)
+def make_bitmap(valid: NDArray[Any] | None) -> pa.Buffer | None:
+    """Return the validity of an Arrow array; None where everything is valid."""
+    return None if valid is None or valid.all() else pack_bits(valid)
 
 
-def ends_of(lengths: NDArray[Any] | Sequence[int], dtype: Any = np.int64) -> NDArray[Any]:
-    """The offsets of values that follow each other: where each begins, and the last one ends."""
+def compute_offsets(lengths: NDArray[Any] | Sequence[int], dtype: Any = np.int64) -> NDArray[Any]:
+    """Return the offsets of values that follow each other: where each begins, and the last one ends."""
     ends = np.zeros(len(lengths) + 1, dtype)
     np.cumsum(lengths, out=ends[1:])
     return ends
 
 
-def _offsets(items: Sequence[Any], dtype: Any = np.int32) -> pa.Buffer:
+def _make_offsets(items: Sequence[Any], dtype: Any = np.int32) -> pa.Buffer:
     """Return where each item begins, and the last one ends."""
-    ends = ends_of(np.fromiter(map(len, items), np.int64, len(items)))
+    ends = compute_offsets(np.fromiter(map(len, items), np.int64, len(items)))
     if ends[-1] > np.iinfo(dtype).max:
         raise SchemaError(f"{ends[-1]} bytes or items in one Arrow array, which holds {np.iinfo(dtype).max}")
     return pa.py_buffer(ends.astype(dtype))
 
 
-def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value as Arrow's, without pandas; see `array_of`."""
+def make_scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """Return a value as Arrow's, without pandas; see `make_array`."""
     if type(value) is str and pa.types.is_string(kind):  # paths and partitions: one or more per file
         data = value.encode()
         ends = pa.py_buffer(_PAIR.pack(0, len(data)))
         return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(data)])[0]
-    return array_of([value], kind)[0]
+    return make_array([value], kind)[0]
 
 
 def fill_null(values: pa.Array | pa.ChunkedArray, value: Any) -> pa.Array | pa.ChunkedArray:
-    """`pc.fill_null` of a Python value that does not pull pandas in."""
-    return values.fill_null(scalar_of(value, values.type)) if values.null_count else values
+    """Return `pc.fill_null` of a Python value that does not pull pandas in."""
+    return values.fill_null(make_scalar(value, values.type)) if values.null_count else values
 
 
-def index_of(values: pa.Array, value: Any) -> int:
+def find_index(values: pa.Array, value: Any) -> int:
     """Return where a value first is in an array; -1 if it is not there."""
-    place: int = values.index(scalar_of(value, values.type)).as_py()
+    place: int = values.index(make_scalar(value, values.type)).as_py()
     return place
 
 
 def group_rows(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows by the values of all columns; Arrow's own `group_by` pulls pandas in.
+    """Return rows by the values of all columns; Arrow's own `group_by` pulls pandas in.
 
     Returns:
         The first row of each group, in order, and the number of the group that each row is in.
@@ -386,20 +388,22 @@ def group_rows(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int
     for column in batch.columns:
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         count = len(encoded.dictionary)
-        codes = group_numbers * (count + 1) + values_of(fill_null(encoded.indices.cast(pa.int64()), count), np.int64)
-        group_numbers = values_of(fixed_array(pa.int64(), codes).dictionary_encode().indices, np.int32).astype(np.int64)
+        codes = group_numbers * (count + 1) + view_values(fill_null(encoded.indices.cast(pa.int64()), count), np.int64)
+        group_numbers = view_values(make_fixed_array(pa.int64(), codes).dictionary_encode().indices, np.int32).astype(
+            np.int64
+        )
     return np.flatnonzero(np.diff(np.maximum.accumulate(group_numbers), prepend=-1)), group_numbers
 
 
-def batch_of_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """`pa.RecordBatch.from_pylist` that does not pull pandas in."""
-    return batch_of(
-        [array_of([row.get(field.name) for row in rows], field.type) for field in schema], schema, len(rows)
+def make_batch_from_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return `pa.RecordBatch.from_pylist` that does not pull pandas in."""
+    return make_batch(
+        [make_array([row.get(field.name) for row in rows], field.type) for field in schema], schema, len(rows)
     )
 
 
-def values_of(array: pa.Array, dtype: Any) -> NDArray[Any]:
-    """The values of a fixed-width array, which are not copied; those of nulls are arbitrary."""
+def view_values(array: pa.Array, dtype: Any) -> NDArray[Any]:
+    """Return the values of a fixed-width array, which are not copied; those of nulls are arbitrary."""
     if not len(array):  # whose buffer may be of any length
         return np.empty(0, dtype)
     values: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
@@ -408,8 +412,10 @@ def values_of(array: pa.Array, dtype: Any) -> NDArray[Any]:
     return values
 
 
-def value_offsets(array: pa.Array) -> NDArray[Any]:
-    """The offsets of bytes, texts, lists or maps, read-only: one more than there are values; the first may be above 0.
+def view_offsets(array: pa.Array) -> NDArray[Any]:
+    """Return the offsets of bytes, texts, lists or maps, read-only: one more than there are values.
+
+    The first may be above 0.
 
     Raises:
         SchemaError: When offsets are missing, or they do not ascend.
@@ -427,13 +433,13 @@ def value_offsets(array: pa.Array) -> NDArray[Any]:
     return offsets
 
 
-def binary_parts(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    """The bytes and offsets of an array of bytes or texts, read-only.
+def view_binary(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """Return the bytes and offsets of an array of bytes or texts, read-only.
 
     Raises:
         SchemaError: When the offsets do not ascend within the bytes.
     """
-    offsets = value_offsets(array)
+    offsets = view_offsets(array)
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
     if offsets[-1] > len(data):
         raise SchemaError(_OUTSIDE)

@@ -13,7 +13,7 @@ from sawlog import api
 from sawlog.dataset.dataset import Dataset, Scanner
 from sawlog.errors import OptionError
 from sawlog.format.capabilities import list_tables
-from sawlog.guard import optional
+from sawlog.guard import import_optional
 from sawlog.storage.inputs import Input
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def sql(
     Raises:
         OptionError: When DuckDB is not installed.
     """
-    duckdb = optional("duckdb", "sql", "SQL needs DuckDB")
+    duckdb = import_optional("duckdb", "sql", "SQL needs DuckDB")
     database = duckdb.connect() if connection is None else connection
     statements = database.extract_statements(query)
     names: dict[str, str] = {}
@@ -96,7 +96,7 @@ def sql(
     for name, path in (tables or {}).items():
         add(name, path)
 
-    def table(match: re.Match[str]) -> str:
+    def replace_path(match: re.Match[str]) -> str:
         path = match["path"].replace("''", "'")
         if path.lower().endswith(_OWN_FILES):
             return match[0]
@@ -105,7 +105,7 @@ def sql(
             add(names[path], path)
         return f"{match['word']}{names[path]}"
 
-    translated = _SOURCE.sub(table, query)
+    translated = _SOURCE.sub(replace_path, query)
     try:
         return database.sql(translated)
     except (duckdb.BinderException, duckdb.CatalogException):
@@ -130,21 +130,21 @@ class ArrowDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
     def scanner(
         self, columns: Sequence[str] | None = None, filter: Any = None, batch_size: int | None = None, **_: Any
     ) -> Scanner:
-        """The rows that meet an expression, with some of the columns; pyarrow's other settings mean nothing."""
+        """Return the rows that meet an expression, with some of the columns; pyarrow's other settings mean nothing."""
         if columns is None:
             columns = None if filter is None else self.schema.names
         return self._dataset.scanner(columns, filter, batch_size)
 
     def to_batches(self, *args: Any, **settings: Any) -> Iterator[pa.RecordBatch]:
-        """The rows as batches; arguments are those of `scanner`."""
+        """Return the rows as batches; arguments are those of `scanner`."""
         return self.scanner(*args, **settings).to_batches()
 
     def to_table(self, *args: Any, **settings: Any) -> pa.Table:
-        """The rows as a table; arguments are those of `scanner`."""
+        """Return the rows as a table; arguments are those of `scanner`."""
         return self.scanner(*args, **settings).to_table()
 
     def head(self, num_rows: int, *args: Any, **settings: Any) -> pa.Table:
-        """The first rows; other arguments are those of `scanner`."""
+        """Return the first rows; other arguments are those of `scanner`."""
         return self.scanner(*args, **settings).head(num_rows)
 
     def count_rows(self, filter: Any = None, **_: Any) -> int:

@@ -19,14 +19,14 @@ _SIGNATURE = re.compile(r"(://[^\s?'\"]*\?)(?=[^\s'\"]*=)[^\s'\"]*")
 
 
 def without_secrets(text: str) -> str:
-    """A text in which URLs have neither users and passwords nor the values of a query, such as signatures."""
+    """Return a text in which URLs have neither users and passwords nor the values of a query, such as signatures."""
     if "://" not in text:
         return text
     return _SIGNATURE.sub(r"\1***", _USER.sub(r"\1***@", text))
 
 
-def secrets_in(url: str) -> list[str]:
-    """Users and passwords, and values of a query, that a URL carries."""
+def find_secrets(url: str) -> list[str]:
+    """Return users and passwords, and values of a query, that a URL carries."""
     secrets = [
         secret for match in _USER.finditer(url) for secret in re.split("[:/@]+", match[0].removeprefix(match[1]))
     ]
@@ -41,7 +41,7 @@ _COLLECTED: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 @contextlib.contextmanager
-def collected_warnings() -> Iterator[list[str]]:
+def collect_warnings() -> Iterator[list[str]]:
     """Collect what sawlog would warn of, here and in the threads that work for this one; others warn as before."""
     messages: list[str] = []
     token = _COLLECTED.set(messages)
@@ -185,8 +185,8 @@ class ChangedError(StorageError):
     """A file became shorter, or was replaced, while it was read."""
 
     @classmethod
-    def shorter(cls, path: str, expected: int, size: int) -> ChangedError:
-        """For a file that has lost its end."""
+    def from_sizes(cls, path: str, expected: int, size: int) -> ChangedError:
+        """Return the error for a file that has lost its end."""
         return cls(f"{path}: expected {expected} bytes, found {size}: the file became shorter while it was read")
 
 

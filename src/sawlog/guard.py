@@ -25,9 +25,12 @@ _CYTHON = (".pyx", ".pxi")
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
 
-def raised_by_system(error: BaseException) -> bool:
-    """Whether the operating system, or a store, says that a path cannot be read; Arrow raises OSError for bad bytes."""
-    return isinstance(error, OSError) and not _innermost(error.__traceback__).endswith(_CYTHON)
+def is_system_error(error: BaseException) -> bool:
+    """Return whether the operating system, or a store, says that a path cannot be read.
+
+    Arrow raises OSError for bad bytes.
+    """
+    return isinstance(error, OSError) and not _find_innermost_file(error.__traceback__).endswith(_CYTHON)
 
 
 def explain(error: Exception) -> str:
@@ -40,7 +43,7 @@ def explain(error: Exception) -> str:
 
 
 def make_internal_error(error: Exception, doing: str = "") -> InternalError:
-    """A foreign exception as sawlog's own: it names the place, and asks for a report."""
+    """Return a foreign exception as sawlog's own: it names the place, and asks for a report."""
     prefix = f"{doing}: " if doing else ""
     return InternalError(f"{prefix}{explain(error)}; this is a fault of sawlog or of the machine: please report it")
 
@@ -74,12 +77,12 @@ def call_decoder(decoder: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     except FAULTS as error:
         raise make_internal_error(error) from error
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None and raised_by_system(error):
+        if isinstance(error, OSError) and error.errno is not None and is_system_error(error):
             raise StorageError(str(error)) from error
         return Undecodable(" ".join(str(error).split())[:300] or type(error).__name__)
 
 
-def optional(module: str, extra: str, purpose: str) -> Any:
+def import_optional(module: str, extra: str, purpose: str) -> Any:
     """Import a module of a package that comes with an extra of sawlog.
 
     Args:
@@ -97,7 +100,7 @@ def optional(module: str, extra: str, purpose: str) -> Any:
 
 
 def install(extra: str) -> str:
-    """The command that adds an extra to this installation: to the checkout or wheel that pip says it came from."""
+    """Return command that adds an extra to this installation: to the checkout or wheel that pip says it came from."""
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
@@ -113,7 +116,7 @@ def install(extra: str) -> str:
     return f"pip install '.[{extra}]' in a checkout of sawlog"
 
 
-def decoder_raising(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
+def wrap_decoder(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
     """A decoder for `call_decoder` that also says by some of `FAULTS` what is wrong with bytes: how deep they nest."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -125,11 +128,11 @@ def decoder_raising(decoder: Callable[P, T], *faults: type[Exception]) -> Callab
     return call
 
 
-_parse_json = decoder_raising(json.loads, RecursionError)
+_parse_json = wrap_decoder(json.loads, RecursionError)
 
 
 def decode_json(text: bytes | str) -> Any | Undecodable:
-    """The value of a text in JSON; `Undecodable` for any other, and for one that is nested too deeply."""
+    """Return the value of a text in JSON; `Undecodable` for any other, and for one that is nested too deeply."""
     return call_decoder(_parse_json, text)
 
 
@@ -143,7 +146,7 @@ def wrap_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, SawlogError | Warning) or raised_by_system(error):
+        if isinstance(error, SawlogError | Warning) or is_system_error(error):
             raise
         raise make_internal_error(error, doing) from error
 
@@ -172,8 +175,8 @@ def count_microseconds(moment: dt.datetime) -> int:
     return (aware - EPOCH) // dt.timedelta(microseconds=1)
 
 
-def _innermost(trace: TracebackType | None) -> str:
-    """The file of the frame that raised."""
+def _find_innermost_file(trace: TracebackType | None) -> str:
+    """Return the file of the frame that raised."""
     name = ""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def scan(source: Input | Dataset, **options: Any) -> pl.LazyFrame:
-    """A lazy frame over what `sawlog.open` opens: of it is decoded what a query needs, and no rows past its limit.
+    """Return lazy frame over what `sawlog.open` opens: of it is decoded what a query needs, and no rows past its limit.
 
     Args:
         source: A dataset, or what `sawlog.open` takes.
@@ -33,7 +33,7 @@ def scan(source: Input | Dataset, **options: Any) -> pl.LazyFrame:
         raise SawlogError(f"lazy frames need Polars: {install('notebook')}") from error
     dataset = source if isinstance(source, Dataset) else api.open(source, **options)
 
-    def frames(
+    def read_frames(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         projected = dataset.with_projection(columns)
@@ -49,4 +49,4 @@ def scan(source: Input | Dataset, **options: Any) -> pl.LazyFrame:
             yield frame if predicate is None else frame.filter(predicate)
 
     empty = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table()))
-    return register_io_source(frames, schema=empty.schema)
+    return register_io_source(read_frames, schema=empty.schema)

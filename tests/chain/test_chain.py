@@ -27,7 +27,7 @@ class Bytes:
         self._last = np.zeros(0, np.uint8)
         self.looked_at = 0
 
-    def window(self, offset: int, length: int) -> Any:
+    def read_window(self, offset: int, length: int) -> Any:
         self._last.fill(0xEE)
         if self._broken_from is not None and offset + length > self._broken_from:
             raise DiskError("broken disk")
@@ -43,7 +43,7 @@ def read(source: Bytes, on_damage: str = "skip", **arguments: int) -> tuple[list
     findings = Findings(on_damage)  # type: ignore[arg-type]
     rows: list[tuple[int, bytes]] = []
     try:
-        for batch in ToyWalk(source, findings, **arguments).batches():  # type: ignore[arg-type]
+        for batch in ToyWalk(source, findings, **arguments).read_batches():  # type: ignore[arg-type]
             rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
     except DamageError as error:
         findings.damages.append(error.damage)

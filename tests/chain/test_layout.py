@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import kernel
-from sawlog.kernels.layout import Number, Scalar, loader, places, storer
+from sawlog.kernels.layout import Number, Scalar, locate_numbers, make_load, make_store
 from sawlog.kernels.signature import OutBytes, UInt64
 
 
@@ -20,7 +20,7 @@ from sawlog.kernels.signature import OutBytes, UInt64
 def test_numbers_are_the_same_in_kernels_and_in_python(number: Number) -> None:
     data = np.zeros(16, np.uint8)
     value = 0x0102030405060708 & ((1 << 8 * number.size) - 1)
-    load, store = loader(number), storer(number)
+    load, store = make_load(number), make_store(number)
 
     @kernel
     def put(data: OutBytes, pos: UInt64, value: UInt64) -> UInt64:
@@ -36,12 +36,12 @@ def test_numbers_are_the_same_in_kernels_and_in_python(number: Number) -> None:
 
 def test_names_that_records_have_attributes_by_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
-        record_type("position", "shape")
+        make_record_type("position", "shape")
 
 
 def test_the_numbers_of_a_struct_are_where_it_packs_them() -> None:
     packed = Struct(">qb3sI")
-    found = places(packed, "when", "kind", "tag", "length")
+    found = locate_numbers(packed, "when", "kind", "tag", "length")
     data = packed.pack(1, 2, b"\0\0\3", 4)
     assert [number.of(data) for number in found.values()] == [1, 2, 3, 4]
     assert list(found.values())[-1].end == packed.size
@@ -61,11 +61,11 @@ def test_values_are_stored_as_numpy_stores_them(scalar: Scalar, value: float, dt
     assert scalar.of(b"." + stored, 1) == value
     assert scalar.width == len(stored)
     assert np.dtype(scalar.bits).itemsize == len(stored)
-    assert scalar.shown(stored) == str(value)
-    assert scalar.shown(stored[1:]) == ""
+    assert scalar.render(stored) == str(value)
+    assert scalar.render(stored[1:]) == ""
     for null in scalar.nulls:
         pattern = null.to_bytes(scalar.width, "big")
         assert scalar.is_null(pattern)
-        assert scalar.shown(pattern) == "null"
+        assert scalar.render(pattern) == "null"
         assert not scalar.is_null(stored)
         assert null | scalar.null_mask == int.from_bytes(scalar.encode(None), "big") | scalar.null_mask

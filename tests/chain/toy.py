@@ -18,7 +18,7 @@ from sawlog.chain import kernels as c
 from sawlog.chain.walk import ChainWalk, Span
 from sawlog.format.damage import DamageKind, Findings
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.layout import Number, loader
+from sawlog.kernels.layout import Number, make_load
 from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s, Record
 from sawlog.storage import File
 
@@ -103,7 +103,7 @@ def model(data: bytes) -> tuple[list[tuple[int, bytes]], list[tuple[int, int, st
     return rows, damages, ("clean", len(data))
 
 
-STATE = c.state_type("stop", "used")  # stop: where the open box ends
+STATE = c.make_state_type("stop", "used")  # stop: where the open box ends
 
 
 class Out(NamedTuple):
@@ -117,8 +117,8 @@ class Rules(NamedTuple):
     verify: Bool
 
 
-_load_total, _load_magic = loader(TOTAL), loader(MAGIC)
-_load_length, _load_sum = loader(LENGTH), loader(SUM)
+_load_total, _load_magic = make_load(TOTAL), make_load(MAGIC)
+_load_length, _load_sum = make_load(LENGTH), make_load(SUM)
 _BOX_HEADER = np.uint64(-(-BOX_HEADER // ALIGNMENT) * ALIGNMENT)
 _LOOK = np.uint64(BOX_HEADER)
 _NOTE = np.uint64(NOTE_HEADER)
@@ -209,7 +209,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 @kernel
 def read(window: c.Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
-    return c.walk_chain(c.no_run, judge, gather, c.note_damage, window, state, out, rules)
+    return c.walk_chain(c.run_nothing, judge, gather, c.note_damage, window, state, out, rules)
 
 
 class ToyWalk(ChainWalk):

@@ -88,7 +88,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*_: object) -> None:
         raise AssertionError("Spark was started before the arguments were looked at")
 
-    monkeypatch.setattr("sawlog.spark.sessions.session", started)
+    monkeypatch.setattr("sawlog.spark.sessions.start_session", started)
 
 
 def contents(root: Path) -> dict[str, bytes]:

@@ -33,7 +33,7 @@ def test_a_source_that_is_not_there(
     def started(*_: object) -> NoReturn:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("sawlog.spark.sessions.session", started)
+    monkeypatch.setattr("sawlog.spark.sessions.start_session", started)
     (tmp_path / "log.log").write_bytes(b"no log")
     done = run(*(one.format(tmp=tmp_path) for one in arguments))
     assert (done.code, done.out) == (2, "")
@@ -82,8 +82,8 @@ def test_a_pipeline_that_cannot_run(
     def started(*_: object) -> NoReturn:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("sawlog.spark.sessions.for_command", started)
-    monkeypatch.setattr("sawlog.pipeline.session.for_command", started)
+    monkeypatch.setattr("sawlog.spark.sessions.hold_session", started)
+    monkeypatch.setattr("sawlog.pipeline.session.hold_session", started)
     for name in ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "log.log").write_bytes(b"")

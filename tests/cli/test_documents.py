@@ -15,7 +15,7 @@ import typer.main
 
 from sawlog import formats
 from sawlog.cli.app import app
-from sawlog.format.contract import view_names
+from sawlog.format.contract import list_view_names
 from tests import documents_world as worlds
 from tests.cli.conftest import Run
 from tests.documents import ROOT
@@ -42,7 +42,7 @@ def test_pages_name_verbs_options_and_views_that_there_are(page: Path) -> None:
     classes = [options for format in known_formats for options in (format.read_options, format.write_options)]
     names = {field.name for options in classes for field in fields(options)} | {"index", "binary_columns"}
     names |= {old for options in classes for old in getattr(options, "old", {})}
-    views = {view for format in known_formats for view in view_names(format)}
+    views = {view for format in known_formats for view in list_view_names(format)}
     for verb, *words in commands(page):
         if verb in group.commands:  # or prose, which says what sawlog does
             _, command, _ = group.resolve_command(None, [verb])

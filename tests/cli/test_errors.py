@@ -23,7 +23,7 @@ import pytest
 import sawlog
 from sawlog.cli import main, signals
 from sawlog.cli.errors import Exit, complain, with_exit_codes
-from sawlog.cli.signals import terminable
+from sawlog.cli.signals import raise_on_signals
 from sawlog.spark import sessions
 from sawlog.storage import Storage
 from tests.cli.conftest import Run, write_log
@@ -158,7 +158,7 @@ def test_a_signal_that_another_thread_receives_ends_what_the_main_thread_waits_f
 
     other, late = threading.Thread(target=receive), threading.Timer(30, give_up)
     late.start()
-    with pytest.raises(KeyboardInterrupt), terminable():
+    with pytest.raises(KeyboardInterrupt), raise_on_signals():
         wait()
     late.cancel()
     other.join()
@@ -272,7 +272,7 @@ def test_a_signal_is_repeated_where_it_was_swallowed(monkeypatch: pytest.MonkeyP
             time.sleep(0.3)
             undone.append(True)
 
-    with terminable():
+    with raise_on_signals():
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
@@ -318,7 +318,7 @@ def test_a_signal_waits_for_what_spark_takes_back(monkeypatch: pytest.MonkeyPatc
                 raise OSError("the job was cancelled")
             time.sleep(60)
 
-    with terminable():
+    with raise_on_signals():
         with pytest.raises(KeyboardInterrupt) as found:
             command()
         assert signals.find_exit_code(found.value) == 130

@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.format.printing import DECODE, ENCODE, escape, json_lines, printable, text_array, texts, unescape
-from sawlog.format.printing import values as json_values
+from sawlog.format.printing import (
+    DECODE,
+    ENCODE,
+    encode_json_lines,
+    encode_texts,
+    escape,
+    escape_unprintable,
+    make_text_array,
+    unescape,
+)
+from sawlog.format.printing import encode_values as json_values
 
 
 @given(st.binary(max_size=200))
@@ -51,7 +60,7 @@ def test_what_is_no_escape_is_refused(text: str) -> None:
 
 @given(st.text())
 def test_printable_is_printable(text: str) -> None:
-    assert printable(text).isprintable()
+    assert escape_unprintable(text).isprintable()
 
 
 ZONED = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, dt.UTC)
@@ -87,16 +96,16 @@ def test_values(array: pa.Array, expected: list[object]) -> None:
     padded = pa.concat_arrays([array, array, array])
     assert json_values(padded.slice(len(array), len(array))) == expected
     json.dumps(json_values(array), allow_nan=False)
-    assert len(texts(array)) == len(text_array(array, escape)) == len(array)
+    assert len(encode_texts(array)) == len(make_text_array(array, escape)) == len(array)
 
 
 def test_json_lines_are_json() -> None:
     batch = pa.record_batch({"s": ["\u2028\x9b", None], "b": pa.array([b"\xff", b"{}"])})
-    lines = list(json_lines(batch))
+    lines = list(encode_json_lines(batch))
     assert all(line.isprintable() for line in lines)
     assert [json.loads(line) for line in lines] == [{"s": "\u2028\x9b", "b": r"\xff"}, {"s": None, "b": "{}"}]
 
 
 def test_nested_text_is_json() -> None:
-    assert texts(pa.array([[1, None]])) == ["[1,null]"]
-    assert texts(pa.array([True, False, None])) == ["true", "false", None]
+    assert encode_texts(pa.array([[1, None]])) == ["[1,null]"]
+    assert encode_texts(pa.array([True, False, None])) == ["true", "false", None]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.cli.table import MIN_WIDTH, cell_width, fit
+from sawlog.cli.table import MIN_WIDTH, fit, measure_width
 
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=30), st.integers(20, 300))
@@ -59,7 +59,7 @@ def on_terminal(columns: int, *args: object) -> list[str]:
 def test_a_terminal_is_not_overrun(columns: int, log: Path) -> None:
     lines = on_terminal(columns, "cat", log, "--columns", "record,_offset", "--limit", 5)
     assert len(lines) == 7
-    assert all(cell_width(line) <= columns for line in lines)
+    assert all(measure_width(line) <= columns for line in lines)
     assert lines[0].split() == ["record", "_offset"]
     assert lines[6].split()[0].endswith("\u2026")
 

@@ -143,7 +143,7 @@ def test_a_fault_of_ours_shows_its_message_without_harm(monkeypatch: pytest.Monk
     def fails(*_: object) -> None:
         raise ZeroDivisionError(HOSTILE)
 
-    monkeypatch.setattr("sawlog.cli.info.size_text", fails)
+    monkeypatch.setattr("sawlog.cli.info.render_size", fails)
     result = run("info", place / "trades")
     assert "ZeroDivisionError" in result.err
     assert not OBEYED.findall(result.err)

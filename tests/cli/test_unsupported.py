@@ -26,7 +26,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def partly(self: LogRange, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         yield from decode(self, schema, findings)
         findings.account.record -= 100
-        findings.damage(Damage(self.path, self.end - 100, 100, UNSUPPORTED, "expected codec 1, found 77"))
+        findings.add_damage(Damage(self.path, self.end - 100, 100, UNSUPPORTED, "expected codec 1, found 77"))
 
     monkeypatch.setattr(LogRange, "decode", partly)
     return path

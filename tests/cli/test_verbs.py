@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 import sawlog
-from sawlog.cli.cards import attribute_docs, option_cards
+from sawlog.cli.cards import make_option_cards, parse_attribute_docs
 from sawlog.format.printing import unescape
 from sawlog.kernels.jit import MODE
 from sawlog.spark import jvm
@@ -249,8 +249,8 @@ class Sample:
 
 
 def test_options_are_described_from_their_dataclass() -> None:
-    assert attribute_docs(Sample) == {"first": "What it does, over two lines.", "second": "Another one."}
-    first, second, third = option_cards(Sample)
+    assert parse_attribute_docs(Sample) == {"first": "What it does, over two lines.", "second": "Another one."}
+    first, second, third = make_option_cards(Sample)
     assert (first.takes, first.default) == ("a|b", "a")
     assert (second.takes, second.default) == ("integer,...", None)
     assert (third.takes, third.default, third.doc) == ("true|false", "false", "")

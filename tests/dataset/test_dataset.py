@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.dataset.dataset import export_reader
 from sawlog.errors import SchemaError
-from sawlog.format.query import And, bind_query, conditions, filter_batch
+from sawlog.format.query import And, bind_query, filter_batch, iterate_conditions
 from sawlog.leveldb.records.writes import WriteRange
 from tests.samples import samples
 
@@ -243,14 +243,16 @@ def test_what_is_pruned_by_holds_for_every_row_that_is_kept(expression: Any, row
     kept = batch.filter(expression)
     query = bind_query([], expression, COLUMNS, COLUMNS)
     assert str(filter_batch(query, batch).to_pylist()) == str(kept.to_pylist())  # NaN equals nothing
-    assert str(filter_batch(And(tuple(conditions(query))), kept).to_pylist()) == str(kept.to_pylist())
+    assert str(filter_batch(And(tuple(iterate_conditions(query))), kept).to_pylist()) == str(kept.to_pylist())
 
 
 def test_comparisons_that_must_hold_are_found() -> None:
     a, b = pc.field("a"), pc.field("b")
 
     def found(expression: Any) -> list[tuple[str, str, Any]]:
-        return [(one.column, one.op, one.value) for one in conditions(bind_query([], expression, COLUMNS, COLUMNS))]
+        return [
+            (one.column, one.op, one.value) for one in iterate_conditions(bind_query([], expression, COLUMNS, COLUMNS))
+        ]
 
     assert found((a >= 5) & (pc.scalar(9) > a) & (b == b"x")) == [("a", ">=", 5), ("a", "<", 9), ("b", "=", b"x")]
     assert found(a.isin([1, 2]) & (pc.starts_with(b, b"x") | b.is_null())) == [("a", "in", [1, 2])]

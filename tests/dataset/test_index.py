@@ -29,12 +29,12 @@ from sawlog.dataset.index import IndexWarning
 from sawlog.deephaven.log import Logger, plan
 from sawlog.deephaven.log.dataset import HEADER, LAYOUT
 from sawlog.deephaven.log.format import DeephavenLog
-from sawlog.deephaven.log.header import header_size
+from sawlog.deephaven.log.header import measure_header
 from sawlog.deephaven.log.options import ReadOptions
 from sawlog.errors import ChangedError, OptionError, SawlogError
 from sawlog.format.contract import CUT_BYTES
 from sawlog.format.damage import Findings
-from sawlog.format.planning import indexed_rows
+from sawlog.format.planning import count_indexed_rows
 from sawlog.storage import File, Storage
 from sawlog.storage.index import INDEX_NAME, MAGIC, Index, IndexedFileFacts, pack_numbers
 from sawlog.stream.follower import Follower
@@ -221,7 +221,7 @@ def test_who_writes_an_index_is_trusted(tmp_path: Path) -> None:
     place = tmp_path / "index"
 
     def kept(facts: IndexedFileFacts, **options: Any) -> list[int]:
-        settings = repr(DeephavenLog().file_options(ReadOptions()))
+        settings = repr(DeephavenLog().choose_file_options(ReadOptions()))
         place.write_bytes(Index.of({file: facts}, settings).to_bytes())
         found: list[int] = sawlog.read(path, index=place, **options)["i"].to_pylist()
         return found
@@ -241,7 +241,7 @@ def test_who_writes_an_index_is_trusted(tmp_path: Path) -> None:
 def header(path: str) -> bytes:
     with open(path, "rb") as file:
         head = file.read()
-    return head[: header_size(head)]
+    return head[: measure_header(head)]
 
 
 def test_a_header_that_is_not_the_files_is_noticed(tmp_path: Path) -> None:
@@ -426,8 +426,8 @@ def followed(root: str, name: str, **settings: Any) -> tuple[str, int]:
         view = "inserts" if name == "milvus_binlog" else "rows"
         dataset = sawlog.open(root, format=name, view=view, **settings)
         follower = Follower.of(dataset.contents, [root], dataset.scan, StreamOptions())
-        end = follower.latest(Offset())
-        fragments = follower.between(Offset(), end)
+        end = follower.find_latest(Offset())
+        fragments = follower.list_fragments(Offset(), end)
     batches = [batch for one in fragments for batch in one.to_batches(Findings("skip"))]
     return json.dumps(end.to_json()), sum(batch.num_rows for batch in batches)
 
@@ -523,7 +523,7 @@ def test_what_a_log_deletes_is_known(tmp_path: Path, searched: list[str]) -> Non
         assert sawlog.read(root, filters=filters, deletes=deletes, index=True) == expected
         assert not searched
     assert len(sawlog.open(root, filters=[("i", "=", 11)], index=True).fragments()) == 2, "of the four logs"
-    assert indexed_rows(sawlog.open(root, index=True).contents) is None
+    assert count_indexed_rows(sawlog.open(root, index=True).contents) is None
 
 
 @pytest.fixture
@@ -545,12 +545,14 @@ def test_rows_are_counted_where_no_file_depends_on_another(name: str, tmp_path: 
     root = str(tmp_path)
     for number in range(1, 5):
         put_one(root, name, number)
-    assert indexed_rows(sawlog.open(root, format=name).contents) is None
+    assert count_indexed_rows(sawlog.open(root, format=name).contents) is None
     sawlog.index(root, format=name, statistics=True)
     dataset = sawlog.open(root, format=name, index=True)
-    assert indexed_rows(dataset.contents) == dataset.count_rows() == 12
+    assert count_indexed_rows(dataset.contents) == dataset.count_rows() == 12
     put_one(root, name, 5)
-    assert indexed_rows(sawlog.open(root, format=name, index=True).contents) is None, "of a file that it does not know"
+    assert count_indexed_rows(sawlog.open(root, format=name, index=True).contents) is None, (
+        "of a file that it does not know"
+    )
 
 
 @pytest.mark.parametrize("name", APART)

@@ -262,7 +262,7 @@ def test_a_directory_is_listed_again_once_it_has_changed(tmp_path: Path, monkeyp
     for count in range(3):
         (tmp_path / f"OPTIONS-{count}").touch()
         (tmp_path / f"other-{count}").touch()
-        storage_files = Storage().files_in(tmp_path, names=names)
+        storage_files = Storage().list_files(tmp_path, names=names)
         assert [file.name for file in storage_files] == [f"OPTIONS-{number}" for number in range(count + 1)]
         time.sleep(0.02)
 

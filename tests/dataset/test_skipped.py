@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.format.recognition import left_out
+from sawlog.format.recognition import explain_unselected
 from sawlog.format.scan import Scan
 from tests.cli.conftest import Run, run
 
@@ -99,7 +99,9 @@ def test_foreign_files_are_told_by_every_format_that_goes_by_names(format: str, 
     chosen = sawlog.formats()[format]
     foreign = [sawlog.storage.File(str(tmp_path / "README.md"), 7, explicit=False)]
     assert chosen.select(foreign, "rows") == []
-    assert left_out(chosen, [], foreign, Scan()) == [sawlog.Skipped(foreign[0].path, f"not a {chosen.title}", 7)]
+    assert explain_unselected(chosen, [], foreign, Scan()) == [
+        sawlog.Skipped(foreign[0].path, f"not a {chosen.title}", 7)
+    ]
 
 
 def test_packages_are_attributes_after_import_sawlog() -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.cli.cat import followed
+from sawlog.cli.cat import follow_rows
 from tests.cli.conftest import Run, run
 
 __all__ = ["run"]
@@ -133,7 +133,7 @@ def test_the_last_rows_are_those_of_the_first_look_only(tmp_path: Path) -> None:
     add(path, b"a")
     watch = sawlog.open(path, format="leveldb_log").watch(poll=0.001)
     watch.look()
-    batches = followed(watch, 2)
+    batches = follow_rows(watch, 2)
     add(path, b"b", b"c", b"d")
     assert next(batches).column(0).to_pylist() == [b"c", b"d"]
     add(path, b"e", b"f", b"g")

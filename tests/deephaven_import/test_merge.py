@@ -15,7 +15,7 @@ import pytest
 
 import sawlog
 from sawlog.deephaven.ingest import runs
-from sawlog.deephaven.ingest.digest import digest, row_hashes
+from sawlog.deephaven.ingest.digest import hash_batch, make_digest
 from sawlog.deephaven.ingest.history import MergeRecord, Part
 from sawlog.deephaven.ingest.order import sort_key, sort_order
 from sawlog.deephaven.ingest.records import RECORD_NAME
@@ -51,8 +51,8 @@ def numbers(db: Path) -> list[int]:
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each fragment be a run, of batches of seven rows, and all be merged a few rows at a time."""
-    tasks = runs.pieces
-    monkeypatch.setattr(job, "pieces", lambda *of: [[piece] for task in tasks(*of) for piece in task])
+    tasks = runs.plan_pieces
+    monkeypatch.setattr(job, "plan_pieces", lambda *of: [[piece] for task in tasks(*of) for piece in task])
     monkeypatch.setattr(runs, "BATCH_ROWS", 7)
     monkeypatch.setattr(runs, "PIECE_BYTES", 2000)
 
@@ -170,7 +170,7 @@ def test_the_order_of_values(values: pa.Array) -> None:
 
 
 def of(columns: dict[str, Any]) -> Digest:
-    return digest(row_hashes(pa.record_batch(columns)))
+    return make_digest(hash_batch(pa.record_batch(columns)))
 
 
 def test_digests_tell_rows_apart() -> None:

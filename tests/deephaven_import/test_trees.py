@@ -140,7 +140,7 @@ def test_a_failed_proof_takes_everything_back(spark: None, imported: Path, monke
         found = proof(self)
         return type(found)(found.rows, found.checksum ^ 1)
 
-    monkeypatch.setattr(job.MergeJob, "proof", forged)
+    monkeypatch.setattr(job.MergeJob, "read_proof", forged)
     with pytest.raises(SawlogError, match="what was written was taken back"):
         merge(spark, imported, "Ns", "T", DATE, delete_intraday=True)
     assert not list(imported.glob("Systems/**/*.dat"))
@@ -171,13 +171,13 @@ def kill(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, calls: int) ->
     monkeypatch.setattr(module, name, dies)
 
 
-@pytest.mark.parametrize(("name", "calls"), [("proof", 1), ("delete_merged", 1)])
+@pytest.mark.parametrize(("name", "calls"), [("read_proof", 1), ("delete_merged", 1)])
 @pytest.mark.parametrize("then", ["merge", "import"])
 def test_killed_merges(
     spark: None, imported: Path, logs: Logs, monkeypatch: pytest.MonkeyPatch, name: str, calls: int, then: str
 ) -> None:
     with monkeypatch.context() as patch:
-        kill(patch, job.MergeJob if name == "proof" else job, name, calls)
+        kill(patch, job.MergeJob if name == "read_proof" else job, name, calls)
         with pytest.raises(Killed):
             merge(spark, imported, "Ns", "T", DATE, internal_partitions=2, delete_intraday=True)
     assert history(imported).num_rows == 2000
@@ -272,7 +272,7 @@ def test_what_a_replacing_merge_moved_aside_comes_back(
 ) -> None:
     merge(spark, imported, "Ns", "T", DATE)
     with monkeypatch.context() as patch:
-        kill(patch, job.MergeJob, "proof", 1)
+        kill(patch, job.MergeJob, "read_proof", 1)
         with pytest.raises(Killed):
             merge(spark, imported, "Ns", "T", DATE, replace=True, group=["Sym"])
     assert merge(spark, imported, "Ns", "T", DATE).written is False

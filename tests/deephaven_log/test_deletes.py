@@ -16,7 +16,7 @@ import sawlog
 from sawlog.deephaven.log import dataset as datasets
 from sawlog.deephaven.log import plan, walk
 from sawlog.deephaven.log.kernels.scan import MARK_BYTES, may_delete
-from sawlog.format.planning import for_few_rows, plan_for_threads, plan_fragments
+from sawlog.format.planning import plan_for_few_rows, plan_for_threads, plan_fragments
 
 from .reference import DELETE, Col, committed, entry, header, row
 from .support import checked, make
@@ -32,7 +32,7 @@ class Work:
         self.searches = 0
         self.scans = 0
         self.reads = 0
-        search, init, read = plan.may_hold_delete, walk.CutWalk.__init__, walk.RowWalk.batches
+        search, init, read = plan.may_hold_delete, walk.CutWalk.__init__, walk.RowWalk.read_batches
 
         def searched(*arguments: Any) -> bool:
             self.searches += 1
@@ -49,7 +49,7 @@ class Work:
         monkeypatch.setattr(plan, "STABLE_SECONDS", float("inf"))
         monkeypatch.setattr(plan, "may_hold_delete", searched)
         monkeypatch.setattr(walk.CutWalk, "__init__", scanned)
-        monkeypatch.setattr(walk.RowWalk, "batches", walked)
+        monkeypatch.setattr(walk.RowWalk, "read_batches", walked)
 
     def take(self) -> tuple[int, int, int]:
         done = self.searches, self.scans, self.reads
@@ -221,6 +221,6 @@ def test_few_rows_are_found_from_the_end(seed: int, tmp_path: Path, monkeypatch:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        few = list(plan_fragments(for_few_rows(dataset.contents), dataset.request, None))
+        few = list(plan_fragments(plan_for_few_rows(dataset.contents), dataset.request, None))
         assert sorted(rows(few)) == sorted(rows(dataset.fragments(None)))
     assert len(few) == len({(part.path, part.extent) for part in few})

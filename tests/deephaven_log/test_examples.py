@@ -136,9 +136,9 @@ def test_a_command_without_digest(log):
 
 
 def test_the_metadata_of_an_enum_is_the_published_one():
-    from sawlog.deephaven.log.header import LogColumn, schema_metadata
+    from sawlog.deephaven.log.header import LogColumn, encode_metadata
     from sawlog.deephaven.types import LogType
 
     column = LogColumn("Side", LogType.ENUM, "UTF-8", ("Buy", "Sell", "Short"))
     expected = "00000003 00000005 5554462d38 00000003 427579 00000004 53656c6c 00000005 53686f7274"
-    assert schema_metadata(column) == bytes.fromhex(expected)
+    assert encode_metadata(column) == bytes.fromhex(expected)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.deephaven.log import plan
-from sawlog.deephaven.log.fragments import whole_log
+from sawlog.deephaven.log.fragments import make_log_range
 from sawlog.deephaven.log.survey import survey
 from sawlog.format.damage import DamageWarning, Findings
 
@@ -110,7 +110,7 @@ def test_stretches_of_a_log_are_walked_side_by_side_and_tell_of_deletions():
     deletion = entry(4, DELETE)
     path = put(data[: starts[20]] + deletion + data[starts[20] :])
     found = []
-    walked = plan.in_stretches
+    walked = plan.search_stretches
 
     def noted(*arguments: Any) -> Any:
         found.append(walked(*arguments))
@@ -120,7 +120,7 @@ def test_stretches_of_a_log_are_walked_side_by_side_and_tell_of_deletions():
         with (
             patch.object(plan, "PROOF_BYTES", 60),
             patch("sawlog.format.planning.PIECE_BYTES", 0),
-            patch.object(plan, "in_stretches", noted),
+            patch.object(plan, "search_stretches", noted),
         ):
             assert rows_of(path, 200, use_threads=3) == rows_of(path, None) == list(range(20, 30))
         assert [one.live_from for one in found] == [starts[20] + len(deletion)]
@@ -160,7 +160,7 @@ def test_what_a_survey_cuts_is_the_whole(entries, changes, step):
         dataset = sawlog.open(path, format="deephaven_log", on_damage="skip", columns=["N"])
         (log,) = dataset.contents.logs
         whole = replace(next(iter(dataset.fragments())), end=log.file.size)
-        bare = whole_log(log.file, log.header, dataset.scan.options, dataset.scan.storage)
+        bare = make_log_range(log.file, log.header, dataset.scan.options, dataset.scan.storage)
         found = survey(bare, step, last=True)
         kept = replace(whole, file=replace(whole.file, size=found.end))
 

@@ -12,7 +12,7 @@ import pytest
 import sawlog
 from sawlog.errors import DamageError, FormatError, IncompleteError, SchemaError
 from sawlog.format.damage import DamageWarning, Verdict
-from sawlog.format.recognition import parts
+from sawlog.format.recognition import find_parts
 from sawlog.storage import Storage
 
 from .reference import Shape, put_fixed, put_rows, put_symbols, put_text
@@ -143,7 +143,7 @@ def test_a_location_of_a_historical_tree_that_lacks_what_others_have(tmp_path: P
 def test_a_name_is_not_content(tmp_path: Path) -> None:
     """Minecraft has a `level.dat`, too. A location whose header is damaged is read where the format is named."""
     (tmp_path / "level.dat").write_bytes(bytes.fromhex("0a000000b00400000a00000d00") + b"FlatWorldLayers" * 80)
-    (part,) = parts(Storage().find(str(tmp_path)), Storage())
+    (part,) = find_parts(Storage().find(str(tmp_path)), Storage())
     assert part.format is None
     with pytest.raises(FormatError, match="not recognised"):
         sawlog.open(tmp_path)
@@ -151,7 +151,7 @@ def test_a_name_is_not_content(tmp_path: Path) -> None:
         assert sawlog.open(tmp_path, format="deephaven_table").count_rows() > 0
     (tmp_path / "level.dat").unlink()
     (written(tmp_path) / "Id.dat").write_bytes(bytes(300))
-    (part,) = parts(Storage().find(str(tmp_path)), Storage())
+    (part,) = find_parts(Storage().find(str(tmp_path)), Storage())
     assert part.format is not None
     assert part.format.name == "deephaven_table"
 

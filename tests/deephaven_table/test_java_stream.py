@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from sawlog.deephaven.table.groups.grouping import KEY_TYPES, Group, Grouping, grouping_bytes, read_grouping
+from sawlog.deephaven.table.groups.grouping import KEY_TYPES, Group, Grouping, encode_grouping, read_grouping
 from sawlog.deephaven.table.groups.java_stream import MAX_BYTES, MAX_ELEMENTS, read_stream
 from sawlog.deephaven.table.groups.java_values import MAX_DEPTH, JavaArray, JavaMap, JavaObject
-from sawlog.deephaven.table.layout import ARRAY_UIDS, JAVA_NULL, array_prefix
+from sawlog.deephaven.table.layout import ARRAY_UIDS, JAVA_NULL, make_array_prefix
 from sawlog.deephaven.types import ColumnType
 from sawlog.errors import FormatError, SchemaError
 
@@ -102,12 +102,12 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that the oracle has seen: our streams, what it says of them, and streams of its own."""
     root = tmp_path_factory.mktemp("java")
     for name, (kind, groups) in CASES.items():
-        (root / f"{name}.ser").write_bytes(grouping_bytes(kind, groups, "C"))
+        (root / f"{name}.ser").write_bytes(encode_grouping(kind, groups, "C"))
     (root / "null.ser").write_bytes(JAVA_NULL)
     for letter, (_, values) in ARRAYS.items():
         code = {"I": "i", "J": "q", "S": "h", "B": "b"}[letter]
         data = struct.pack(f">i{len(values)}{code}", len(values), *values)
-        (root / f"array_{letter}.ser").write_bytes(array_prefix(letter) + data)
+        (root / f"array_{letter}.ser").write_bytes(make_array_prefix(letter) + data)
     java = shutil.which("java")
     assert java, "these tests need a JDK"
     program = Path(__file__).with_name("Oracle.java")
@@ -143,7 +143,7 @@ def test_java_reads_what_we_write(java: Path) -> None:
 
 def test_we_read_what_we_write() -> None:
     for name, (kind, groups) in CASES.items():
-        found = read_grouping(grouping_bytes(kind, groups, "C"), name)
+        found = read_grouping(encode_grouping(kind, groups, "C"), name)
         assert found is not None
         assert list(found.groups) == groups
         assert found.key_type in (KEY_TYPES[kind], "")
@@ -151,14 +151,14 @@ def test_we_read_what_we_write() -> None:
 
 
 def test_sizes_are_those_of_the_product() -> None:
-    assert len(grouping_bytes(ColumnType.STRING, [], "C")) == 82
-    one = grouping_bytes(ColumnType.STRING, [Group("AAPL", 0, 3)], "C")
+    assert len(encode_grouping(ColumnType.STRING, [], "C")) == 82
+    one = encode_grouping(ColumnType.STRING, [Group("AAPL", 0, 3)], "C")
     assert one == bytes.fromhex(
         "aced0005 7372 0011 6a6176612e7574696c2e486173684d6170 0507dac1c31660d1 03 0002"
         "46 000a 6c6f6164466163746f72  49 0009 7468726573686f6c64  78 70 3f400000 0000000c 77 08 00000010 00000001"
         "74 0004 4141504c 75 72 0002 5b49 4dba602676eab2a5 02 0000 78 70 00000002 00000000 00000003 78"
     )
-    two = grouping_bytes(ColumnType.STRING, [Group("MSFT", 3, 5), Group("AAPL", 0, 3)], "C")
+    two = encode_grouping(ColumnType.STRING, [Group("MSFT", 3, 5), Group("AAPL", 0, 3)], "C")
     assert len(two) == 145
     assert two.endswith(bytes.fromhex("74 0004 4141504c 75 71 007e0003 00000002 00000000 00000003 78"))
 
@@ -237,7 +237,7 @@ def test_arrays_of_java(java: Path) -> None:
     for letter, values in expected.items():
         assert read_stream(made(java, f"array_{letter}"), "x").root.tolist() == values
     for letter in ARRAY_UIDS:
-        assert made(java, f"array_{letter}").startswith(array_prefix(letter))
+        assert made(java, f"array_{letter}").startswith(make_array_prefix(letter))
     assert read_stream(made(java, "array_empty"), "x").root.tolist() == []
     deep = read_stream(made(java, "array_deep"), "x").root
     assert [None if one is None else one.tolist() for one in deep] == [[1], [2, 3], None]
@@ -248,7 +248,10 @@ def test_objects_are_data(java: Path) -> None:
     assert isinstance(root, JavaObject)
     assert root.type.name == "Oracle$SymbolDiskMappedColumn"
     assert root.type.parent is not None
-    assert [part.name for part in root.type.lineage()] == ["Oracle$AbstractDataColumn", "Oracle$SymbolDiskMappedColumn"]
+    assert [part.name for part in root.type.list_lineage()] == [
+        "Oracle$AbstractDataColumn",
+        "Oracle$SymbolDiskMappedColumn",
+    ]
     assert (root.values["version"], root.values["name"]) == (7, "Sym")
     assert isinstance(root.values["partitionKeysToRange"], JavaMap)
     assert root.values["side"] == "SELL"
@@ -302,7 +305,7 @@ def test_bombs() -> None:
         read_stream(b"\xac\xed\0\5" + b"\x79" * 100_000, "x")
     for count in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"):
         with pytest.raises(FormatError, match="elements in the"):
-            read_stream(array_prefix("J") + count + bytes(100), "x")
+            read_stream(make_array_prefix("J") + count + bytes(100), "x")
     with pytest.raises(FormatError, match="at most"):
         read_stream(bytes(MAX_BYTES + 1), "x")
     with pytest.raises(FormatError, match="expected 9223372036854775807 bytes"):
@@ -335,7 +338,7 @@ def test_the_products_own_stream() -> None:
     found = read_grouping(b"\x77" + bytes([len(linked)]) + linked, "x")
     assert found is not None
     assert found.groups == (Group(7, 0, 3), Group(None, 3, 5))
-    java = grouping_bytes(ColumnType.STRING, [Group("A", 0, 1)], "C")
+    java = encode_grouping(ColumnType.STRING, [Group("A", 0, 1)], "C")
     found = read_grouping(b"\x77\x01\xfe" + java[4:], "x")
     assert found is not None
     assert found.groups == (Group("A", 0, 1),)
@@ -352,7 +355,7 @@ def test_the_products_own_stream() -> None:
 
 
 def test_boxes_hold_numbers() -> None:
-    data = grouping_bytes(ColumnType.INT, [Group(7, 0, 1)], "C")
+    data = encode_grouping(ColumnType.INT, [Group(7, 0, 1)], "C")
     # The field of java.lang.Integer as an array that is null.
     forged = data.replace(b"I\0\x05value", b"[\0\x05value\x70").replace(b"\x78\x70\0\0\0\7", b"\x78\x70\x70")
     with pytest.raises(FormatError, match=r"unknown class java\.lang\.Integer"):
@@ -368,7 +371,7 @@ def test_groups_must_hold_every_row_once() -> None:
     for groups in ([Group("A", 0, 3), Group("B", 2, 5)], [Group("A", 0, 2), Group("B", 3, 5)], [Group("A", 1, 5)]):
         with pytest.raises(FormatError, match="expected them to begin at"):
             Grouping.of("", tuple(groups)).check(5, "x")
-    backwards = grouping_bytes(ColumnType.STRING, [Group("A", 3, 2)], "C")
+    backwards = encode_grouping(ColumnType.STRING, [Group("A", 3, 2)], "C")
     with pytest.raises(FormatError, match="are 3 to 2"):
         read_grouping(backwards, "x")
 
@@ -376,7 +379,7 @@ def test_groups_must_hold_every_row_once() -> None:
 def test_types_that_cannot_be_grouped() -> None:
     for kind in (ColumnType.DATE_TIME, ColumnType.BIG_DECIMAL, ColumnType.BLOB):
         with pytest.raises(SchemaError, match=f"column 'C' is {kind}, which cannot be grouped"):
-            grouping_bytes(kind, [], "C")
+            encode_grouping(kind, [], "C")
 
 
 @pytest.mark.parametrize("kind", [ColumnType.INT, ColumnType.STRING])
@@ -384,7 +387,7 @@ def test_types_that_cannot_be_grouped() -> None:
 def test_memory_follows_the_bytes(kind: ColumnType) -> None:
     """Groups are kept as columns: 18 MB of them once took 484 MiB."""
     groups = [Group(n if kind is ColumnType.INT else f"{n:04x}", n, n + 1) for n in range(20_000)]
-    data = grouping_bytes(kind, groups, "C")
+    data = encode_grouping(kind, groups, "C")
     tracemalloc.start()
     try:
         found = read_grouping(data, "x")
@@ -400,7 +403,7 @@ def test_memory_follows_the_bytes(kind: ColumnType) -> None:
 
 def test_objects_that_are_no_groups_are_bounded() -> None:
     """A million small objects in a map that is none of ranges: refused, not kept."""
-    data = grouping_bytes(ColumnType.INT, [Group(n, n, n + 1) for n in range(50_000)], "C")
+    data = encode_grouping(ColumnType.INT, [Group(n, n, n + 1) for n in range(50_000)], "C")
     last = data.rindex(b"\0\0\0\2\0\0\xc3\x4f\0\0\xc3\x50")
     forged = data[:last] + b"\0\0\0\1\0\0\xc3\x4f" + data[last + 12 :]
     with pytest.raises(FormatError, match="more than 131072 elements"):

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.deephaven.schema_xml import parse_schema
-from sawlog.deephaven.table.infer import schema_spec
+from sawlog.deephaven.table.infer import make_schema_spec
 from sawlog.deephaven.table.location import Generation
-from sawlog.deephaven.table.schema_file import schema_file
+from sawlog.deephaven.table.schema_file import build_schema_file
 from sawlog.deephaven.table.types import ColumnSpec, parse_type
 from sawlog.deephaven.types import ColumnType
 from sawlog.errors import IncompleteError, OptionError
@@ -87,7 +87,7 @@ TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "LocalTime": (pa.time64("ns"), NANOS),
     "LocalTime(6)": (pa.time64("ns"), NANOS.map(lambda value: value // 1000 * 1000)),
     "ZonedDateTime": (
-        ColumnSpec(ColumnType.ZONED_DATE_TIME).arrow_type(),
+        ColumnSpec(ColumnType.ZONED_DATE_TIME).choose_arrow_type(),
         st.fixed_dictionaries({"time": integers(64), "zone": ZONES}),
     ),
     "ByteArray": (pa.binary(), st.binary(min_size=1, max_size=9)),
@@ -216,12 +216,12 @@ def test_every_type_has_a_schema() -> None:
     specs["utf8"] = ColumnSpec(ColumnType.UTF8_STRING)
     specs["grouped"] = ColumnSpec(ColumnType.INT, grouping=True)
     specs["odd"] = ColumnSpec(ColumnType.BLOB, class_name='a.B<"&>')
-    data = schema_file(specs, 'N"s', "T&<>'", Generation())
+    data = build_schema_file(specs, 'N"s', "T&<>'", Generation())
     table = parse_schema("x.schema", data)
     assert (table.namespace, table.name, table.partition_column) == ('N"s', "T&<>'", "Date")
     assert table.order == tuple(specs)
     for column in table.columns:
-        found, expected = schema_spec(column, "x"), specs[column.name]
+        found, expected = make_schema_spec(column, "x"), specs[column.name]
         if expected is None:
             continue
         assert (found.type, found.symbols, found.arguments, found.grouping) == (
@@ -232,7 +232,7 @@ def test_every_type_has_a_schema() -> None:
         ), column
         if expected.type is ColumnType.STRING:
             assert found.charset == expected.charset
-    assert schema_spec(table.columns[-1], "x").class_name == 'a.B<"&>'
+    assert make_schema_spec(table.columns[-1], "x").class_name == 'a.B<"&>'
 
 
 def test_an_empty_table(tmp_path: Path) -> None:

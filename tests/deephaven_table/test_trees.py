@@ -14,7 +14,7 @@ import sawlog
 from sawlog.deephaven.table import fragments
 from sawlog.deephaven.table.checkpoint import Verdict
 from sawlog.deephaven.table.columns import ColumnReader
-from sawlog.deephaven.table.tree import place
+from sawlog.deephaven.table.tree import parse_location
 from sawlog.errors import DamageError, FormatError, OptionError, SchemaError
 from sawlog.format.damage import DamageWarning
 from sawlog.storage import workers
@@ -330,12 +330,12 @@ def test_types_that_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", ["..", ".", "a\nb", "\0"])
 def test_names_that_lead_elsewhere(part: str) -> None:
     with pytest.raises(FormatError, match="cannot be the name of a partition"):
-        place(f"s3://bucket/Ns/Partitions/0/{part}/T", "auto")
+        parse_location(f"s3://bucket/Ns/Partitions/0/{part}/T", "auto")
 
 
 def test_too_few_directories_for_a_layout() -> None:
     with pytest.raises(FormatError, match="too few directories"):
-        place("s3://T", "historical")
+        parse_location("s3://T", "historical")
 
 
 def test_recognised_without_being_told(historical: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 import sawlog
 from sawlog.deephaven.table.column_writer import ColumnWriter
 from sawlog.deephaven.table.groups.grouping import Group, read_grouping
-from sawlog.deephaven.table.layout import JAVA_NULL, array_prefix
+from sawlog.deephaven.table.layout import JAVA_NULL, make_array_prefix
 from sawlog.deephaven.table.location import Generation
 from sawlog.deephaven.table.options import WriteOptions
 from sawlog.deephaven.table.types import ColumnSpec
@@ -57,18 +57,18 @@ def column(
 
 
 def test_a_complete_tiny_file() -> None:
-    header, rest = Generation(data_start=16).header(JAVA_NULL)
+    header, rest = Generation(data_start=16).encode_header(JAVA_NULL)
     values = bytes.fromhex("01000000 02000000 00000080")
     assert rest == b""
     assert header + values == bytes.fromhex("80000005 00000010 aced0005 70000000 01000000 02000000 00000080")
-    assert Generation(data_start=16, little=False).header(JAVA_NULL)[0][:4] == bytes.fromhex("00000005")
-    assert Generation(version=2).header(JAVA_NULL) == (b"", b"")
+    assert Generation(data_start=16, little=False).encode_header(JAVA_NULL)[0][:4] == bytes.fromhex("00000005")
+    assert Generation(version=2).encode_header(JAVA_NULL) == (b"", b"")
 
 
 def test_metadata_overflows() -> None:
-    header, rest = Generation(data_start=64).header(bytes(range(120)))
+    header, rest = Generation(data_start=64).encode_header(bytes(range(120)))
     assert (len(header), header[8:], rest) == (64, bytes(range(56)), bytes(range(56, 120)))
-    header, rest = Generation(data_start=8).header(JAVA_NULL)
+    header, rest = Generation(data_start=8).encode_header(JAVA_NULL)
     assert (header, rest) == (bytes.fromhex("8000000500000008"), JAVA_NULL)
 
 
@@ -258,11 +258,11 @@ VARIABLE: list[tuple[str, pa.DataType, list[Any], list[str]]] = [
         "int[]",
         pa.list_(pa.int32()),
         [[1, None], [], None],
-        [array_prefix("I").hex() + "00000002 00000001 80000000", array_prefix("I").hex() + "00000000", ""],
+        [make_array_prefix("I").hex() + "00000002 00000001 80000000", make_array_prefix("I").hex() + "00000000", ""],
     ),
-    ("double[]", pa.large_list(pa.float64()), [[1.5]], [array_prefix("D").hex() + "00000001 3ff8000000000000"]),
-    ("char[]", pa.list_(pa.uint16(), 1), [[97]], [array_prefix("C").hex() + "00000001 0061"]),
-    ("boolean[]", pa.list_(pa.bool_()), [[True, False]], [array_prefix("Z").hex() + "00000002 01 00"]),
+    ("double[]", pa.large_list(pa.float64()), [[1.5]], [make_array_prefix("D").hex() + "00000001 3ff8000000000000"]),
+    ("char[]", pa.list_(pa.uint16(), 1), [[97]], [make_array_prefix("C").hex() + "00000001 0061"]),
+    ("boolean[]", pa.list_(pa.bool_()), [[True, False]], [make_array_prefix("Z").hex() + "00000002 01 00"]),
 ]
 
 

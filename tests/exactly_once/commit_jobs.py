@@ -48,7 +48,7 @@ def commit(asked: dict[str, Any]) -> Callable[[], None]:
         return lambda: batch.commit(messages)
     stream: SawlogStreamWriter = make_stream_writer(options, None, SCHEMA, overwrite=overwrite)
     run = f"{os.getpid():08x}-run"
-    job = stream.job(QUERY, run, generation)
+    job = stream.make_job(QUERY, run, generation)
     shares = [StagedTask(_staged(stream.sink, job, generation, task), QUERY, run) for task in tasks]
     return lambda: stream.commit(shares, generation)
 

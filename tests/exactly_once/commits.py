@@ -116,7 +116,7 @@ class Commits:
             reader.stdout.close()
             assert self._jobs.stdin is not None
             self._jobs.stdin.close()
-        left = Storage(self.options).directories.staged(os.path.dirname(self.root), "")
+        left = Storage(self.options).directories.find_staged_paths(os.path.dirname(self.root), "")
         self.tally.faults += [f"left over: {path}" for path in left]
         return self.tally
 

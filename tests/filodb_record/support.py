@@ -87,7 +87,7 @@ def shard_key_hash(values: list[str], metric: str | None) -> int:
     """Of the values of shard keys, in order, and of the metric where there is one."""
     total = HASH_INIT
     for value in (*values, *(() if metric is None else (metric,))):
-        total = hashing.combine(total, hashing.h32(value.encode()))
+        total = hashing.combine(total, hashing.hash_bytes(value.encode()))
     return total
 
 

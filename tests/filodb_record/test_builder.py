@@ -226,7 +226,7 @@ def test_literals_of_filodbs_readme_and_tests() -> None:
 
 
 def test_hashes_of_the_producers_own() -> None:
-    from sawlog.filodb.hashing import h32
+    from sawlog.filodb.hashing import hash_bytes
 
     known = EXTERNAL["influx_style_endMap_false"]
     target = builder()
@@ -237,7 +237,7 @@ def test_hashes_of_the_producers_own() -> None:
     target.start_map()
     target.add_map_key_value("_ns_", "n")
     target.add_map_key_value("host", "h")
-    target.update_partition_hash(h32(known["extra_hash_text"].encode()))
+    target.update_partition_hash(hash_bytes(known["extra_hash_text"].encode()))
     target.end_map(bulk_hash=False)
     target.end_record()
     assert record_hex(target)[40:] == known["hex"][40:]

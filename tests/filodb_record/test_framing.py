@@ -15,7 +15,7 @@ import pytest
 
 import sawlog
 from sawlog.filodb import layout
-from sawlog.filodb.judge import header_length
+from sawlog.filodb.judge import read_header_length
 from sawlog.filodb.walk import ContainersWalk
 from sawlog.format.damage import DamageWarning, Findings, Verdict
 from sawlog.storage import Storage
@@ -119,8 +119,8 @@ def looked_at(path: Path, data: bytes) -> int:
     path.write_bytes(data)
     (fragment,) = sawlog.open(path, format="filodb_record", table="gauge").fragments(None)
     with closing(Storage().open(str(path))) as source:
-        walk = fragment.containers(source)
-        assert list(walk.each()) is not None
+        walk = fragment.walk_containers(source)
+        assert list(walk.iterate_containers()) is not None
     return int(walk.framing.looked)
 
 
@@ -160,7 +160,7 @@ def test_doubt_is_capped_and_the_same_for_all_cuts(tmp_path: Path, monkeypatch: 
     (whole,) = dataset.fragments(None)
     with closing(Storage().open(str(path))) as source:
         walk = ContainersWalk(whole, source, pa.schema([]), Findings("skip"))
-        assert len(list(walk.each())) >= 45
+        assert len(list(walk.iterate_containers())) >= 45
     most = layout.DOUBTS + len(data) // layout.DOUBT_BYTES
     assert walk.framing.asked <= most + len(data) // layout.WHOLE_UNIT
     if one in (TOO_LONG, TRAILED):
@@ -181,12 +181,12 @@ def test_doubt_is_capped_and_the_same_for_all_cuts(tmp_path: Path, monkeypatch: 
 def test_recognition_and_framing_have_one_judge() -> None:
     (part,) = containers(1)
     length = len(part) - 4
-    assert header_length(part) == length
-    assert header_length(part, len(part)) == length
-    assert header_length(part, len(part) - 1) is None
-    assert header_length(part[:15]) is None
+    assert read_header_length(part) == length
+    assert read_header_length(part, len(part)) == length
+    assert read_header_length(part, len(part) - 1) is None
+    assert read_header_length(part[:15]) is None
     for at, new in ((7, b"\2"), (0, b"\1"), (0, b"\0\0\0\0"), (15, b"\x80"), (16, b"\0\0\0\0"), (16, b"\xff" * 4)):
-        assert header_length(part[:at] + new + part[at + len(new) :]) is None
+        assert read_header_length(part[:at] + new + part[at + len(new) :]) is None
 
 
 def test_a_whole_container_alone_is_a_guess_and_told(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ def hash_all(data: Bytes) -> UInt64:
 @pytest.mark.parametrize("expected", HASHES["xxhash"], ids=lambda expected: expected["s"][:20])
 def test_xxh32(expected: dict) -> None:
     data = expected["s"].encode()
-    assert hashing.h32(data) == expected["xxh32_seed_9747b28c"]
+    assert hashing.hash_bytes(data) == expected["xxh32_seed_9747b28c"]
     assert int(hash_all(np.frombuffer(data, np.uint8))) == expected["xxh32_unsigned"]
-    assert hashing.java_string_hash(expected["s"]) == expected["java_string_hashcode"]
+    assert hashing.hash_java_string(expected["s"]) == expected["java_string_hashcode"]
 
 
 def test_both_implementations_agree() -> None:
@@ -63,7 +63,7 @@ def test_shard_key_hashes() -> None:
 @pytest.mark.parametrize("example", HASHES["shard_examples_default_partition_schema"], ids=lambda one: one["metric"])
 def test_shards(example: dict) -> None:
     for expected in example["shards"]:
-        shard = hashing.ingestion_shard(
+        shard = hashing.compute_ingestion_shard(
             example["shard_key_hash"], example["partition_key_hash"], expected["num_shards"], expected["spread"]
         )
         assert shard == expected["ingestion_shard"]
@@ -72,11 +72,11 @@ def test_shards(example: dict) -> None:
 def test_shard_mapper_spec() -> None:
     expected = [0x1B, 0x3B, 0x2B, 0x2B, 0x2F, 0x2F, 0x2F]
     for spread, shard in enumerate(expected):
-        assert hashing.ingestion_shard(0x111FCDDB, 0x9D3D772F, 64, spread) == shard
+        assert hashing.compute_ingestion_shard(0x111FCDDB, 0x9D3D772F, 64, spread) == shard
     with pytest.raises(OptionError, match="spread=7"):
-        hashing.ingestion_shard(0x111FCDDB, 0x9D3D772F, 64, 7)
+        hashing.compute_ingestion_shard(0x111FCDDB, 0x9D3D772F, 64, 7)
     with pytest.raises(OptionError, match="power of two"):
-        hashing.ingestion_shard(1, 1, 48, 1)
+        hashing.compute_ingestion_shard(1, 1, 48, 1)
 
 
 def test_hashes_spread() -> None:

@@ -181,5 +181,5 @@ def test_looking_for_hidden_containers_takes_time_that_follows_the_bytes(
     (fragment,) = sawlog.open(path, format="filodb_record", view="frames").fragments(None)
     with closing(Storage().open(str(path))) as source:
         pass_ = ContainersWalk(fragment, source, pa.schema([]), Findings("skip"), records=True)
-        assert list(pass_.each()) is not None
+        assert list(pass_.iterate_containers()) is not None
     assert pass_.framing.looked <= 4 * len(data)

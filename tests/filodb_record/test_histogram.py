@@ -26,7 +26,7 @@ from sawlog.filodb.histograms import (
 )
 from sawlog.filodb.histograms.functions import HISTOGRAM, as_struct
 from sawlog.filodb.histograms.merge import Scheme
-from sawlog.filodb.kernels.powers import powers
+from sawlog.filodb.kernels.powers import compute_powers
 
 from . import golden
 
@@ -152,7 +152,7 @@ def test_tops() -> None:
 def test_powers_are_correctly_rounded(base: float) -> None:
     found = np.zeros(1200)
     with np.errstate(all="ignore"):
-        powers(base, found)
+        compute_powers(base, found)
     exact = Fraction(1)
     for power in found.tolist():
         try:
@@ -307,9 +307,9 @@ def test_sums_of_exponential_buckets() -> None:
     assert total.buckets.tops[1:] == pytest.approx([2 ** (n / 4) for n in range(-3, 5)])
     assert list(total.values) == sorted(total.values)
     assert total.count == 17.0
-    wide = Scheme(6, -50, 21).united(Scheme(6, 100, 26), 128)
+    wide = Scheme(6, -50, 21).unite(Scheme(6, 100, 26), 128)
     assert (wide.scale, wide.start, wide.positive) == (5, -26, 90)
-    narrow = Scheme(6, -50, 21).united(Scheme(6, 100, 26), 64)
+    narrow = Scheme(6, -50, 21).unite(Scheme(6, 100, 26), 64)
     assert (narrow.scale, narrow.start, narrow.positive) == (4, -14, 46)
     zeros = Histogram(Buckets.exponential(20, 10, 0), (5.0,))
     assert add(zeros, second).values == tuple(value + 5 for value in second.values)

@@ -10,8 +10,8 @@ import pytest
 
 import sawlog
 from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schemas
-from sawlog.filodb.schemas import default_partition
-from sawlog.filodb.values import partition_hashes, shards
+from sawlog.filodb.schemas import make_default_partition
+from sawlog.filodb.values import find_shards, hash_series
 from sawlog.kernels.jit import MODE, PYTHON
 
 from . import golden
@@ -109,5 +109,5 @@ def test_hashes_and_shards() -> None:
     labels = [[("_ws_", "w"), ("_ns_", "n" * k), ("é", "x"), ("le", str(k))] for k in range(20)]
     metric = pa.array([f"m{k}_bucket" for k in range(20)])
     tags = pa.array(labels, LABELS)
-    assert partition_hashes({"_metric_": metric, "tags": tags}, BUILT_IN["gauge"]).null_count == 0
-    assert set(shards(metric, tags, 16, 2, default_partition()).to_pylist()) <= set(range(16))
+    assert hash_series({"_metric_": metric, "tags": tags}, BUILT_IN["gauge"]).null_count == 0
+    assert set(find_shards(metric, tags, 16, 2, make_default_partition()).to_pylist()) <= set(range(16))

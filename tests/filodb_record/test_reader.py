@@ -164,12 +164,12 @@ def test_every_kind_of_histogram(tmp_path: Path, group: str) -> None:
 
 
 def test_sums_are_estimates_from_the_middles() -> None:
-    from sawlog.filodb.kernels.histograms import histogram_totals
+    from sawlog.filodb.kernels.histograms import compute_totals
 
     np = pytest.importorskip("numpy")
     counts, sums = np.zeros(2), np.zeros(2)
     tops = np.array([1.0, 2.0, math.inf])
-    histogram_totals(np.array([0, 3, 3], np.int32), tops, np.array([2.0, 5.0, 6.0]), counts, sums)
+    compute_totals(np.array([0, 3, 3], np.int32), tops, np.array([2.0, 5.0, 6.0]), counts, sums)
     assert counts[0] == 6
     assert sums[0] == 2 * 0.5 + 3 * 1.5 + 1 * 2.0
     assert math.isnan(sums[1])

@@ -13,7 +13,7 @@ import pytest
 from sawlog import OptionError, SchemaError
 from sawlog.filodb import Column, PartitionSchema, RecordSchema, Schema, Schemas
 from sawlog.filodb.schemas import BUILT_IN
-from sawlog.filodb.schemas.record import params_hash, parse_columns
+from sawlog.filodb.schemas.record import hash_params, parse_columns
 
 from . import golden
 
@@ -101,7 +101,7 @@ def test_ids_in_filodbs_tests(expected: dict) -> None:
 
 @pytest.mark.parametrize("expected", golden.facts("hashes")["param_config_hashes"], ids=lambda one: one["params"])
 def test_parameter_hashes(expected: dict) -> None:
-    assert params_hash(Column.parse(f"x:int:{expected['params']}").params) == expected["config_hash"]
+    assert hash_params(Column.parse(f"x:int:{expected['params']}").params) == expected["config_hash"]
 
 
 def test_parameters_hash_as_typesafe_config_hashes_them() -> None:
@@ -110,8 +110,8 @@ def test_parameters_hash_as_typesafe_config_hashes_them() -> None:
     for case in cases:
         text = case["params"].replace(":", "=")
         column = Column.parse(f"x:int:{text}")
-        assert params_hash(column.params) == case["config_hash"], text
-        assert params_hash(Column.parse(str(column)).params) == case["config_hash"], text
+        assert hash_params(column.params) == case["config_hash"], text
+        assert hash_params(Column.parse(str(column)).params) == case["config_hash"], text
 
 
 PUBLISHED = """

@@ -13,13 +13,13 @@ from sawlog import DamageError, SchemaError
 from sawlog.filodb import RecordBuilder, Schemas
 from sawlog.filodb.hashing import (
     combine_hash_excluding,
-    ingestion_shard,
+    compute_ingestion_shard,
     sort_and_compute_hashes,
 )
 from sawlog.filodb.layer import Layer
 from sawlog.filodb.options import ReadOptions, WriteOptions
-from sawlog.filodb.schemas import default_partition
-from sawlog.filodb.values import ValueDecoder, ValueEncoder, decode, partition_hashes, shards
+from sawlog.filodb.schemas import make_default_partition
+from sawlog.filodb.values import ValueDecoder, ValueEncoder, decode, find_shards, hash_series
 
 from . import golden
 from .support import shard_key_hash
@@ -83,7 +83,7 @@ def test_results_of_poison() -> None:
     short = bytearray(SMALL[1])
     short[0:4] = (4).to_bytes(4, "little")
     values = pa.array([SMALL[0], bytes(short), None, b"x" * 50, b"", SMALL[2][:700]], pa.binary())
-    results = decoder(table=("gauge",)).results(values)
+    results = decoder(table=("gauge",)).decode_results(values)
     results.validate(full=True)
     assert results.type == decoder(table=("gauge",)).result
     found = results.to_pylist()
@@ -113,11 +113,11 @@ def test_the_output_of_one_value_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     one = decoder(table=("prom-histogram",))
     limit = 4 << 20
     monkeypatch.setattr(decode, "MAX_VALUE_BYTES", limit)
-    (result,) = one.results(pa.array([value])).to_pylist()
+    (result,) = one.decode_results(pa.array([value])).to_pylist()
     assert not result["ok"]
     assert 0 < len(result["rows"]) < 600
     assert [damage["kind"] for damage in result["damage"]] == ["too_large"]
-    parts = list(one.parts(pa.array([value, b""])))
+    parts = list(one.decode_parts(pa.array([value, b""])))
     assert sum(len(part.field("rows").flatten()) for _, part in parts) == 1200
     assert max(part.nbytes for _, part in parts) < 64 << 20
     assert [numbers.tolist() for numbers, _ in parts] == [[0]] * (len(parts) - 1) + [[1]]
@@ -163,7 +163,7 @@ def test_partition_hashes() -> None:
         "_metric_": pa.array([*(one["_metric_"] for one in records), None]),
         "tags": pa.array([*([tuple(p) for p in one["tags_in_insertion_order"]] for one in records), []], LABELS),
     }
-    assert partition_hashes(columns, GAUGE).to_pylist() == [*(one["partition_hash"] for one in records), None]
+    assert hash_series(columns, GAUGE).to_pylist() == [*(one["partition_hash"] for one in records), None]
 
 
 def test_shards() -> None:
@@ -171,13 +171,16 @@ def test_shards() -> None:
     metric = pa.array([one["metric"] for one in examples])
     labels = pa.array([[tuple(pair) for pair in one["tags"]] for one in examples], LABELS)
     for at, setting in enumerate(examples[0]["shards"]):
-        found = shards(metric, labels, setting["num_shards"], setting["spread"], default_partition())
+        found = find_shards(metric, labels, setting["num_shards"], setting["spread"], make_default_partition())
         assert found.to_pylist() == [one["shards"][at]["ingestion_shard"] for one in examples]
 
 
 def test_shards_where_java_orders_keys_otherwise() -> None:
     labels = {"\U0001f600": "astral", "\uff5e": "bmp", "_ws_": "w", "le": "1"}
     hashed = sort_and_compute_hashes(labels)
-    expected = ingestion_shard(shard_key_hash(["w"], "m"), combine_hash_excluding(hashed, ["le"]), 256, 8)
+    expected = compute_ingestion_shard(shard_key_hash(["w"], "m"), combine_hash_excluding(hashed, ["le"]), 256, 8)
     given = pa.array([list(labels.items()), None], LABELS)
-    assert shards(pa.array(["m_sum", "m"]), given, 256, 8, default_partition()).to_pylist() == [expected, None]
+    assert find_shards(pa.array(["m_sum", "m"]), given, 256, 8, make_default_partition()).to_pylist() == [
+        expected,
+        None,
+    ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format.query import bind_query, can_match, filter_batch, interval
+from sawlog.format.query import bind_query, can_match, filter_batch, find_interval
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
@@ -103,7 +103,7 @@ def test_what_is_pruned_holds_no_wanted_row(
     query = bind_query(filters, None, SCHEMA, SCHEMA)
     found = filter_batch(query, rows)
     for name in SCHEMA.names:
-        first, end = interval(query, name)
+        first, end = find_interval(query, name)
         inside = [value for value in found[name].to_pylist() if value is not None]
         assert all((first is None or value >= first) and (end is None or value < end) for value in inside)
         for i in range(rows.num_rows):
@@ -128,12 +128,12 @@ def test_what_is_pruned_holds_no_wanted_row(
     ],
 )
 def test_intervals(filters: list[Any], expected: tuple[Any, Any]) -> None:
-    assert interval(bind_query(filters, None, SCHEMA, SCHEMA), "n") == expected
+    assert find_interval(bind_query(filters, None, SCHEMA, SCHEMA), "n") == expected
 
 
 def test_intervals_of_texts() -> None:
     for op, expected in ((">", ("a\0", None)), ("<", (None, "a")), ("<=", (None, "a\0")), ("=", ("a", "a\0"))):
-        assert interval(bind_query([("s", op, "a")], None, SCHEMA, SCHEMA), "s") == expected
+        assert find_interval(bind_query([("s", op, "a")], None, SCHEMA, SCHEMA), "s") == expected
 
 
 def test_patterns_and_nulls() -> None:

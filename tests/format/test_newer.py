@@ -227,4 +227,4 @@ CASES = [case for make in (logs, tables, databases, deephaven_logs, containers, 
 
 @pytest.mark.parametrize("newer", CASES, ids=str)
 def test_what_is_newer_is_unsupported(newer: Newer) -> None:
-    assert newer.complaints() == []
+    assert newer.find_complaints() == []

@@ -15,7 +15,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import FormatError, OptionError
-from sawlog.format.recognition import formats, left_out, parts
+from sawlog.format.recognition import explain_unselected, find_parts, load_formats
 from sawlog.format.scan import Scan
 from sawlog.storage import File, Storage
 from tests.cli.conftest import Run, run
@@ -110,7 +110,7 @@ def test_the_database_that_is_named_is_read_whatever_is_inside(tmp_path: Path, r
 
 def test_every_file_is_in_one_part(folder: Path) -> None:
     files = Storage().find(folder)
-    listed = [file.path for part in parts(files, Storage()) for file in [*part.files, *part.others]]
+    listed = [file.path for part in find_parts(files, Storage()) for file in [*part.files, *part.others]]
     assert sorted(listed) == sorted(file.path for file in files)
     assert len(set(listed)) == len(listed)
 
@@ -266,8 +266,8 @@ def test_what_is_left_out_of_many_datasets_is_said_in_linear_time(names: Sequenc
     for count in (10, 300, 2400):  # the first one imports
         files = [File(f"d/{number:06}/{name}", 10, False) for number in range(count) for name in names]
         begun = time.process_time()
-        skipped = left_out(
-            formats()["deephaven_log"], [File("d/N.T.bin.1", 5, False)], files, Scan(is_format_named=True)
+        skipped = explain_unselected(
+            load_formats()["deephaven_log"], [File("d/N.T.bin.1", 5, False)], files, Scan(is_format_named=True)
         )
         seconds.append(time.process_time() - begun)
         assert [file.path for file in skipped] == [file.path for file in files]
@@ -290,5 +290,5 @@ def test_a_name_without_a_table_is_no_log_where_the_content_is_another(
 ) -> None:
     """A damaged magic number is one for which most bytes are right, or zero."""
     (tmp_path / name).write_bytes(bytes.fromhex(start) + bytes(100 if start else 0))
-    (part,) = parts(Storage().find([tmp_path]), Storage())
+    (part,) = find_parts(Storage().find([tmp_path]), Storage())
     assert (part.format and part.format.name) == format

@@ -15,7 +15,7 @@ import pytest
 import sawlog
 from sawlog.errors import IncompleteError, OptionError
 from sawlog.milvus import layout
-from sawlog.milvus.etcd.member import database_in, read_member
+from sawlog.milvus.etcd.member import find_database, read_member
 from sawlog.storage import Storage
 from tests.interop.etcd_server import Etcd, etcd
 from tests.milvus_binlog.support import GOLDEN, manifest
@@ -35,7 +35,7 @@ def coded(value: str) -> str:
 
 def held(directory: Path) -> dict[str, str]:
     """Values in base64 by key, as they are read from the files of a server that does not run."""
-    database = database_in(str(directory), Storage())
+    database = find_database(str(directory), Storage())
     assert database is not None
     member = read_member(database, Storage())
     assert member.broken is None

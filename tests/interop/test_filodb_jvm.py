@@ -15,9 +15,9 @@ import pytest
 
 import sawlog
 from sawlog.filodb import Buckets, Histogram, Schemas
-from sawlog.filodb.schemas import default_partition
-from sawlog.filodb.schemas.record import params_hash
-from sawlog.filodb.values import shards
+from sawlog.filodb.schemas import make_default_partition
+from sawlog.filodb.schemas.record import hash_params
+from sawlog.filodb.values import find_shards
 
 pytestmark = pytest.mark.interop
 
@@ -230,7 +230,7 @@ def test_shards_are_those_of_the_jvm(java: Any) -> None:
     for count, spread in ((1, 0), (64, 3), (256, 8), (1024, 0)):
         lines = [f"{text_of('string', a)[1:]}\t{text_of('map', b.items())[1:]}\t{count}\t{spread}" for a, b in rows]
         found = java("FiloRecords", "shards", given="\n".join(lines) + "\n")
-        assert found == list(map(str, shards(metrics, maps, count, spread, default_partition()).to_pylist()))
+        assert found == list(map(str, find_shards(metrics, maps, count, spread, make_default_partition()).to_pylist()))
 
 
 def test_tops_are_those_of_the_jvm(java: Any, tmp_path: Path) -> None:
@@ -261,4 +261,4 @@ def test_parameters_hash_alike(java: Any) -> None:
     cases = json.loads((HERE.parent / "filodb_record" / "config_hashes.json").read_text("utf-8"))["cases"]
     found = java("ConfigHashes", given="\n".join(case["params"].replace("\n", "\\n") for case in cases) + "\n")
     assert found == [str(case["config_hash"]) for case in cases]
-    assert params_hash({}) == 70602
+    assert hash_params({}) == 70602

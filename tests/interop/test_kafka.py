@@ -21,8 +21,8 @@ import sawlog
 from sawlog.cli import main
 from sawlog.filodb import RecordContainer, Schemas
 from sawlog.filodb.options import ReadOptions
-from sawlog.filodb.schemas import default_partition
-from sawlog.filodb.values import ValueDecoder, partition_hashes, shards
+from sawlog.filodb.schemas import make_default_partition
+from sawlog.filodb.values import ValueDecoder, find_shards, hash_series
 from tests.filodb_record import golden
 from tests.interop.kafka_server import connector_jars, kafka
 
@@ -63,7 +63,7 @@ def send(address: str, table: pa.Table, place: Path, topic: str = TOPIC) -> int:
         future.result(60)
     producer = Producer({"bootstrap.servers": address})
     flat = table.combine_chunks()
-    found = shards(flat["_metric_"].chunk(0), flat["tags"].chunk(0), SHARDS, 1, default_partition())
+    found = find_shards(flat["_metric_"].chunk(0), flat["tags"].chunk(0), SHARDS, 1, make_default_partition())
     sent = 0
     for shard in range(SHARDS):
         path = place / f"{shard}.container"
@@ -162,7 +162,7 @@ def test_what_is_sent_is_read(broker: str, tmp_path: Path) -> None:
     assert [dict(tags) for tags in found["tags"].to_pylist()] == [dict(tags) for tags in table["tags"].to_pylist()]
     flat = table.combine_chunks()
     columns = {name: flat[name].chunk(0) for name in ("_metric_", "tags")}
-    assert found["_hash"].to_pylist() == partition_hashes(columns, Schemas.built_in()["gauge"]).to_pylist()
+    assert found["_hash"].to_pylist() == hash_series(columns, Schemas.built_in()["gauge"]).to_pylist()
     assert set(found["partition"].to_pylist()) <= set(range(SHARDS))
 
 

@@ -23,7 +23,7 @@ from tests.interop.milvus_server import Milvus, milvus
 pytestmark = pytest.mark.interop
 
 ROWS = 600
-NOW = layout.tso(dt.datetime(2024, 5, 1, tzinfo=dt.UTC)) + 7
+NOW = layout.encode_tso(dt.datetime(2024, 5, 1, tzinfo=dt.UTC)) + 7
 SCHEMA = {
     "name": "everything",
     "auto_id": False,

@@ -96,7 +96,7 @@ def works(root: str, options: dict[str, Any]) -> None:
     storage.find(f"{root}/d")
     sawlog.write(table.slice(1), f"{root}/d/1.log", format="leveldb_log", storage_options=options)
     with pytest.raises(ChangedError):
-        storage.open(f"{root}/d/1.log").window(0, 7)
+        storage.open(f"{root}/d/1.log").read_window(0, 7)
     directories = Storage(options).directories
     directories.create(f"{root}/d/once", b"1")
     with pytest.raises(FileExistsError):
@@ -357,7 +357,7 @@ def test_google(google: str, options: dict[str, Any], tmp_path: Path, monkeypatc
     assert [file.is_tagged for file in storage.find("gs://logs/rows")] == [True]
     upload(google, "rows/1.log", b"other")
     with pytest.raises(ChangedError):
-        storage.open("gs://logs/rows/1.log").window(0, 7)
+        storage.open("gs://logs/rows/1.log").read_window(0, 7)
     Storage(options).directories.remove("gs://logs/rows/1.log")
     with pytest.raises(FileNotFoundError):
         Storage(options).find("gs://logs/rows")

@@ -23,7 +23,7 @@ def by_choice(buffer: Bytes, start: UInt64, length: UInt64) -> UInt64:
 
 @kernel
 def by_register(buffer: Bytes, start: UInt64, length: UInt64) -> UInt64:
-    total, weighted = adler32.sums_by_register(buffer, start, length, np.uint64(0), np.uint64(0))
+    total, weighted = adler32.sum_by_register(buffer, start, length, np.uint64(0), np.uint64(0))
     return adler32.finish(total, weighted, length)
 
 
@@ -50,7 +50,7 @@ def test_zlib_agrees(function: Any, fill: str) -> None:
     ],
 )
 def test_the_widest_vectors_are_taken(triple: str, features: dict[str, bool], width: int) -> None:
-    assert adler32.vector_width(triple, features) == width
+    assert adler32.choose_vector_width(triple, features) == width
 
 
 @kernel

@@ -32,7 +32,7 @@ def test_strings_are_numbered_as_they_first_appear(monkeypatch: pytest.MonkeyPat
         there = np.array([rng.random() < 0.8 for _ in texts], np.uint8)
         count = len(known)
         wanted = [known.setdefault(text, len(known)) for text, one in zip(texts, there, strict=True) if one]
-        numbers, rows = interner.numbers(strings(texts, b"abc"), there)
+        numbers, rows = interner.assign_numbers(strings(texts, b"abc"), there)
         assert numbers[there == 1].tolist() == wanted
         assert [texts[row] for row in rows] == list(known)[count:]
         assert interner.count == len(known)

@@ -28,21 +28,21 @@ from sawlog.kernels.columns import gather_slices
 from sawlog.kernels.jit import Entry, Kernel
 from sawlog.kernels.signature import Signature
 from sawlog.map import kernels as map_kernels
-from sawlog.testing.sample import placed
+from sawlog.testing.sample import place_sample
 from tests.samples import law_samples
 from tests.sealed import sealed
 
 SHOP = Path(__file__).parents[2] / "examples" / "data" / "shop"
-LIBRARY = os.path.join(native.folder(), native.LIBRARY)
+LIBRARY = os.path.join(native.find_folder(), native.LIBRARY)
 MODULES = build.Sources(native.SAWLOG).with_kernels(native.SAWLOG)
-TABLE = os.path.join(native.folder(), native.TABLE)
-NEEDS_LIBRARY = pytest.mark.skipif(native.misfit() is not None, reason=f"make kernels: {native.misfit()}")
+TABLE = os.path.join(native.find_folder(), native.TABLE)
+NEEDS_LIBRARY = pytest.mark.skipif(native.find_misfit() is not None, reason=f"make kernels: {native.find_misfit()}")
 
 
 @functools.cache
 def definitions() -> dict[str, dict[str, object]]:
     """What the library is made from."""
-    return build.definitions(native.SAWLOG, build.Sources(native.SAWLOG))
+    return build.make_digests(native.SAWLOG, build.Sources(native.SAWLOG))
 
 
 @pytest.fixture
@@ -50,46 +50,46 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     """A table that can be changed, of a library that is there."""
     found = {
         "system": "Linux" if sys.platform == "linux" else "Darwin",
-        "machine": native.machine(),
-        "cpu": native.BASELINES[native.machine()].cpu,
+        "machine": native.find_machine(),
+        "cpu": native.BASELINES[native.find_machine()].cpu,
         "entries": [],
         "definitions": {path: {**used} for path, used in definitions().items()},
     }
     (tmp_path / "kernels.so").touch()
-    monkeypatch.setattr(native, "folder", lambda package: str(tmp_path))
-    monkeypatch.setattr(native, "table_of", lambda package: found)
-    native.misfit.cache_clear()
-    native.library.cache_clear()
+    monkeypatch.setattr(native, "find_folder", lambda package: str(tmp_path))
+    monkeypatch.setattr(native, "read_table", lambda package: found)
+    native.find_misfit.cache_clear()
+    native.load_library.cache_clear()
     yield found
-    native.misfit.cache_clear()
-    native.library.cache_clear()
+    native.find_misfit.cache_clear()
+    native.load_library.cache_clear()
 
 
 def test_a_library_that_fits_is_taken(table: dict[str, Any]) -> None:
-    assert native.misfit() is None
+    assert native.find_misfit() is None
 
 
 def test_another_machine_is_refused(table: dict[str, Any]) -> None:
     table["machine"] = "sparc"
-    assert "is for" in str(native.misfit())
-    assert "sparc" in str(native.misfit())
+    assert "is for" in str(native.find_misfit())
+    assert "sparc" in str(native.find_misfit())
 
 
 def test_an_older_cpu_is_refused(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = native.cpu_flags()
-    first = min(native.BASELINES[native.machine()].flags.split())
-    monkeypatch.setattr(native, "cpu_flags", lambda: flags - {first})
-    assert str(native.misfit()).endswith(f"this CPU lacks {first}")
+    flags = native.read_cpu_flags()
+    first = min(native.BASELINES[native.find_machine()].flags.split())
+    monkeypatch.setattr(native, "read_cpu_flags", lambda: flags - {first})
+    assert str(native.find_misfit()).endswith(f"this CPU lacks {first}")
     with pytest.raises(InternalError, match=r"lacks .*the extra `jit`"):
-        native.library()
+        native.load_library()
 
 
 @NEEDS_LIBRARY
 def test_a_cpu_without_wide_vectors_never_gets_a_second_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one that has them gets it for the kernels that have one, and the first of all others."""
-    if native.machine() not in native.WIDE:
+    if native.find_machine() not in native.WIDE:
         pytest.skip("this kind of CPU has no wider vectors")
-    flags = set(native.WIDE[native.machine()].flags.split())
+    flags = set(native.WIDE[native.find_machine()].flags.split())
     called: list[str] = []
 
     class Loaded:
@@ -106,23 +106,23 @@ def test_a_cpu_without_wide_vectors_never_gets_a_second_entry(monkeypatch: pytes
     numbers = np.zeros(3, np.int64)
 
     def calls(of: set[str]) -> list[str]:
-        monkeypatch.setattr(native, "cpu_flags", lambda: of)
+        monkeypatch.setattr(native, "read_cpu_flags", lambda: of)
         library = native.Library()
         called.clear()
-        Entry(hash_rows.signature, None, library.entry(hash_rows.signature.name))(numbers.view(np.uint64))
-        Entry(count_order.signature, None, library.entry(count_order.signature.name))(
+        Entry(hash_rows.signature, None, library.find_entry(hash_rows.signature.name))(numbers.view(np.uint64))
+        Entry(count_order.signature, None, library.find_entry(count_order.signature.name))(
             numbers, 0, numbers, numbers, numbers
         )
         return called
 
-    for missing in sorted(flags - set(native.BASELINES[native.machine()].flags.split())):
+    for missing in sorted(flags - set(native.BASELINES[native.find_machine()].flags.split())):
         assert calls(flags - {missing}) == ["hash_rows", "count_order"]
     assert calls(flags) == ["hash_rows_wide", "count_order"]
 
 
 @NEEDS_LIBRARY
 def test_second_entries_give_what_the_first_ones_give() -> None:
-    if native.machine() not in native.WIDE or native.lacking(native.WIDE[native.machine()]):
+    if native.find_machine() not in native.WIDE or native.list_missing_features(native.WIDE[native.find_machine()]):
         pytest.skip("no CPU with wider vectors")
     loaded = ctypes.CDLL(LIBRARY)
     numbers = np.random.default_rng(5)
@@ -142,7 +142,9 @@ def test_second_entries_give_what_the_first_ones_give() -> None:
         for kernel, arguments in calls:
             found = []
             for wide in (False, True):
-                entry = Entry(kernel.signature, None, getattr(loaded, native.symbol(kernel.signature.name, wide=wide)))
+                entry = Entry(
+                    kernel.signature, None, getattr(loaded, native.make_symbol(kernel.signature.name, wide=wide))
+                )
                 given = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
                 result = entry(*given)
                 found.append((result, [one.tobytes() for one in given if isinstance(one, np.ndarray)]))
@@ -151,11 +153,11 @@ def test_second_entries_give_what_the_first_ones_give() -> None:
 
 def test_other_sources_are_refused(table: dict[str, Any]) -> None:
     table["definitions"]["sawlog/kernels/memory.py"] |= {"file": "0", "digest": "0"}
-    assert str(native.misfit()) == "the library of kernels was made from another sawlog/kernels/memory.py"
+    assert str(native.find_misfit()) == "the library of kernels was made from another sawlog/kernels/memory.py"
 
 
 def test_a_file_may_change_but_for_what_kernels_use(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    content = native.content
+    content = native.read_source
     edits = {
         (b'"""', b'"""More. '): True,
         (b"\nUNSUPPORTED = ", b"\nANOTHER = 1\nUNSUPPORTED = "): True,
@@ -166,20 +168,22 @@ def test_a_file_may_change_but_for_what_kernels_use(table: dict[str, Any], monke
     for (old, new), fits in edits.items():
         changed = (content("sawlog/format/damage.py") or b"").replace(old, new, 1)
         monkeypatch.setattr(
-            native, "content", lambda path, data=changed: data if path == "sawlog/format/damage.py" else content(path)
+            native,
+            "read_source",
+            lambda path, data=changed: data if path == "sawlog/format/damage.py" else content(path),
         )
-        native.misfit.cache_clear()
-        assert (native.misfit() is None) == fits, new
+        native.find_misfit.cache_clear()
+        assert (native.find_misfit() is None) == fits, new
 
 
 def test_a_library_of_another_system_is_refused(table: dict[str, Any]) -> None:
     table["system"] = "Plan9"
-    assert str(native.misfit()).startswith("the library of kernels is for Plan9")
+    assert str(native.find_misfit()).startswith("the library of kernels is for Plan9")
 
 
 def test_no_library_is_no_library(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "folder", lambda package: "/nowhere")
-    assert "no library" in str(native.misfit())
+    monkeypatch.setattr(native, "find_folder", lambda package: "/nowhere")
+    assert "no library" in str(native.find_misfit())
 
 
 def test_every_kernel_declares_what_it_takes() -> None:
@@ -197,12 +201,12 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
     with open(TABLE, encoding="utf-8") as file:
         entries = set(json.load(file)["entries"])
     expected = {
-        native.symbol(one.signature.name, wide=wide)
+        native.make_symbol(one.signature.name, wide=wide)
         for module in MODULES
         for one in vars(importlib.import_module(module)).values()
         if isinstance(one, Kernel) and one.__module__ == module
         for wide in (False, True)
-        if not wide or (one.wide and native.machine() in native.WIDE)
+        if not wide or (one.wide and native.find_machine() in native.WIDE)
     }
     assert entries == {*expected, native.READER}
     said = subprocess.run(["nm", "-D", LIBRARY], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -219,7 +223,7 @@ def test_where_arrays_lie_otherwise_in_memory_python_reads_them(monkeypatch: pyt
     assert not native.reads_objects(library.reader)
     monkeypatch.setattr(library, "reader", None)
     ends, out = np.zeros(2, np.int32), np.zeros(3, np.uint8)
-    entry = Entry(gather_slices.signature, library.reader, library.entry(gather_slices.signature.name))
+    entry = Entry(gather_slices.signature, library.reader, library.find_entry(gather_slices.signature.name))
     data = np.frombuffer(b"abcdef", np.uint8)
     entry(data, np.array([2], np.int64), np.array([3], np.int64), out, ends.view(np.uint8))
     assert (bytes(out), ends.tolist()) == (b"cde", [0, 3])
@@ -251,9 +255,9 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     And whatever the seed of hashes is, in whichever order processes take them.
     """
     elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(native.root("sawlog") or "", elsewhere / "sawlog")
+    shutil.copytree(native.find_root("sawlog") or "", elsewhere / "sawlog")
     made = []
-    for seed, jobs, place in (("1", "1", Path(native.folder()).parents[1]), ("2", "3", elsewhere)):
+    for seed, jobs, place in (("1", "1", Path(native.find_folder()).parents[1]), ("2", "3", elsewhere)):
         target = tmp_path / seed
         environment = {**os.environ, "PYTHONPATH": str(place), "PYTHONHASHSEED": seed}
         command = [sys.executable, "-m", "sawlog.kernels.build", "--jobs", jobs, "--folder", str(target)]
@@ -334,7 +338,7 @@ def test_machine_code_finds_what_sawlog_gives_to_kernels_as_declared(
     monkeypatch.setattr(Signature, "check", lambda signature, arguments: checked.add(signature.name))
     for number, parameters in enumerate(law_samples()):
         sample = parameters.values[0]
-        with placed(sample) as subject:
+        with place_sample(sample) as subject:
             sawlog.read(subject.path, format=sample.format, view=sample.view, **subject.options)
         if sample.written is not None:
             sawlog.write(sample.written, tmp_path / str(number), format=sample.format, **sample.write_options)

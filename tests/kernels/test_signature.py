@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pytest
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import MODE, PYTHON, kernel
 from sawlog.kernels.signature import (
     WRITABLE,
@@ -23,8 +23,8 @@ from sawlog.kernels.signature import (
     UInt64,
 )
 
-STATE = record_type("row", "used")
-CELL = record_type(("offset", np.uint64), "length")
+STATE = make_record_type("row", "used")
+CELL = make_record_type(("offset", np.uint64), "length")
 
 
 class Texts(NamedTuple):

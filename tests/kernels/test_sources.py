@@ -77,15 +77,17 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in PACKAGE.items():
         (folder / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    native.root.cache_clear()
+    native.find_root.cache_clear()
     yield folder
-    native.root.cache_clear()
+    native.find_root.cache_clear()
 
 
 def definitions(*kernels: tuple[str, str]) -> dict[str, str]:
     """By module of the package, the digest of what its kernels use."""
     sources = build.Sources("made")
-    return {module: sources.of(module).digest(names) for module, names in sources.used(kernels).items()}
+    return {
+        module: sources.of(module).compute_digest(names) for module, names in sources.collect_names(kernels).items()
+    }
 
 
 ADD, TAKE = ("made.first", "add"), ("made.second", "take")
@@ -121,14 +123,14 @@ def test_what_a_kernel_uses_changes_its_digest_and_nothing_else_does(
 ) -> None:
     before = definitions(ADD), definitions(TAKE)
     file = made / f"{name}.py"
-    used = build.Sources("made").used([ADD, TAKE]).get(f"made.{name}", set())
-    whole = Source(f"made/{name}.py", file.read_text()).digest(used)
+    used = build.Sources("made").collect_names([ADD, TAKE]).get(f"made.{name}", set())
+    whole = Source(f"made/{name}.py", file.read_text()).compute_digest(used)
     changed = file.read_text().replace(old, new, 1) if old else new
     assert changed != file.read_text()
     file.write_text(changed)
     assert (definitions(ADD) != before[0], definitions(TAKE) != before[1]) == (add, take)
     if name != "__init__":
-        assert (Source(f"made/{name}.py", changed).digest(used) != whole) == (add or take)
+        assert (Source(f"made/{name}.py", changed).compute_digest(used) != whole) == (add or take)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +141,7 @@ def sawlog() -> build.Sources:
 
 @pytest.mark.nightly
 def test_little_of_sawlog_is_what_kernels_are_made_from(sawlog: build.Sources) -> None:
-    found = build.definitions(native.SAWLOG, sawlog)
+    found = build.make_digests(native.SAWLOG, sawlog)
     assert {"sawlog/kernels/memory.py", "sawlog/kernels/signature.py", "sawlog/kernels/layout.py"} <= found.keys()
     assert not found.keys() & {
         "sawlog/format/scan.py",
@@ -182,10 +184,10 @@ def test_every_name_that_kernels_find_when_they_run_is_among_their_definitions(s
         for kernel in sawlog.of(module).kernels:
             found: set[tuple[str, str]] = set()
             reached(getattr(importlib.import_module(module), kernel).py_func, found)
-            used = sawlog.used([(module, kernel)])
+            used = sawlog.collect_names([(module, kernel)])
             for other, name in found:
                 if sawlog.of(other).defines(name):
-                    assert name in sawlog.of(other).names(used.get(other, ())), (kernel, other, name)
+                    assert name in sawlog.of(other).collect_names(used.get(other, ())), (kernel, other, name)
                     count += 1
     assert count > 1000
 
@@ -207,7 +209,7 @@ def test_only_what_has_changed_is_compiled_again_and_gives_the_same_bytes(made: 
     file.write_text(f"{file.read_text()}# A comment.\n")
     assert compiled("--if-needed") == ""
     table = json.loads((made / "_native" / native.TABLE).read_bytes())
-    assert table["definitions"]["made/layout.py"]["file"] == native.digest(file.read_bytes())
+    assert table["definitions"]["made/layout.py"]["file"] == native.compute_digest(file.read_bytes())
     assert compiled() == "0 of 3 entries compiled"
     assert library.read_bytes() == before
     for name, old, new in (("layout", "SIZE = 8", "SIZE = 9"), ("first", "A docstring", "Another")):

@@ -8,17 +8,17 @@ import numpy as np
 
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.signature import Bool, Bytes, UInt64
-from sawlog.kernels.text import beyond_ascii, utf8_end
+from sawlog.kernels.text import exceeds_ascii, find_utf8_end
 
 
 @kernel
 def _utf8_end(data: Bytes, start: UInt64, end: UInt64) -> UInt64:
-    return utf8_end(data, start, end)
+    return find_utf8_end(data, start, end)
 
 
 @kernel
 def _beyond_ascii(data: Bytes, start: UInt64, end: UInt64) -> Bool:
-    return beyond_ascii(data, start, end)
+    return exceeds_ascii(data, start, end)
 
 
 def test_text_is_what_python_decodes() -> None:

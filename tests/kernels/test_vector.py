@@ -60,7 +60,7 @@ def test_values_are_loaded_from_their_places(width: int) -> None:
     rng = random.Random(width)
     gather = gathering(width)
     source = np.frombuffer(rng.randbytes(300), np.uint8)
-    count = vector.lanes(width)
+    count = vector.count_lanes(width)
     for _ in range(20):
         places = np.array([rng.randrange(300 - 8 - 5) for _ in range(count + 3)], np.uint32)
         places[3] = 300 - max(width, vector.LOADED) - 5

@@ -19,7 +19,7 @@ from sawlog.leveldb.database.layout import COCKROACH_NAME
 from sawlog.leveldb.database.merge import show_virtual
 from sawlog.leveldb.database.order import ORDERS, VirtualTable
 from sawlog.leveldb.table.layout import REVERSE_NAME
-from sawlog.testing.outcome import places
+from sawlog.testing.outcome import list_places
 from tests.leveldb_database.support import COCKROACH, GOLDEN, read_answers, read_cockroach_live, rename_comparator
 
 DATABASES = ("pebble-2.1.7-cockroach-ranges", "pebble-2.1.7-cockroach-external")
@@ -46,11 +46,11 @@ def test_a_damaged_block_is_reported_once(name: str, tmp_path: Path) -> None:
         whole = path.read_bytes()
         path.write_bytes(whole[:8] + bytes([whole[8] ^ 4]) + whole[9:])
         opened = sawlog.open(database, format="leveldb_database", on_damage="skip")
-        checked = places(damage for report in opened.verify(every=True) for damage in report.damages)
+        checked = list_places(damage for report in opened.verify(every=True) for damage in report.damages)
         ledgers = [Findings("skip", drained=True) for _ in opened.fragments()]
         for fragment, ledger in zip(opened.fragments(), ledgers, strict=True):
             list(fragment.to_batches(ledger))
-        assert sorted(places(damage for ledger in ledgers for damage in ledger.damages)) == sorted(checked)
+        assert sorted(list_places(damage for ledger in ledgers for damage in ledger.damages)) == sorted(checked)
         reported += len(checked)
         path.write_bytes(whole)
     assert reported > 3

@@ -14,7 +14,7 @@ from sawlog import SawlogError
 from sawlog.errors import DamageError, IncompleteError
 from sawlog.format.capabilities import find_field_parser
 from sawlog.format.damage import Findings
-from sawlog.testing.outcome import places
+from sawlog.testing.outcome import list_places
 from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
 from tests.leveldb_log.fragments import masked
 from tests.unit_of_loss import assert_lost_by_unit
@@ -60,12 +60,12 @@ def test_what_is_wrong_with_a_table_of_several_parts_is_told_once(name: str, tmp
             table.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
             for view in ("live", "all"):
                 found = sawlog.open(tmp_path / "db", format="leveldb_database", view=view, on_damage="skip")
-                checked = places(one for report in found.verify(every=True) for one in report.damages)
+                checked = list_places(one for report in found.verify(every=True) for one in report.damages)
                 for size in (None, 500):
                     ledgers = [Findings("skip", drained=True) for _ in found.fragments(size)]
                     for fragment, ledger in zip(found.fragments(size), ledgers, strict=True):
                         list(fragment.to_batches(ledger))
-                    assert sorted(places(one for found in ledgers for one in found.damages)) == sorted(checked)
+                    assert sorted(list_places(one for found in ledgers for one in found.damages)) == sorted(checked)
         table.write_bytes(whole)
 
 

@@ -14,7 +14,7 @@ from rocksdict import Options, Rdict
 import sawlog
 from sawlog.format.damage import Findings
 from sawlog.testing import check
-from sawlog.testing.reading import any_fragments, same_counts, same_filters, two_threads
+from sawlog.testing.reading import check_counts, check_filters, check_fragments, check_threads
 from tests.leveldb_log.fragments import masked
 from tests.leveldb_table.mutators import places
 
@@ -77,7 +77,9 @@ def test_ranges_that_are_wrong_below_the_checksums(
 ) -> None:
     """However the database is cut and asked, the same entries are live, and all are there."""
     sample = sample_of(view, make(), view)
-    outcome = check(sample, narrowed(make(), ranges), laws=(any_fragments, two_threads, same_counts, same_filters))
+    outcome = check(
+        sample, narrowed(make(), ranges), laws=(check_fragments, check_threads, check_counts, check_filters)
+    )
     if sample.view == "all":
         assert len(outcome.rows) == len(check(sample, laws=()).rows)
     kinds = {one.kind for one in outcome.damages} - {"mismatched_file"}  # its first or last key is another, too
@@ -128,7 +130,9 @@ def test_keys_out_of_order(view: str) -> None:
     content = table[at : at + length + 1].replace(b"b\1\2\0", b"y\1\2\0")
     assert content != table[at : at + length + 1]
     changed = table[:at] + content + masked(content).to_bytes(4, "little") + table[at + len(content) + 4 :]
-    outcome = check(sample, {**sample.content, "000005.ldb": changed}, laws=(any_fragments, same_counts, same_filters))
+    outcome = check(
+        sample, {**sample.content, "000005.ldb": changed}, laws=(check_fragments, check_counts, check_filters)
+    )
     assert [(one.file, one.kind) for one in outcome.damages] == [("000005.ldb", "misplaced_key")]
     assert outcome.table is not None
     rows = outcome.table.to_pylist()
@@ -146,7 +150,7 @@ def test_a_range_deletion_that_ends_before_it_begins() -> None:
     content = bytearray(data[at : at + length + 1])
     content[content.index(b"hh\x0f") + 2 + 8] = ord("b")
     changed = data[:at] + content + masked(bytes(content)).to_bytes(4, "little") + data[at + len(content) + 4 :]
-    outcome = check(sample_of("all", files, "all"), {**files, name: changed}, laws=(any_fragments, same_counts))
+    outcome = check(sample_of("all", files, "all"), {**files, name: changed}, laws=(check_fragments, check_counts))
     assert outcome.table is not None
     (row,) = (row for row in outcome.table.to_pylist() if row["operation"] == "delete_range")
     assert (row["key"], row["value"]) == (b"hh", b"b")

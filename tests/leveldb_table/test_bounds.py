@@ -9,8 +9,8 @@ import pytest
 import sawlog
 from sawlog.testing import Sample, check
 from sawlog.testing.outcome import Outcome
-from sawlog.testing.reading import any_fragments, same_counts, same_filters
-from sawlog.testing.writing import repaired
+from sawlog.testing.reading import check_counts, check_filters, check_fragments
+from sawlog.testing.writing import check_repair
 from tests.leveldb_log.fragments import masked
 from tests.leveldb_table.support import rocksdb_tables
 
@@ -40,7 +40,7 @@ def changed(data: bytes, old: bytes, new: bytes, tmp_path: Path) -> bytes:
 
 
 def judged(data: bytes, *laws: object) -> Outcome:
-    return check(Sample("bounds", FORMAT, data, "a.sst", repaired="rows"), laws=(any_fragments, same_counts, *laws))
+    return check(Sample("bounds", FORMAT, data, "a.sst", repaired="rows"), laws=(check_fragments, check_counts, *laws))
 
 
 @pytest.mark.spread(2)
@@ -59,7 +59,7 @@ def test_a_key_that_stands_in_the_block_of_others_is_damage_under_every_verb(
     table: bytes, old: bytes, new: bytes, tmp_path: Path
 ) -> None:
     """Filters would not look for it there."""
-    found = judged(changed(table, b"\x01" + old, b"\x01" + new, tmp_path), same_filters, repaired)
+    found = judged(changed(table, b"\x01" + old, b"\x01" + new, tmp_path), check_filters, check_repair)
     assert dict(found.report.kinds) == {"misplaced_key": 1}
     assert found.table["key"].to_pylist() == [key for key in KEYS if key != old]
 
@@ -68,7 +68,9 @@ def test_a_key_that_stands_in_the_block_of_others_is_damage_under_every_verb(
 def test_before_the_first_separator_and_after_the_last_no_other_block_could_hold_a_key(
     table: bytes, old: bytes, new: bytes, tmp_path: Path
 ) -> None:
-    found = judged(changed(table, b"\x01" + old + b"\x01", b"\x01" + new + b"\x01", tmp_path), same_filters, repaired)
+    found = judged(
+        changed(table, b"\x01" + old + b"\x01", b"\x01" + new + b"\x01", tmp_path), check_filters, check_repair
+    )
     assert not found.report.damaged
     assert found.table["key"].to_pylist() == [new if key == old else key for key in KEYS]
 
@@ -77,7 +79,7 @@ def test_an_index_whose_separators_are_out_of_order_leads_to_all_rows_and_is_dam
     table: bytes, tmp_path: Path
 ) -> None:
     """Filters find nothing by it, so they read every block."""
-    found = judged(changed(table, b"\x00\x01c", b"\x00\x01a", tmp_path), same_filters, repaired)
+    found = judged(changed(table, b"\x00\x01c", b"\x00\x01a", tmp_path), check_filters, check_repair)
     assert dict(found.report.kinds) == {"bad_index": 1}
     assert found.table["key"].to_pylist() == KEYS
 

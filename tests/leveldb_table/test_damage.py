@@ -65,7 +65,7 @@ def test_verbs_agree_on_damaged_tables(tables: dict[str, bytes]) -> None:
         sample = Sample(name, FORMAT, data, "a.sst", repaired="rows")
         truth = check(sample, laws=()).rows
         for _ in range(60):
-            found = check(sample, damaged(data, dice), laws=(writing.repaired,))
+            found = check(sample, damaged(data, dice), laws=(writing.check_repair,))
             refused += found.refused is not None
             assert is_subsequence(found.rows, truth)
             assert found.refused or found.report.verdict is not Verdict.CLEAN or found.rows == truth

@@ -16,7 +16,7 @@ import pytest
 import sawlog
 from sawlog.format.capabilities import find_field_parser
 from sawlog.format.fields import Part
-from sawlog.kernels.varints import varints_and_ends
+from sawlog.kernels.varints import decode_varints_with_ends
 from sawlog.leveldb.table.fields import named_spans
 from sawlog.leveldb.table.rows import table_map
 from sawlog.map import survey
@@ -165,7 +165,7 @@ def test_entries_of_tables_are_those_of_a_read(tmp_path: Path) -> None:
 
 
 def of_block(part: Part, data: bytes, codec: str) -> bytes:
-    size, _ = next(varints_and_ends(data[part.offset : part.end][:10]))
+    size, _ = next(decode_varints_with_ends(data[part.offset : part.end][:10]))
     stored = pa.py_buffer(data[part.offset : part.end])
     return bytes(pa.Codec(codec).decompress(stored, decompressed_size=size, asbytes=True))
 
@@ -360,6 +360,6 @@ def test_a_dissector_that_raises_leaves_bytes_without_names(tmp_path: Path, monk
         yield Part("first", offset, 2)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(dataset.contents, "field_parser", lambda file, source: broken)
+    monkeypatch.setattr(dataset.contents, "make_field_parser", lambda file, source: broken)
     (excerpt,) = survey(dataset).files[0].excerpts
     assert [part.name for part in excerpt.parts] == ["first"]

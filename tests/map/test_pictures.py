@@ -21,8 +21,8 @@ from sawlog.format.charts import (
     LaneBox,
     Picture,
     RateChart,
-    key_text,
-    over_keys,
+    draw_key_ranges,
+    render_key,
 )
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.map import render, survey
@@ -39,12 +39,12 @@ def test_ranges_of_keys_are_as_wide_as_their_bytes() -> None:
         KeySpan("level 1", b"a", b"m", 599, box),
         KeySpan("level 1", b"n", b"z", 199, box),
     ]
-    first, second = over_keys("", spans).lanes.values()
+    first, second = draw_key_ranges("", spans).lanes.values()
     assert [(one.start, one.end) for one in first] == [(0, 1)]
     (left, right) = second
     assert left.end - left.start > 2 * (right.end - right.start)
     assert left.end < right.start
-    assert over_keys("", []).lanes == {}
+    assert draw_key_ranges("", []).lanes == {}
 
 
 def test_boxes_that_overlap_are_drawn_one_below_the_other() -> None:
@@ -88,7 +88,7 @@ def test_charts_are_bounded_and_say_so() -> None:
     ],
 )
 def test_keys_as_text(key: bytes, text: str) -> None:
-    assert key_text(key) == text
+    assert render_key(key) == text
 
 
 def test_texts_of_charts_harm_nobody() -> None:
@@ -102,7 +102,7 @@ def test_sums() -> None:
     sums = BarChart("bytes")
     for lane, series, amount in (("a", "x", 3), ("a", "y", 1), ("a", "x", 4), ("b", "", 0)):
         sums.add(lane, series, amount)
-    picture = sums.picture("t", order=("y", "z"))
+    picture = sums.draw_picture("t", order=("y", "z"))
     assert [(box.start, box.end, box.text) for box in picture.lanes["a"]] == [
         (0, 1, "a: 1 byte y, 12.5%"),
         (1, 8, "a: 7 bytes x, 87.5%"),
@@ -119,12 +119,12 @@ def test_rates_count_every_row_in_its_time(spread: int) -> None:
         rates.add(values, np.full(len(values), 3))
     values = np.concatenate(every)
     expected = np.unique(values // rates.bucket_width, return_counts=True)
-    found = list(rates.buckets())
+    found = list(rates.iterate_buckets())
     assert [(start, amount) for start, _, amount, _ in found] == list(
         zip((expected[0] * rates.bucket_width).tolist(), expected[1].tolist(), strict=True)
     )
     assert all(end - start == rates.bucket_width for start, end, _, _ in found)
-    assert sum(amount for _, _, amount, _ in rates.buckets(1)) == 3 * len(values)
+    assert sum(amount for _, _, amount, _ in rates.iterate_buckets(1)) == 3 * len(values)
     assert len(found) <= BUCKETS
     assert max(height for *_, height in found) == 1
 
@@ -171,7 +171,7 @@ def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch) 
         yield Picture("one", "number", {})
         raise FormatError("<b>no</b>")
 
-    monkeypatch.setattr(LogContents, "pictures", broken)
+    monkeypatch.setattr(LogContents, "draw_pictures", broken)
     found = survey(sawlog.open(SHOP, format="leveldb_log"))
     notes = {one.title: one.note for one in found.pictures}
     assert "one" in notes, "what could be drawn is"

@@ -19,19 +19,19 @@ def damaged(path: Path) -> Path:
 
 
 def test_cells_show_damage_before_all(tmp_path: Path) -> None:
-    (file,) = strip.strips(sawlog.open(damaged(tmp_path / "000001.log")))
-    shown = strip.cells(file, 40)
+    (file,) = strip.make_strips(sawlog.open(damaged(tmp_path / "000001.log")))
+    shown = strip.choose_cells(file, 40)
     assert len(shown) == 40
     assert set(shown) == {"record", "damage", "tail"}
     assert shown[200_000 * 40 // file.size] == "damage"
     assert shown[-1] == "tail"
-    assert set(strip.cells(file, 5000)) >= {"record", "damage"}
+    assert set(strip.choose_cells(file, 5000)) >= {"record", "damage"}
 
 
 def test_what_is_large_is_not_read_for_a_strip(tmp_path: Path) -> None:
     with (tmp_path / "000001.log").open("wb") as file:
         file.truncate(strip.STRIP_BYTES + 1)
-    assert strip.strips(sawlog.open(tmp_path / "000001.log", format="leveldb_log")) == []
+    assert strip.make_strips(sawlog.open(tmp_path / "000001.log", format="leveldb_log")) == []
 
 
 def test_notebooks_show_a_strip_and_nothing_that_runs(tmp_path: Path) -> None:

@@ -118,8 +118,8 @@ def test_what_is_unsupported_has_a_use_of_its_own_and_is_not_damage(tmp_path: Pa
     assert (shown["damage_count"], shown["damage_kinds"], shown["damages"]) == (0, {}, [])
     assert (shown["unsupported_count"], [one["kind"] for one in shown["unsupported"]]) == (1, ["unsupported"])
     assert main(["map", str(path), "--output", str(tmp_path / "map.html")]) == 4
-    (strip_of,) = strip.strips(sawlog.open(path))
-    assert set(strip.cells(strip_of, 40)) >= {"unsupported"}
+    (strip_of,) = strip.make_strips(sawlog.open(path))
+    assert set(strip.choose_cells(strip_of, 40)) >= {"unsupported"}
     assert " 0 damaged ranges" in strip.as_html([strip_of])
     assert strip.COLOURS["unsupported"] in strip.as_html([strip_of])
 
@@ -261,7 +261,7 @@ class Claimed(Fragment):
         yield pa.RecordBatch.from_arrays([values[name] for name in schema.names], schema=schema)
         for at in range(8):
             place = self.start + self.size - 4096 + at * 512
-            findings.damage(Damage(self.path, place, 512, "made_up", f"a damage at byte {place} " + "y" * 100))
+            findings.add_damage(Damage(self.path, place, 512, "made_up", f"a damage at byte {place} " + "y" * 100))
         findings.account.record += self.size - 4096
         size = os.path.getsize(self.path)
         if self.start + self.size == size:

@@ -23,7 +23,7 @@ import sawlog
 from sawlog.errors import FormatError, IncompleteError, OptionError, SchemaError
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import SegmentsWarning
-from sawlog.milvus.encode import NewEvent, Place, log_bytes
+from sawlog.milvus.encode import NewEvent, Place, encode_log
 from sawlog.milvus.layout import DataType, EventType
 from sawlog.milvus.metadata import messages
 from sawlog.milvus.metadata.load import load
@@ -152,7 +152,9 @@ def test_as_of_takes_times() -> None:
         assert until & 0x3FFFF == 0x3FFFF
     with pytest.raises(OptionError, match="as_of"):
         sawlog.open(GOLDEN / "2.3.5", as_of="yesterday")
-    assert layout.tso_time(layout.tso(dt.datetime(2024, 5, 1, tzinfo=dt.UTC))) == dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+    assert layout.decode_tso(layout.encode_tso(dt.datetime(2024, 5, 1, tzinfo=dt.UTC))) == dt.datetime(
+        2024, 5, 1, tzinfo=dt.UTC
+    )
 
 
 def test_as_of_warns_where_compaction_has_lost_the_past(tmp_path: Path) -> None:
@@ -388,7 +390,7 @@ def test_etcd_as_etcdctl_prints_it(tmp_path: Path) -> None:
 def test_ttl_hides_old_rows(tmp_path: Path) -> None:
     timeline = load(str(GOLDEN / "2.3.5" / "etcd.json"), sawlog.storage.Storage()).timeline
     assert timeline is not None
-    meta = timeline.at(None)
+    meta = timeline.find_collections(None)
     assert {one.ttl for one in meta.values()} == {0}
     second = 1000 << layout.LOGICAL_BITS
     write(tmp_path / "tree", pa.table({"pk": [1, 2], "Timestamp": [NOW, NOW + 100 * second]}))
@@ -436,7 +438,7 @@ def test_stream_written_files_join(tmp_path: Path) -> None:
         writer.add_int64(values)
         writer.finish()
         event = NewEvent(EventType.INSERT, 1, 1, writer.buffer)
-        data = log_bytes(Place(1, 2, 3), field, DataType.Int64, [event], {"original_size": "24"}, "")
+        data = encode_log(Place(1, 2, 3), field, DataType.Int64, [event], {"original_size": "24"}, "")
         target = tmp_path / "insert_log" / "1" / "2" / "3" / str(field) / "1"
         target.parent.mkdir(parents=True)
         target.write_bytes(data)

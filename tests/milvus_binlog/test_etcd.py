@@ -20,8 +20,8 @@ from sawlog.kernels.varints import encode_varint
 from sawlog.milvus.etcd import member
 from sawlog.milvus.etcd.bolt import BrokenError, Database, fnv1a
 from sawlog.milvus.etcd.layout import BRANCH_ELEMENT, META, META_CHECKED, PAGE_HEADER
-from sawlog.milvus.etcd.log import log_files, read_log
-from sawlog.milvus.etcd.member import database_in, read_member
+from sawlog.milvus.etcd.log import list_log_files, read_log
+from sawlog.milvus.etcd.member import find_database, read_member
 from sawlog.milvus.etcd.messages import Request
 from sawlog.milvus.etcd.store import Store
 from sawlog.milvus.layout import LOGICAL_BITS
@@ -115,7 +115,7 @@ def read_changed(change: Callable[[bytearray], None], data: Path) -> dict[bytes,
     entries: dict[bytes, bytes] = {}
     database = Database(MemorySource(content), "db")
     for bucket in (b"key", b"meta", b"members"):
-        entries |= {entry.key: entry.value for entry in database.bucket(bucket)}
+        entries |= {entry.key: entry.value for entry in database.iterate_bucket(bucket)}
     return entries
 
 
@@ -326,7 +326,7 @@ def log_of(entries: Sequence[bytes]) -> bytes:
 def test_entries_that_were_not_agreed_on_are_replaced(tmp_path: Path) -> None:
     entries = [message({3: index, 4: message({4: message({1: b"k", 2: value})})}) for index, value in WRITTEN]
     (tmp_path / "0000000000000000-0000000000000000.wal").write_bytes(log_of(entries))
-    log = read_log(log_files(Storage().files_in(tmp_path), 0), 0, Storage())
+    log = read_log(list_log_files(Storage().list_files(tmp_path), 0), 0, Storage())
     assert log.broken is None
     assert log.committed == 2
     puts = [Request(entry.data).put for entry in log.entries]
@@ -395,7 +395,7 @@ def test_requests_to_the_older_store_are_passed_over(data: Path) -> None:
     for path in (data / "member" / "wal").glob("*"):
         path.unlink()
     database = data / "member" / "snap" / "db"
-    meta = {entry.key: entry.value for entry in Database(MemorySource(used(data)), "db").bucket(b"meta")}
+    meta = {entry.key: entry.value for entry in Database(MemorySource(used(data)), "db").iterate_bucket(b"meta")}
     index = int.from_bytes(meta[b"consistent_index"], "big")
     old = message({1: 7, 2: b"PUT", 3: b"/0/members/1/attributes", 4: b'{"name":"default"}', 5: 0})
     new = message({4: message({1: b"k", 2: b"v"})})
@@ -416,7 +416,7 @@ def names_as_of(store: Store, *moments: int | None) -> list[list[str]]:
     past = {key.decode(): changes for key, changes in store.changes.items()}
     metadata = Etcd(keys, "etcd", past)
     times = [None if moment is None else moment << LOGICAL_BITS for moment in moments]
-    return [sorted(meta.name for meta in metadata.at(time).values()) for time in times]
+    return [sorted(meta.name for meta in metadata.find_collections(time).values()) for time in times]
 
 
 def collection(name: bytes, id: int = 7) -> bytes:
@@ -478,6 +478,6 @@ def test_a_bbolt_file_of_another_system_is_no_metadata(data: Path, files: Path, 
 
 def test_a_directory_without_metadata_says_what_is_expected(files: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert database_in(str(tmp_path / "empty"), Storage()) is None
+    assert find_database(str(tmp_path / "empty"), Storage()) is None
     with pytest.raises(FormatError, match=r"expected full_meta\.json of a milvus-backup, or member/snap/db of an etcd"):
         sawlog.read(files, table="alltypes", metadata=str(tmp_path / "empty"))

@@ -14,7 +14,7 @@ import pytest
 import sawlog
 from sawlog.errors import FormatError, IncompleteError, OptionError
 from sawlog.format.damage import DamageWarning, Verdict
-from sawlog.format.recognition import parts
+from sawlog.format.recognition import find_parts
 from sawlog.storage import Storage
 
 from .support import GOLDEN, NOW, delete, with_etcd, write
@@ -116,7 +116,7 @@ def test_numbers_in_a_path_are_not_content(tmp_path: Path) -> None:
     cache = tmp_path / "449" / "450" / "451" / "452" / "100"
     cache.parent.mkdir(parents=True)
     cache.write_bytes(struct.pack("<400f", *range(400)))
-    (part,) = parts(Storage().find(str(tmp_path)), Storage())
+    (part,) = find_parts(Storage().find(str(tmp_path)), Storage())
     assert part.format is None
     with pytest.raises(FormatError, match="not recognised"):
         sawlog.open(tmp_path)

@@ -209,7 +209,7 @@ def test_index_file_is_its_bytes() -> None:
 
 
 def test_stats_logs_hold_the_keys_of_their_segment() -> None:
-    from sawlog.milvus.stats import BloomFilter, parse_stats, stats_log
+    from sawlog.milvus.stats import BloomFilter, make_stats_log, parse_stats
 
     for path in sorted((GOLDEN / "2.3.5").glob("stats_log/*/*/*/*/1")):
         segment = int(path.parts[-3])
@@ -220,12 +220,12 @@ def test_stats_logs_hold_the_keys_of_their_segment() -> None:
         column = keys[name].combine_chunks()
         (entry,) = parse_stats(path.read_bytes())
         bloom = BloomFilter.of_json(entry["bf"])
-        assert bloom.found(column) == len(column)
+        assert bloom.count_hits(column) == len(column)
         absent = (
             pa.array(range(10**9, 10**9 + 1000)) if pa.types.is_int64(column.type) else pa.array(map(str, range(1000)))
         )
-        assert bloom.found(absent) < 150
-        made = stats_log(entry["fieldID"], column)
+        assert bloom.count_hits(absent) < 150
+        made = make_stats_log(entry["fieldID"], column)
         assert made["bf"] == entry["bf"]
         assert (made["minPk"], made["maxPk"], made["pkType"]) == (entry["minPk"], entry["maxPk"], entry["pkType"])
         rows = sawlog.read(path).to_pylist()

@@ -19,7 +19,7 @@ from sawlog.milvus import layout
 from sawlog.milvus.columns import decode
 from sawlog.milvus.deletes import index
 from sawlog.milvus.deletes.index import DeltaLogs
-from sawlog.milvus.encode import NewEvent, Place, log_bytes
+from sawlog.milvus.encode import NewEvent, Place, encode_log
 from sawlog.milvus.layout import BinlogDamageKind, DataType, EventType
 from sawlog.milvus.payloads import parquet
 from sawlog.milvus.payloads.payload import Extent, Payload, UnreadableError
@@ -94,7 +94,7 @@ def paged(values: pa.Array, **options: Any) -> bytes:
 
 def log(payloads: list[bytes], type: DataType = DataType.Int64) -> bytes:
     events = [NewEvent(EventType.INSERT, NOW, NOW, payload) for payload in payloads]
-    return log_bytes(Place(1, 2, 3), 100, type, events, {layout.ORIGINAL_SIZE: "1"}, "test")
+    return encode_log(Place(1, 2, 3), 100, type, events, {layout.ORIGINAL_SIZE: "1"}, "test")
 
 
 def test_of_a_damaged_event_the_rows_before_the_damage_are_kept(tmp_path: Path) -> None:
@@ -249,11 +249,11 @@ def test_a_page_may_have_what_its_bytes_justify(tmp_path: Path) -> None:
     assert len(data) < 64 << 10
     before = pa.default_memory_pool().bytes_allocated()
     with pytest.raises(UnreadableError, match="max_item_bytes") as caught:
-        list(payload_of(data, tmp_path / "file").column_batches(0, 10))
+        list(payload_of(data, tmp_path / "file").read_column_batches(0, 10))
     assert caught.value.damage.kind == BinlogDamageKind.PAYLOAD_TOO_LARGE.label
     assert pa.default_memory_pool().bytes_allocated() - before < parquet.FREE_PAGE
     allowed = payload_of(data, tmp_path / "file", 2 * size)
-    assert sum(map(len, allowed.column_batches(0, 1))) == 2
+    assert sum(map(len, allowed.read_column_batches(0, 1))) == 2
 
 
 def test_a_footer_that_claims_much_never_reaches_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,14 +292,14 @@ def deltas(rows: int, keys: int, place: Path) -> File:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"val": column}), sink, compression="zstd", store_schema=False)
     event = NewEvent(EventType.DELETE, NOW, NOW, bytes(sink.getvalue().to_pybytes()))
-    place.write_bytes(log_bytes(Place(1, 2, 3), -1, DataType.String, [event], {layout.ORIGINAL_SIZE: "1"}, ""))
+    place.write_bytes(encode_log(Place(1, 2, 3), -1, DataType.String, [event], {layout.ORIGINAL_SIZE: "1"}, ""))
     return File(str(place), place.stat().st_size)
 
 
 def looked_up(file: File, most: int | None = None) -> index.DeleteIndex:
     place = (None, None, most, Storage())
     logs = DeltaLogs((file,), pa.int64(), str(most) + file.path, *place)
-    return logs.newest(strict=False)
+    return logs.read_newest(strict=False)
 
 
 @pytest.mark.nightly
@@ -307,7 +307,7 @@ def test_delete_logs_take_the_memory_of_their_keys(tmp_path: Path) -> None:
     """Only the newest delete of each key is kept while they are read."""
     few = looked_up(deltas(100_000, 10, tmp_path / "few"))
     assert few.nbytes < 1 << 20
-    assert few.surviving(pa.array([3, 11]), np.array([NOW, NOW])).tolist() == [0, 1]
+    assert few.mark_survivors(pa.array([3, 11]), np.array([NOW, NOW])).tolist() == [0, 1]
     with pytest.raises(OptionError, match="max_delete_bytes"):
         looked_up(deltas(100_000, 100_000, tmp_path / "many"), 1 << 20)
     assert looked_up(deltas(100_000, 100_000, tmp_path / "many"), 64 << 20).nbytes > 1 << 20
@@ -326,7 +326,7 @@ def test_tables_that_grow_keep_what_they_hold() -> None:
         made = index.DeleteIndex(some(texts), None)
         numbers = range(-10, 5600)
         keys = pa.array([f"key {n}" for n in numbers]) if texts else pa.array(numbers, pa.int64())
-        keep = made.surviving(keys, np.array([25] * len(numbers)))
+        keep = made.mark_survivors(keys, np.array([25] * len(numbers)))
         assert keep is not None
         assert keep.tolist() == [int(not (0 <= n < 5600 and n % 50 + 1 > 25)) for n in numbers]
 
@@ -364,7 +364,7 @@ def test_a_writer_whose_name_is_no_text_is_told_as_that(tmp_path: Path) -> None:
     assert data.count(b"parquet-cpp") == 1
     event = NewEvent(EventType.INSERT, NOW, NOW, data.replace(b"parquet-cpp", b"parqu\xca\xff-cpp"))
     path = tmp_path / "log"
-    path.write_bytes(log_bytes(Place(1, 2, 3), 101, DataType.Bool, [event], {"original_size": "2"}, "it"))
+    path.write_bytes(encode_log(Place(1, 2, 3), 101, DataType.Bool, [event], {"original_size": "2"}, "it"))
     dataset = sawlog.open(path, format="milvus_binlog")
     assert "not text: 'utf-8'" in dataset.info()["payload written by"]
     assert dataset.count_rows() == dataset.to_table().num_rows == 2

@@ -19,7 +19,7 @@ from sawlog.kernels.signature import UInt64
 from sawlog.milvus import kernels
 from sawlog.milvus.deletes import kernels as delete_kernels
 from sawlog.milvus.deletes.index import DeleteIndex
-from sawlog.milvus.deletes.log import Deletes, parse_cell, text_deletes
+from sawlog.milvus.deletes.log import Deletes, parse_cell, parse_text_deletes
 from sawlog.milvus.layout import DataType
 from sawlog.milvus.stats import BloomFilter
 
@@ -52,7 +52,7 @@ ODD += [
 
 @kernel
 def _rest(value: UInt64, divisor: UInt64) -> UInt64:
-    return kernels.remainder(value, divisor, np.uint64(0xFFFFFFFFFFFFFFFF) // divisor)
+    return kernels.compute_remainder(value, divisor, np.uint64(0xFFFFFFFFFFFFFFFF) // divisor)
 
 
 @given(st.integers(0, (1 << 64) - 1), st.integers(1, (1 << 64) - 1) | st.integers(1, 9))
@@ -74,7 +74,9 @@ def cell(key: int | str, time: int) -> str:
 
 def read(cells: list[str]) -> tuple[list[tuple[Any, int]], list[int]]:
     bad: list[tuple[int, str]] = []
-    pairs = [pair for some in text_deletes(pa.array(cells, pa.string()), 0, bad) for pair in zip(*some, strict=True)]
+    pairs = [
+        pair for some in parse_text_deletes(pa.array(cells, pa.string()), 0, bad) for pair in zip(*some, strict=True)
+    ]
     return [(key.as_py(), time.as_py()) for key, time in pairs], [row for row, _ in bad]
 
 
@@ -118,7 +120,7 @@ def test_rows_survive_what_is_no_younger(
     ]
     index = DeleteIndex(pieces, None)
     times = np.array([time for _, time in rows], np.int64)
-    keep = index.surviving(keys(rows), times)
+    keep = index.mark_survivors(keys(rows), times)
     latest: dict[int, int] = {}
     for key, time in deletes:
         latest[key] = max(latest.get(key, 0), time)
@@ -138,6 +140,6 @@ def test_slots_are_moved_together(keep: list[bool], width: int) -> None:
 def test_the_longest_value_of_a_dictionary(values: list[bytes], tail: bytes) -> None:
     page = b"".join(len(value).to_bytes(4, "little") + value for value in values)
     longest = max(map(len, values), default=0)
-    assert kernels.longest_value(np.frombuffer(page, np.uint8)) == longest
+    assert kernels.find_longest_value(np.frombuffer(page, np.uint8)) == longest
     cut = page + b"\xff\xff\xff\x7f" + tail
-    assert kernels.longest_value(np.frombuffer(cut, np.uint8)) == -1
+    assert kernels.find_longest_value(np.frombuffer(cut, np.uint8)) == -1

@@ -416,7 +416,7 @@ def test_rows_of_a_file_that_has_too_many_are_left_out_whatever_is_read() -> Non
     name = "root/binlogs/insert_log/1/2/100/0/105"
     head, event = files[name][:DESCRIPTOR_END], files[name][DESCRIPTOR_END:]
     again = event[:NEXT_POSITION] + struct.pack("<I", len(head) + 2 * len(event)) + event[NEXT_POSITION + 4 :]
-    outcome = check(backup("inserts"), {**files, name: head + event + again}, laws=(reading.same_columns,))
+    outcome = check(backup("inserts"), {**files, name: head + event + again}, laws=(reading.check_columns,))
     assert {one.kind for one in outcome.damages} == {"row_count_mismatch"}
     assert len(outcome.rows) == 3
 
@@ -459,7 +459,7 @@ def test_without_a_primary_key_all_verbs_refuse_what_needs_it(
     files = dict(sample.content)
     meta = "root/meta/full_meta.json"
     files[meta] = files[meta].replace(b'"is_primary_key": true', b'"is_primary_key": null')
-    outcome = check(sample, files, laws=[reading.any_fragments], **options)
+    outcome = check(sample, files, laws=[reading.check_fragments], **options)
     if why is None:
         assert (outcome.refused, len(outcome.rows)) == (None, 4)
     else:

@@ -178,7 +178,7 @@ def test_a_time_to_live_hides_nothing_silently(tmp_path: Path) -> None:
         ({"ttl": "now"}, [], "left out"),
         ({"as_of": late}, [2], "left out"),
         ({"ttl": late}, [2], "left out"),
-        ({"ttl": layout.tso_time(late).isoformat()}, [2], "left out"),
+        ({"ttl": layout.decode_tso(late).isoformat()}, [2], "left out"),
     ):
         with pytest.warns(SegmentsWarning, match=f"rows live 60 seconds: older ones are {told}"):
             assert pks(root, **given, **options) == found

@@ -125,14 +125,14 @@ def test_windows_go_anywhere(windows: list[tuple[int, int]], small: bool) -> Non
         patch.setattr(log, "SMALL", 1000 if small else 0)
         opened = log.open_bytes(File("memory://sawlog-windows", len(data)), Storage())
         for offset, length in windows:
-            assert opened.window(offset, length).tobytes() == data[offset : offset + length]
+            assert opened.read_window(offset, length).tobytes() == data[offset : offset + length]
 
 
 def test_a_file_that_became_shorter(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe_file("/sawlog-short", bytes(10))
     opened = log.open_bytes(File("memory://sawlog-short", 20), Storage())
     with pytest.raises(ChangedError, match="expected 20 bytes, found 10"):
-        opened.window(0, 4)
+        opened.read_window(0, 4)
 
 
 def test_files_that_are_not_mapped(tmp_path: Path) -> None:

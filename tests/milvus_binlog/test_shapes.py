@@ -99,7 +99,7 @@ def state(document: Any) -> object:
     """What metadata says of now."""
     timeline = load.parse(json.loads(json.dumps(document)), "meta").timeline
     assert timeline is not None
-    return timeline.at(None)
+    return timeline.find_collections(None)
 
 
 def test_a_backup_of_any_shape_is_read_or_refused() -> None:
@@ -134,18 +134,18 @@ def test_a_manifest_of_any_shape_is_read_or_refused(monkeypatch: pytest.MonkeyPa
     }
     path = "root/insert_log/1/2/3/_metadata/manifest-1.avro"
     for one in (record, *changed(record)):
-        monkeypatch.setattr(manifest, "manifest_record", {b"": one}.__getitem__)
+        monkeypatch.setattr(manifest, "read_record", {b"": one}.__getitem__)
         if isinstance(one, dict):
             assert judged(manifest.read_manifest, b"", path, "root") or one is not record
 
 
 def test_statistics_of_any_shape_are_read_or_damage() -> None:
-    entry = stats.stats_log(100, pa.array([1, 2, 3]))
+    entry = stats.make_stats_log(100, pa.array([1, 2, 3]))
     for document in (entry, [entry]):
         for one in changed(document):
             text = json.dumps(one).encode()
             findings = Findings("skip")
-            rows = stats.stats_batch(stats.check_stats(text, "1", findings)).num_rows
+            rows = stats.make_stats_batch(stats.check_stats(text, "1", findings)).num_rows
             assert rows or findings.kinds == {"bad_stats": 1} or one == []
 
 
@@ -159,7 +159,7 @@ def test_a_fault_of_sawlog_is_neither_wrong_metadata_nor_damage(
     write(tmp_path, pa.table({"id": [1, 2]}), tree="backup")
     delete(tmp_path, [1], [1], 100, tree="backup")
     log = next(tmp_path.glob("**/stats_log/**/1*"), None)
-    monkeypatch.setattr(backup, "segment_meta", fault)
+    monkeypatch.setattr(backup, "parse_segment", fault)
     with pytest.raises(InternalError, match=f"{error.__name__}.*please report"):
         sawlog.read(tmp_path)
     monkeypatch.undo()

@@ -14,7 +14,7 @@ import sawlog
 from sawlog.errors import FormatError
 from sawlog.milvus.metadata.load import load
 from sawlog.milvus.metadata.model import CollectionMeta, Log, SegmentMeta
-from sawlog.milvus.metadata.written import json_field
+from sawlog.milvus.metadata.written import describe_field
 from sawlog.storage import Storage
 from tests.milvus_binlog.support import GOLDEN, NOW, copy_root, id_of, read_rows
 
@@ -26,7 +26,7 @@ VERSIONS = (0, 1, 2, 3, 4, 5)
 def meta_of(collection: str = COLLECTION) -> CollectionMeta:
     timeline = load(DUMP, Storage()).timeline
     assert timeline is not None
-    return timeline.at(None)[int(collection)]
+    return timeline.find_collections(None)[int(collection)]
 
 
 def record(name: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def write(root: Path, meta: CollectionMeta, id: int, time: int, version: int = 5
         "format_version": version,
         "snapshot_info": {"name": f"s{id}", "id": str(id), "collection_id": str(meta.id), "create_ts": str(time)},
         "collection": {
-            "schema": {"name": name or meta.name, "fields": [json_field(field) for field in meta.fields]},
+            "schema": {"name": name or meta.name, "fields": [describe_field(field) for field in meta.fields]},
             "partitions": {partition: str(number) for number, partition in meta.partitions.items()},
         },
         "manifest_list": paths,

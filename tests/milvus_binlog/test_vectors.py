@@ -20,7 +20,7 @@ from sawlog.milvus.payloads.payload import (
     Extent,
     Payload,
     UnreadableError,
-    batch_rows,
+    compute_batch_rows,
 )
 from sawlog.storage import Storage
 
@@ -95,7 +95,7 @@ def test_vectors_stay_in_their_memory(name: str, tmp_path: Path) -> None:
     assert taken.equals(values.slice(1, ROWS - 2).filter(pa.array(keep == 1)))
     assert before.equals(values.slice(0, 1))
     assert stream.take(1).equals(values.slice(ROWS - 1))
-    assert pa.chunked_array(list(payload.column_batches(0, ROWS))).combine_chunks().equals(values)
+    assert pa.chunked_array(list(payload.read_column_batches(0, ROWS))).combine_chunks().equals(values)
 
 
 def test_broken_pages_are_damage(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_a_dictionary_of_one_long_vector_makes_small_batches(tmp_path: Path) -> 
     one = pa.array([b"x" * width] * 500, pa.binary(width))
     payload = payload_of(tmp_path / "file", one)
     assert (tmp_path / "file").stat().st_size < width
-    assert batch_rows([(payload, 0)]) * width <= BATCH_BYTES
-    assert payload.row_limit(0) * width <= DICTIONARY_BUDGET
+    assert compute_batch_rows([(payload, 0)]) * width <= BATCH_BYTES
+    assert payload.compute_row_limit(0) * width <= DICTIONARY_BUDGET
 
 
 def test_a_long_list_of_one_value_is_damage(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_long_list_of_one_value_is_damage(tmp_path: Path) -> None:
         assert place.stat().st_size < 64 << 10
         payload = Payload(Storage().open(place), str(place), Extent(0, place.stat().st_size), 1 << 20)
         with pytest.raises(UnreadableError, match="lists of 1048576 elements") as caught:
-            list(payload.column_batches(0, 100))
+            list(payload.read_column_batches(0, 100))
         assert caught.value.damage.kind == BinlogDamageKind.PAYLOAD_TOO_LARGE.label
         large = Payload(Storage().open(place), str(place), Extent(0, place.stat().st_size), 8 << 20)
-        assert [len(array.flatten()) for array in large.column_batches(0, 100)] == [many]
+        assert [len(array.flatten()) for array in large.read_column_batches(0, 100)] == [many]

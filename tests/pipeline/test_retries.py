@@ -41,13 +41,13 @@ class Flaky(Run):
         super().__init__(SimpleNamespace(pipeline=pipeline), lambda _: None, self.stop, self.told.append)  # type: ignore[arg-type]
         self.ends = list(ends)
 
-    def _streams(self) -> None:
+    def _run_streams(self) -> None:
         end = self.ends.pop(0)
         if isinstance(end, Exception):
             raise end
         self._totals.batches["rows"] += end
         if self.ends:
-            self._streams()
+            self._run_streams()
 
 
 LOST = PipelineError("p.toml: Connection reset", transient=True)

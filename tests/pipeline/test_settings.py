@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sawlog.errors import OptionError
 from sawlog.pipeline import Pipeline, load
 from sawlog.pipeline.secrets import Secrets, looks_secret
-from sawlog.pipeline.session import session
+from sawlog.pipeline.session import open_session
 from tests.pipeline.support import STREAM
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def test_streams_read_streams(tmp_path: Path) -> None:
 def test_streams_into_formats_of_sawlog_need_a_later_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.__version__", "4.1.4")
     with pytest.raises(OptionError, match=r"p.toml:8: sinks.rows.format: a stream into leveldb_log needs PySpark 4.2"):
-        session(parse(tmp_path, STREAM.replace("parquet", "leveldb_log")), {}).__enter__()
+        open_session(parse(tmp_path, STREAM.replace("parquet", "leveldb_log")), {}).__enter__()
 
 
 def test_urls_are_left_as_they_are_written(tmp_path: Path) -> None:

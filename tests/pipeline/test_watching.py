@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from sawlog.cli.output import log, logfmt
+from sawlog.cli.output import print_event, render_logfmt
 from sawlog.errors import OptionError
 from sawlog.pipeline import load
 from sawlog.pipeline.metrics import serve
@@ -24,9 +24,9 @@ from sawlog.pipeline.settings import Metrics
 pytest.importorskip("pyspark")
 
 from sawlog.cli import status
-from sawlog.cli.run import log_level, run_pipeline
-from sawlog.cli.status import Status, live_status
-from sawlog.pipeline.progress import BatchReport, bytes_read, bytes_waiting
+from sawlog.cli.run import choose_log_level, run_pipeline
+from sawlog.cli.status import Status, show_status
+from sawlog.pipeline.progress import BatchReport, sum_read_bytes, sum_waiting_bytes
 from sawlog.stream.offset import Offset, Place
 from tests.pipeline.support import STREAM
 
@@ -34,19 +34,21 @@ REPORT = BatchReport("2026-01-05T09:30:10.021Z", "my trades", "rows", 42, 51_200
 
 
 def test_a_line_per_batch(capsys: pytest.CaptureFixture[str]) -> None:
-    log(REPORT.to_dict(), json=False)
+    print_event(REPORT.to_dict(), json=False)
     assert capsys.readouterr().out == (
         'event=batch time=2026-01-05T09:30:10.021Z pipeline="my trades" sink=rows batch=42 rows=51200 bytes=1642496'
         " damage=2 seconds=0.812\n"
     )
-    log(REPORT.to_dict(), json=True)
+    print_event(REPORT.to_dict(), json=True)
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["lag_bytes"] is None
     assert json.loads(line)["pipeline"] == "my trades"
 
 
 def test_values_that_need_quotes() -> None:
-    assert logfmt({"a": "", "b": 'x"y', "c": "1\n2", "d": {"e": 1}, "f": None}) == r'a="" b="x\"y" c="1\n2" d.e=1'
+    assert (
+        render_logfmt({"a": "", "b": 'x"y', "c": "1\n2", "d": {"e": 1}, "f": None}) == r'a="" b="x\"y" c="1\n2" d.e=1'
+    )
 
 
 def source(start: Any, end: Any, latest: Any) -> Any:
@@ -64,11 +66,11 @@ def test_bytes_from_offsets() -> None:
     ours = source(offset(a=(100, 0), b=(5, 0)), offset(a=(150, 100), c=(10, 0)), behind)
     first = source(None, offset(a=(3, 0)), behind)
     kafka = source({"topic": {"0": 1}}, {"topic": {"0": 5}}, {"topic": {"0": 9}})
-    assert (bytes_read([ours]), bytes_waiting([ours])) == (60, 7)
-    assert (bytes_read([ours, first, kafka]), bytes_waiting([ours, first, kafka])) == (63, 14)
-    assert (bytes_read([kafka]), bytes_waiting([kafka])) == (None, None)
+    assert (sum_read_bytes([ours]), sum_waiting_bytes([ours])) == (60, 7)
+    assert (sum_read_bytes([ours, first, kafka]), sum_waiting_bytes([ours, first, kafka])) == (63, 14)
+    assert (sum_read_bytes([kafka]), sum_waiting_bytes([kafka])) == (None, None)
     nothing = source(None, None, None)
-    assert (bytes_read([nothing]), bytes_waiting([nothing])) == (None, None)
+    assert (sum_read_bytes([nothing]), sum_waiting_bytes([nothing])) == (None, None)
 
 
 def pipeline(tmp_path: Path) -> Any:
@@ -91,7 +93,7 @@ def test_the_live_status(tmp_path: Path) -> None:
 
 
 def test_no_status_where_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with live_status(pipeline(tmp_path)) as add:
+    with show_status(pipeline(tmp_path)) as add:
         add(REPORT)
     assert capsys.readouterr() == ("", "")
 
@@ -109,18 +111,18 @@ def test_the_status_below_a_line_knows_its_batch(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("sawlog.pipeline.run.Run", Run)
     monkeypatch.setattr(Status, "add", lambda _, report: told.append("status"))
-    monkeypatch.setattr("sawlog.cli.run.log", lambda event, *, json: told.append("line") if event else None)
+    monkeypatch.setattr("sawlog.cli.run.print_event", lambda event, *, json: told.append("line") if event else None)
     run_pipeline(pipeline(tmp_path), cast("Any", None))
     assert told == ["status", "line"]
 
 
 def test_a_live_status_is_not_broken_by_warnings_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = pipeline(tmp_path)
-    assert log_level(stream) == {}
+    assert choose_log_level(stream) == {}
     monkeypatch.setattr(status, "can_show_progress", lambda: True)
-    assert log_level(stream) == {"spark.log.level": "ERROR"}
+    assert choose_log_level(stream) == {"spark.log.level": "ERROR"}
     (tmp_path / "p.toml").write_text(STREAM + '\n[spark]\nlog.level = "INFO"\n')
-    assert log_level(load(tmp_path / "p.toml")) == {}
+    assert choose_log_level(load(tmp_path / "p.toml")) == {}
 
 
 def test_metrics() -> None:

@@ -43,7 +43,7 @@ class LinesFragment(Fragment):
                 findings.tail = Tail(TailStatus.TORN, offset, len(line), "no newline")
                 findings.account.tail += len(line)
             elif line == b"!\n":
-                findings.damage(Damage(self.path, offset, len(line), "shout", "expected anything but !"))
+                findings.add_damage(Damage(self.path, offset, len(line), "shout", "expected anything but !"))
             else:
                 text = line[:-1].decode()
                 rows.append((text.upper() if self.scan.options.upper else text, offset))

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import sawlog
 from sawlog.testing.fuzz.inputs import Inputs
-from sawlog.testing.sample import Mutation, Sample, Subject, put, scratch
+from sawlog.testing.sample import Mutation, Sample, Subject, make_scratch, put
 
 from .expected import EXPECTED, MISSING, Difference
 
@@ -95,7 +95,7 @@ def main() -> int:
     parser.add_argument("--seed", default="1", help="any text: the same inputs for the same text")
     given = parser.parse_args()
     formats = [name for name in given.format if Path("tests", name, "test_laws.py").exists()]
-    with scratch() as name:
+    with make_scratch() as name:
         root = Path(name)
         work = root / "work.jsonl"
         listed = list(subjects(root, formats, given.seed, given.count))

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 import sawlog
 from sawlog.cli import main
-from sawlog.testing.outcome import plain
+from sawlog.testing.outcome import simplify_type
 
 LONGEST = 1000
 """Characters of a text that is kept as it is; a longer one becomes a digest."""
@@ -122,7 +122,7 @@ def content(table: pa.Table) -> str:
     """A digest of values that no layout of batches changes, without the wording of damage."""
     found = hashlib.sha256()
     for column in table.select([name for name in table.column_names if name != "detail"]).columns:
-        found.update(repr(column.cast(plain(column.type)).to_pylist()).encode())
+        found.update(repr(column.cast(simplify_type(column.type)).to_pylist()).encode())
     return found.hexdigest()[:16]
 
 

@@ -51,7 +51,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def forget_formats() -> None:
     """What this process knows of the packages that are installed."""
-    for known in (lazy.list_entry_points, lazy.entry_points, recognition.formats, recognition.get_format):
+    for known in (lazy.list_entry_points, lazy.find_entry_points, recognition.load_formats, recognition.get_format):
         known.cache_clear()
 
 

@@ -54,7 +54,7 @@ def test_earlier_times_are_versions_and_timestamps(catalog: SparkSession) -> Non
         counts.add(wanted)
         assert catalog.sql(f"SELECT count(*) FROM milvus.default.strpk VERSION AS OF '{time}'").head()[0] == wanted
     assert len(counts) > 1
-    moment = layout.tso_time(times[-1])
+    moment = layout.decode_tso(times[-1])
     asked = f"SELECT count(*) FROM milvus.default.strpk TIMESTAMP AS OF '{moment.isoformat()}'"
     assert catalog.sql(asked).head()[0] == with_etcd("2.3.5", "strpk", as_of=moment).count_rows()
 

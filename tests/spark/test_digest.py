@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sawlog.spark.digest import digest
+from sawlog.spark.digest import compute_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @pytest.mark.nightly
 def test_digests_tell_rows_apart(spark: SparkSession) -> None:
     def of(rows: list[tuple[Any, ...]], schema: str = "a int, b int") -> Any:
-        return digest(spark.createDataFrame(rows, schema))
+        return compute_digest(spark.createDataFrame(rows, schema))
 
     assert of([(1, 2), (3, 4)]) == of([(3, 4), (1, 2)])
     assert of([(1, 2)]) == of([(2, 1)], "b int, a int")

@@ -19,7 +19,7 @@ from sawlog.pipeline import load
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.plan import Plan
 from sawlog.pipeline.run import Run
-from sawlog.spark.errors import is_damage, is_transient, spark_errors
+from sawlog.spark.errors import is_damage, is_transient, list_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ class Faulty:
             self.fails(number)
             try:
                 found.append((place, ask()))
-            except (*spark_errors(), SawlogError) as error:
+            except (*list_spark_errors(), SawlogError) as error:
                 found.append((place, error))
         self.fails(None)
         return found
@@ -145,7 +145,7 @@ def test_a_micro_batch_with_a_fault_does_not_commit(
         writer = writer.option("checkpointLocation", str(place / "checkpoint"))
         try:
             writer.start(str(place / "out")).awaitTermination()
-        except spark_errors():
+        except list_spark_errors():
             assert not list(place.glob("checkpoint/commits/[0-9]*"))
             assert not list(place.glob("out/_spark_metadata/[0-9]*"))
             faulty.fails(None)

@@ -222,7 +222,7 @@ def test_spark_s_own_settings_are_left_alone(tmp_path: Path, monkeypatch: pytest
 def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The JVM would crash on one that ends early."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(jvm, "staged_name", lambda final, marker: str(tmp_path / "staged"))
+    monkeypatch.setattr(jvm, "make_staged_name", lambda final, marker: str(tmp_path / "staged"))
     monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: made(tmp_path / "staged"))
     archive = jvm.make_archive()
     assert f'"-XX:SharedArchiveFile={archive}"' in jvm.launch_settings(None)[0]["SPARK_SUBMIT_OPTS"]

@@ -55,7 +55,7 @@ class Query:
         return self.between(start, self.offset)
 
     def latest(self, start: Any) -> Any:
-        return json.loads(json.dumps(self._reader.latest(start, limited=False)))
+        return json.loads(json.dumps(self._reader.find_latest(start, limited=False)))
 
     def between(self, start: Any, end: Any) -> Rows:
         parts = self._reader.partitions(start, end)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sawlog.errors import DamageError, InternalError, OptionError, SchemaError, StorageError
-from sawlog.spark.errors import as_sentence, explain, in_sparks_words, is_damage, is_transient, spark_errors
+from sawlog.spark.errors import as_sentence, explain, is_damage, is_transient, list_spark_errors, translate_errors
 from tests.spark.conftest import COLUMNS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def test_python_says_it_in_sparks_words() -> None:
         "names such as day=3/x are kept": "names such as day=3/x are kept",
     }
     for message, expected in messages.items():
-        with pytest.raises(OptionError) as raised, in_sparks_words():
+        with pytest.raises(OptionError) as raised, translate_errors():
             raise OptionError(message)
         assert str(raised.value) == expected
 
@@ -65,7 +65,7 @@ ASKED: dict[str, tuple[Ask, str]] = {
 @pytest.mark.parametrize("place", ASKED)
 def test_what_arrives(spark: SparkSession, damaged: Path, source: str, place: str) -> None:
     ask, sentence = ASKED[place]
-    with pytest.raises(spark_errors(), match=sentence) as raised:
+    with pytest.raises(list_spark_errors(), match=sentence) as raised:
         ask(spark.read.format(source), damaged)
     text = str(raised.value).partition("\n\nJVM stacktrace")[0].strip()
     assert "Traceback" not in text
@@ -83,14 +83,14 @@ def test_what_arrives_of_a_stream(
         pytest.skip("streams need PySpark 4.2")
     writer = spark.readStream.format(source).load(str(damaged)).writeStream.format("noop")
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    with pytest.raises(spark_errors(), match=DamageError.__name__) as raised:
+    with pytest.raises(list_spark_errors(), match=DamageError.__name__) as raised:
         query.awaitTermination()
     assert "Traceback" not in str(raised.value).partition("\n\nJVM stacktrace")[0]
 
 
 def test_what_arrives_of_a_sink(spark: SparkSession, tmp_path: Path) -> None:
     writer = spark.range(1).write.format("sawlog").option("format", "leveldb_log").mode("append")
-    with pytest.raises(spark_errors(), match="a leveldb_log holds one column, 'record'; found: id") as raised:
+    with pytest.raises(list_spark_errors(), match="a leveldb_log holds one column, 'record'; found: id") as raised:
         writer.save(str(tmp_path / "out"))
     assert "Traceback" not in str(raised.value).partition("\n\nJVM stacktrace")[0]
 
@@ -103,7 +103,7 @@ def test_an_endpoint_where_nobody_listens(spark: SparkSession, source: str) -> N
     options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "k", "secret": "hunter2"}
     reader = spark.read.format(source).options(**{f"storage.{name}": value for name, value in options.items()})
     start = time.monotonic()
-    with pytest.raises(spark_errors(), match=r"s3://bucket/x\.log") as raised:
+    with pytest.raises(list_spark_errors(), match=r"s3://bucket/x\.log") as raised:
         reader.load("s3://bucket/x.log")
     assert time.monotonic() - start < 20
     text = str(raised.value).partition("\n\nJVM stacktrace")[0]

@@ -13,8 +13,8 @@ import pytest
 
 from sawlog.errors import OptionError
 from sawlog.format.query import bind_query, filter_batch
-from sawlog.spark.filters import PUSHDOWN_MODULE, pushing_down, read_filters, translate_filters
-from sawlog.spark.schema import spark_schema
+from sawlog.spark.filters import PUSHDOWN_MODULE, is_pushing_down, read_filters, translate_filters
+from sawlog.spark.schema import make_spark_schema
 
 UTC = dt.UTC
 NAN = float("nan")
@@ -58,7 +58,7 @@ def at(microseconds: int) -> dt.datetime:
 
 def translate(one: Any, kind: pa.DataType) -> list[tuple[str, Any]]:
     schema = pa.schema([pa.field("x", kind)])
-    return [(op, value) for _, op, value in translate_filters([one], schema, spark_schema(schema))]
+    return [(op, value) for _, op, value in translate_filters([one], schema, make_spark_schema(schema))]
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_nanoseconds_are_compared_as_spark_sees_them(bound: int, make: Any, hold
     nanoseconds = list(range(-2500, 2501, 250))
     schema = pa.schema([pa.field("x", pa.timestamp("ns", "UTC"))])
     batch = pa.record_batch([pa.array(nanoseconds, schema.field(0).type)], schema=schema)
-    conditions = translate_filters([make(("x",), at(bound))], schema, spark_schema(schema))
+    conditions = translate_filters([make(("x",), at(bound))], schema, make_spark_schema(schema))
     kept = filter_batch(bind_query(conditions, None, schema, schema), batch).column(0).cast(pa.int64()).to_pylist()
     assert kept == [value for value in nanoseconds if holds(value // 1000, bound)]
 
 
 def test_a_column_taken_as_integer_is_not_compared_as_time() -> None:
     schema = pa.schema([pa.field("x", pa.timestamp("ns"))])
-    given = spark_schema(pa.schema([pa.field("x", pa.int64())]))
+    given = make_spark_schema(pa.schema([pa.field("x", pa.int64())]))
     assert translate_filters([EqualTo(("x",), 5)], schema, given) == ()
 
 
@@ -149,13 +149,13 @@ def test_filters_with_a_bad_time() -> None:
 
 
 def test_the_process_tells_whether_spark_pushes_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not pushing_down()
+    assert not is_pushing_down()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "argv", ["daemon.py", PUSHDOWN_MODULE])
-        assert pushing_down()
+        assert is_pushing_down()
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, PUSHDOWN_MODULE, types.ModuleType("pushdown"))
-        assert pushing_down()
+        assert is_pushing_down()
 
 
 def test_spark_still_has_the_module() -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import types as spark_types
 from sawlog.errors import SchemaError
 from sawlog.format.contract import Format
 from sawlog.spark.cast import cast_array, cast_batch
-from sawlog.spark.schema import arrow_schema, check_schema, check_times, original_schema, spark_schema
+from sawlog.spark.schema import check_schema, check_times, make_arrow_schema, make_spark_schema, restore_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,10 +103,10 @@ def values(array: pa.Array) -> list[Any]:
 
 @pytest.mark.parametrize(("array", "name"), CASES, ids=[str(array.type) for array, _ in CASES])
 def test_every_type_is_handed_over_and_comes_back(array: pa.Array, name: str) -> None:
-    schema = spark_schema(as_batch(array).schema)
+    schema = make_spark_schema(as_batch(array).schema)
     assert schema["x"].dataType.simpleString() == name
-    target = arrow_schema(schema)
-    restored = original_schema(schema)
+    target = make_arrow_schema(schema)
+    restored = restore_schema(schema)
     if not any(layout in str(array.type) for layout in LAYOUTS):
         assert restored.field("x").type == array.type
     for piece in (array, array.slice(1), array.slice(1, 1), array.slice(0, 0)):
@@ -126,8 +126,8 @@ def test_spark_agrees(spark: SparkSession) -> None:
     arrays = [pa.concat_arrays([array.slice(0, 1), array.slice(1, 1), array.slice(0, 1)]) if len(array) > 1
               else pa.concat_arrays([array] * 3) for array in chosen]  # fmt: skip
     batch = pa.record_batch(arrays, [f"c{number}" for number in range(len(arrays))])
-    schema = spark_schema(batch.schema)
-    handed = cast_batch(batch, arrow_schema(schema))
+    schema = make_spark_schema(batch.schema)
+    handed = cast_batch(batch, make_arrow_schema(schema))
 
     class Source(DataSource):
         @classmethod
@@ -178,7 +178,7 @@ def test_the_way_back_loses_nothing_silently() -> None:
 
 def test_what_fits_is_not_copied() -> None:
     batch = as_batch(pa.array([b"a", b"b"]))
-    cast = cast_batch(batch, arrow_schema(spark_schema(batch.schema)))
+    cast = cast_batch(batch, make_arrow_schema(make_spark_schema(batch.schema)))
     assert [one.address for one in cast.column(0).buffers() if one] == [
         one.address for one in batch.column(0).buffers() if one
     ]
@@ -196,25 +196,25 @@ def test_columns_are_taken_by_name() -> None:
 def test_types_that_spark_does_not_have(kind: pa.DataType) -> None:
     message = rf"column 'x', element: Spark [\d.]+ has no type for Arrow's {re.escape(str(kind))}; leave the column out"
     with pytest.raises(SchemaError, match=message):
-        spark_schema(pa.schema([("x", pa.list_(kind))]))
+        make_spark_schema(pa.schema([("x", pa.list_(kind))]))
 
 
 def test_nullability_and_metadata_are_kept() -> None:
     field = pa.field("x", pa.uint16(), nullable=False, metadata={"sawlog.type": "Char", "other": "gone"})
-    schema = spark_schema(pa.schema([field]))
+    schema = make_spark_schema(pa.schema([field]))
     assert not schema["x"].nullable
-    restored = original_schema(schema).field("x")
+    restored = restore_schema(schema).field("x")
     assert (restored.type, restored.nullable, restored.metadata) == (pa.uint16(), False, {b"sawlog.type": b"Char"})
 
 
 def test_a_column_that_became_another_is_not_restored() -> None:
-    known = spark_schema(pa.schema([("x", pa.uint16())]))["x"]
+    known = make_spark_schema(pa.schema([("x", pa.uint16())]))["x"]
     changed = spark_types.StructType([spark_types.StructField("x", spark_types.StringType(), True, known.metadata)])
-    assert original_schema(changed).field("x").type == pa.string()
+    assert restore_schema(changed).field("x").type == pa.string()
     broken = spark_types.StructType(
         [spark_types.StructField("x", spark_types.IntegerType(), True, {"sawlog.arrow": "AAAA"})]
     )
-    assert original_schema(broken).field("x").type == pa.int32()
+    assert restore_schema(broken).field("x").type == pa.int32()
 
 
 AVAILABLE = pa.schema(

@@ -122,7 +122,7 @@ def test_from_an_object_store_and_into_it(spark: SparkSession, s3: dict[str, Any
         assert [one.numInputRows for one in query.recentProgress] == [50]
     found = sawlog.read(f"{place}/out", format="leveldb_log", storage_options=s3).column("record").to_pylist()
     assert found == [b"row %d" % n for n in range(100)]
-    assert Storage(s3).directories.staged(f"{place}/out", "") == []
+    assert Storage(s3).directories.find_staged_paths(f"{place}/out", "") == []
 
 
 def test_every_core_gets_a_share_of_a_micro_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ QUERY, BATCH = "query", 7
 
 
 def share(sink: SawlogStreamWriter, text: bytes, task: int, run: str, batch: int = BATCH) -> StagedTask:
-    writing = sink.sink.begin(sink.job(QUERY, run, batch), task)
+    writing = sink.sink.begin(sink.make_job(QUERY, run, batch), task)
     writing.write(pa.record_batch([pa.array([text], pa.binary())], names=["record"]))
     return StagedTask(writing.finish(), QUERY, run)
 
@@ -245,7 +245,7 @@ def test_a_driver_killed_between_any_two_steps(place: str, overwrite: bool, monk
         sink.commit([share(sink, b"once more", 0, "r3")], BATCH)
         sink.commit([share(sink, b"older", 0, "r3", 6)], 6)
         assert records(root) == [b"a", b"b", *before]
-        assert Storage().directories.staged(root, "") == []
+        assert Storage().directories.find_staged_paths(root, "") == []
         if not cut():
             break
     assert step >= 4
@@ -259,8 +259,8 @@ def test_micro_batches_lie_side_by_side(place: str) -> None:
     sink.commit([StagedTask([], QUERY, "r1")], 11)
     found = sawlog.read(place, format="leveldb_log").column("record").to_pylist()
     assert found == [b"8 0", b"8 1", b"9 0", b"9 1", b"10 0", b"10 1"]
-    assert Storage().directories.directories_in(place) == [LOG, *(f"batch-{batch:08d}-query" for batch in (8, 9, 10))]
-    assert len(Storage().files_in(f"{place}/{LOG}")) == 1
+    assert Storage().directories.list_directories(place) == [LOG, *(f"batch-{batch:08d}-query" for batch in (8, 9, 10))]
+    assert len(Storage().list_files(f"{place}/{LOG}")) == 1
 
 
 def test_a_commit_in_a_process_that_has_lost_its_parent_publishes_all(place: str) -> None:
@@ -292,7 +292,7 @@ def test_abort_leaves_nothing_staged(place: str, monkeypatch: pytest.MonkeyPatch
     lost = share(sink, b"lost", 1, "r1")
     sink.abort([share(sink, b"a", 0, "r1"), None], BATCH)
     assert not any(Storage().exists(one.temporary) for one in lost.staged)
-    assert Storage().directories.staged(place, "") == []
+    assert Storage().directories.find_staged_paths(place, "") == []
 
 
 class Query:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 import sawlog
 import sawlog.spark
-from sawlog.spark.errors import spark_errors
+from sawlog.spark.errors import list_spark_errors
 from tests.spark.conftest import COLUMNS
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def test_spark_overwrites_no_directory_by_name(spark: SparkSession, tmp_path: Pa
     """It takes only sources of its own kind there, and asks no other: the page says what to write in its place."""
     sawlog.spark.register(spark)
     statement = f"INSERT OVERWRITE DIRECTORY '{tmp_path / 'out'}' USING {source} OPTIONS (format 'leveldb_log')"
-    with pytest.raises(spark_errors(), match="Only Data Sources providing FileFormat are supported"):
+    with pytest.raises(list_spark_errors(), match="Only Data Sources providing FileFormat are supported"):
         spark.sql(f"{statement} SELECT X'01' AS record")
     assert not (tmp_path / "out").exists()
 

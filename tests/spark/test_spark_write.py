@@ -119,7 +119,7 @@ def test_what_a_dead_job_left_is_not_in_the_way(spark: SparkSession, tmp_path: P
     save(rows, tmp_path / "out", **options)
     left = [file.path.removeprefix(f"{tmp_path}/out/") for file in Storage().find(str(tmp_path / "out"))]
     log = CommitLog(Storage().directories, str(tmp_path / "out"))
-    number = (log.last() or Record()).number + 1
+    number = (log.read_last() or Record()).number + 1
     assert log.append(Record(number, state="publishing", job="dead", owner=NOBODY, new=tuple(left)))
     save(rows, tmp_path / "out", **options)
     assert sawlog.open(tmp_path / "out").count_rows() == 3
@@ -247,7 +247,7 @@ def test_on_an_object_store(spark: SparkSession, s3: dict[str, Any]) -> None:
         writing.mode("overwrite").save(target)
         table = sawlog.read(target, storage_options=s3)
         assert sorted(table["record"].to_pylist()) == decimal(count)
-    assert Storage(s3).directories.staged(target, "") == []
+    assert Storage(s3).directories.find_staged_paths(target, "") == []
 
 
 class Task:

@@ -132,7 +132,7 @@ class Follow:
         offsets = [reader.initialOffset()]
 
         def look() -> int:
-            offsets.append(reader.latest(offsets[-1], limited=False))
+            offsets.append(reader.find_latest(offsets[-1], limited=False))
             parts = reader.partitions(*offsets[-2:])
             return sum(batch.num_rows for part in parts for batch in reader.read(part))
 

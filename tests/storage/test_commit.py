@@ -25,8 +25,8 @@ from sawlog.errors import FormatError, SawlogError
 from sawlog.storage import Directories, Storage
 from sawlog.storage.commit import Job, MicroBatch
 from sawlog.storage.commit_log import LOG, CommitLog, Record
-from sawlog.storage.owners import has_exited, this_owner
-from sawlog.storage.staging import published_path
+from sawlog.storage.owners import find_current_owner, has_exited
+from sawlog.storage.staging import find_published_path
 from tests.exactly_once.commits import Commits
 from tests.support import NOBODY, begin_commit, place, put_record, stage_file, visible_files
 
@@ -55,11 +55,11 @@ def test_files_appear_in_the_directory_itself(place: tuple[Storage, str]) -> Non
     put_record(place, "three", "e", "d/f")
     assert visible_files(place) == ["a", "c", "d/b", "d/f", "e"]
     job = begin_commit(place, "four")
-    root = place[0].directories.spelled(place[1])
+    root = place[0].directories.resolve_directory(place[1])
     job.publish(stage_file(job, "a2", "d/b2"), lambda: [f"{root}/a", f"{root}/d/b", f"{root}/c"])
     job.sweep()
     assert visible_files(place) == ["a2", "d/b2", "d/f", "e"]
-    assert place[0].directories.staged(os.path.dirname(root), "") == []
+    assert place[0].directories.find_staged_paths(os.path.dirname(root), "") == []
 
 
 def test_what_is_there_is_not_replaced_by_chance(place: tuple[Storage, str]) -> None:
@@ -76,19 +76,19 @@ def test_what_is_there_is_not_replaced_by_chance(place: tuple[Storage, str]) -> 
 def test_a_reader_obeys_the_log(place: tuple[Storage, str]) -> None:
     storage, root = place
     put_record(place, "one", "old/1", "old/2", "other")
-    log = CommitLog(storage.directories, storage.directories.spelled(root))
-    last = log.last() or Record()
+    log = CommitLog(storage.directories, storage.directories.resolve_directory(root))
+    last = log.read_last() or Record()
     states: list[tuple[dict[str, Any], list[str]]] = [
         ({"state": "publishing", "new": ["other"]}, ["old/1", "old/2"]),
         ({"state": "published", "old": ["old/"]}, ["other"]),
         ({"state": "done"}, ["old/1", "old/2", "other"]),
     ]
     for number, (changes, expected) in enumerate(states, last.number + 1):
-        assert log.append(Record(number, owner=this_owner(), **changes))
+        assert log.append(Record(number, owner=find_current_owner(), **changes))
         assert not log.append(Record(number)), "another one was faster"
         assert visible_files(place) == expected
         assert [file.path.rpartition("/")[2] for file in storage.find(os.path.dirname(root))], "one above"
-    assert len(storage.directories.names_in(f"{root}/{LOG}")) == 1
+    assert len(storage.directories.list_names(f"{root}/{LOG}")) == 1
 
 
 SOUND = asdict(Record(1, "published", "job", "x", old=["a"], batches={"q": 1}, runs={"q": "r"}))
@@ -114,12 +114,12 @@ def test_a_log_that_is_none_is_an_error(tmp_path: Path, changes: dict[str, Any] 
 
 @pytest.mark.parametrize("state", ["publishing", "published"])
 def test_the_next_job_finishes_what_a_dead_one_began(place: tuple[Storage, str], state: str) -> None:
-    storage, root = place[0], place[0].directories.spelled(place[1])
+    storage, root = place[0], place[0].directories.resolve_directory(place[1])
     put_record(place, "one", "a", "b")
     dead = begin_commit(place, "dead", owner=NOBODY)
     stage_file(dead, "c")
     log = CommitLog(storage.directories, root)
-    number = (log.last() or Record()).number + 1
+    number = (log.read_last() or Record()).number + 1
     names = {"publishing": {"new": ["b"]}, "published": {"old": ["b"]}}[state]
     assert log.append(Record(number, state=state, job="dead", owner=NOBODY, **names))  # type: ignore[arg-type]
     assert visible_files(place) == ["a"]
@@ -132,10 +132,10 @@ def test_the_next_job_finishes_what_a_dead_one_began(place: tuple[Storage, str],
 def test_a_job_that_is_at_work_is_waited_for(
     place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch, sleep_is: Callable[[Callable[[float], None]], None]
 ) -> None:
-    log = CommitLog(place[0].directories, place[0].directories.spelled(place[1]))
+    log = CommitLog(place[0].directories, place[0].directories.resolve_directory(place[1]))
     put_record(place, "one", "a", "b")
-    last = log.last() or Record()
-    log.append(Record(last.number + 1, "publishing", "other", this_owner(), new=["a"]))
+    last = log.read_last() or Record()
+    log.append(Record(last.number + 1, "publishing", "other", find_current_owner(), new=["a"]))
     waits: list[float] = []
 
     def wait(seconds: float) -> None:
@@ -147,7 +147,7 @@ def test_a_job_that_is_at_work_is_waited_for(
     put_record(place, "two", "c")
     assert len(waits) == 3
     assert visible_files(place) == ["a", "b", "c"]
-    log.append(Record((log.last() or Record()).number + 1, "publishing", "silent", "", new=["c"]))
+    log.append(Record((log.read_last() or Record()).number + 1, "publishing", "silent", "", new=["c"]))
     monkeypatch.setattr(sawlog.storage.commit, "LEASE", -1.0)
     put_record(place, "three", "d")
     assert visible_files(place) == ["a", "b", "d"]
@@ -197,14 +197,14 @@ def test_jobs_that_commit_at_the_same_time(place: tuple[Storage, str]) -> None:
 
 
 def test_whole_directories_are_replaced(place: tuple[Storage, str]) -> None:
-    storage, root = place[0], place[0].directories.spelled(place[1])
+    storage, root = place[0], place[0].directories.resolve_directory(place[1])
     put_record(place, "one", "loc/a", "loc/b", "kept/a")
     job = begin_commit(place, "two")
     job.publish(stage_file(job, "new/a", "new/b"), lambda: [f"{root}/loc/"])
     job.sweep()
     assert visible_files(place) == ["kept/a", "new/a", "new/b"]
     assert not storage.exists(f"{root}/loc")
-    assert storage.directories.staged(os.path.dirname(root), "") == []
+    assert storage.directories.find_staged_paths(os.path.dirname(root), "") == []
 
 
 def test_micro_batches_are_remembered(place: tuple[Storage, str]) -> None:
@@ -212,7 +212,7 @@ def test_micro_batches_are_remembered(place: tuple[Storage, str]) -> None:
         job = begin_commit(place, "x").make_inner_job(f"batch-{query}-{batch}", f"{query}-{batch}", "r")
         job.publish(stage_file(job, "a", "b"), None, MicroBatch(query, batch, "r"))
         job.sweep()
-    last = job.log.last()
+    last = job.log.read_last()
     assert last is not None
     assert (last.batches, last.runs) == ({"q1": 5, "q2": 1}, {"q1": "r", "q2": "r"})
     assert len(visible_files(place)) == 6
@@ -266,15 +266,15 @@ def test_a_mount_point_is_not_exchanged(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_paths_say_what_they_will_be() -> None:
     job = begin_commit((Storage(), "/a.b/Trades/w1"), "0f-1")
-    assert published_path(f"{job.staging}/2024/T") == "/a.b/Trades/w1/2024/T"
+    assert find_published_path(f"{job.staging}/2024/T") == "/a.b/Trades/w1/2024/T"
     inside = job.make_inner_job("batch-1", "q-1", "r")
-    assert published_path(f"{inside.staging}/x") == "/a.b/Trades/w1/batch-1/x"
-    assert published_path(f"/a/._.0f.{this_owner()}.sawlog-staged/x") == "/a/x"
-    assert published_path("/a/b") == "/a/b"
+    assert find_published_path(f"{inside.staging}/x") == "/a.b/Trades/w1/batch-1/x"
+    assert find_published_path(f"/a/._.0f.{find_current_owner()}.sawlog-staged/x") == "/a/x"
+    assert find_published_path("/a/b") == "/a/b"
 
 
 def test_owners() -> None:
-    assert has_exited(this_owner()) is False
+    assert has_exited(find_current_owner()) is False
     assert has_exited(NOBODY) is True
     assert has_exited("00000000-1-1") is None
     assert has_exited("x") is None
@@ -288,7 +288,7 @@ def test_in_a_worker_of_spark_the_driver_owns() -> None:
         text=True,
         check=True,
     )
-    assert worker.stdout.strip() == this_owner()
+    assert worker.stdout.strip() == find_current_owner()
 
 
 def test_a_directory_that_is_replaced_while_it_is_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,11 +314,11 @@ def test_a_record_is_read_as_it_is_now(place: tuple[Storage, str]) -> None:
     log = CommitLog(place[0].directories, place[1])
     for job in "ab":
         assert log.append(Record(number=1, job=job))
-        last = log.last()
+        last = log.read_last()
         assert last is not None
         assert last.job == job
         place[0].directories.remove(f"{place[1]}/{LOG}/00000001.json")
-    assert log.last() is None
+    assert log.read_last() is None
 
 
 def test_a_record_that_is_deleted_while_it_is_asked_for_is_not_old(
@@ -326,9 +326,9 @@ def test_a_record_that_is_deleted_while_it_is_asked_for_is_not_old(
 ) -> None:
     log = CommitLog(place[0].directories, place[1])
     assert log.append(Record(number=2))
-    names, before = Directories.names_in, [["00000001.json"]]
-    monkeypatch.setattr(Directories, "names_in", lambda *given: before.pop() if before else names(*given))
-    assert log.modified() is None
+    names, before = Directories.list_names, [["00000001.json"]]
+    monkeypatch.setattr(Directories, "list_names", lambda *given: before.pop() if before else names(*given))
+    assert log.find_modified_time() is None
 
 
 def test_what_is_read_next_to_a_job_is_what_was_found(
@@ -352,8 +352,8 @@ def test_names_are_not_those_that_another_thread_has_listed(
     """Threads share the cache of fsspec: what one of them lists is in it right after another one has emptied it."""
     storage, place = Storage(s3), f"s3://logs/{tmp_path.name}"
     storage.directories.create(f"{place}/a", b"1")
-    assert storage.directories.names_in(place) == ["a"]
+    assert storage.directories.list_names(place) == ["a"]
     other = fsspec.filesystem("s3", skip_instance_cache=True, **s3)
     monkeypatch.setattr(type(other), "invalidate_cache", lambda *_: None)
     other.pipe_file(f"{place}/b", b"2")
-    assert storage.directories.names_in(place) == ["a", "b"]
+    assert storage.directories.list_names(place) == ["a", "b"]

@@ -65,10 +65,10 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(flight, "REMOTE_RANGE", 200_000)
     monkeypatch.setattr(flight, "AHEAD_BYTES", 1_600_000)
     monkeypatch.setattr(flight, "MOST_BYTES", 1_600_000)
-    for remembered in (flight.default_bytes, flight.paces_of):
+    for remembered in (flight.compute_default_bytes, flight.find_paces):
         remembered.cache_clear()
     yield
-    for remembered in (flight.default_bytes, flight.paces_of):
+    for remembered in (flight.compute_default_bytes, flight.find_paces):
         remembered.cache_clear()
 
 
@@ -77,7 +77,7 @@ def test_a_file_that_is_read_on_has_many_ranges_in_flight() -> None:
     remote, held = Object(), Flight()
     source = RemoteSource(remote, held)  # type: ignore[arg-type]
     for offset in range(0, len(DATA), 50_000):
-        assert np.array_equal(source.window(offset, 50_000), DATA[offset : offset + 50_000])
+        assert np.array_equal(source.read_window(offset, 50_000), DATA[offset : offset + 50_000])
         pieces = held._pieces.get(remote.url, [])
         assert sum(piece.end - piece.start for piece in pieces) <= 2_000_000, "bounded by memory"
     assert remote.most >= 6
@@ -92,7 +92,7 @@ def test_windows_are_views_of_answers() -> None:
     source = RemoteSource(remote, Flight())  # type: ignore[arg-type]
     shared = 0
     for offset in range(0, len(DATA), 40_000):
-        window = source.window(offset, 40_000)
+        window = source.read_window(offset, 40_000)
         shared += any(np.shares_memory(window, np.frombuffer(data, np.uint8)) for data in [*remote.sent])
     assert shared >= 120, "all but those that cross two answers"
 
@@ -102,7 +102,7 @@ def test_who_jumps_asks_for_little() -> None:
     remote, held = Object(delay=0), Flight()
     source = RemoteSource(remote, held)  # type: ignore[arg-type]
     for offset in (4_000_000, 1_000_000, 3_000_000):
-        assert np.array_equal(source.window(offset, 1000), DATA[offset : offset + 1000])
+        assert np.array_equal(source.read_window(offset, 1000), DATA[offset : offset + 1000])
     source.close()
     assert len(remote.asked) <= 6
 
@@ -111,11 +111,11 @@ def test_who_jumps_asks_for_little() -> None:
 def test_the_end_of_a_range_is_not_fetched_twice() -> None:
     remote, held = Object(delay=0), Flight()
     first, second = (RemoteSource(remote, held, end) for end in (400_000, 800_000))  # type: ignore[arg-type]
-    second.window(400_000, 100_000)
-    second.window(700_000, 100_000)
+    second.read_window(400_000, 100_000)
+    second.read_window(700_000, 100_000)
     for offset in range(0, 400_000, 100_000):
-        first.window(offset, 100_000)
-    assert np.array_equal(first.window(390_000, 60_000), DATA[390_000:450_000])
+        first.read_window(offset, 100_000)
+    assert np.array_equal(first.read_window(390_000, 60_000), DATA[390_000:450_000])
     assert len(remote.asked) == 4
 
 
@@ -137,10 +137,10 @@ def test_more_requests_are_made_while_more_arrives(capacity: int, limit: int) ->
 
 
 def test_an_option_says_how_much_is_on_its_way() -> None:
-    flight.paces_of.cache_clear()
+    flight.find_paces.cache_clear()
     remote, held = Object(), Flight.of({"bytes_in_flight": "20_000_000"})
-    assert held.ranges(remote) == 2  # type: ignore[arg-type]
-    assert held.room(remote)[0] == 16 << 20  # type: ignore[arg-type]
+    assert held.count_ranges(remote) == 2  # type: ignore[arg-type]
+    assert held.measure_room(remote)[0] == 16 << 20  # type: ignore[arg-type]
     assert pickle.loads(pickle.dumps(Storage({"bytes_in_flight": 1})))._flight.room(remote)[0] == 1
     assert not Storage({"bytes_in_flight": 1 << 20}).exists("memory://nothing"), "the store is not asked for it"
     for wrong in ("much", 0, None):
@@ -176,7 +176,7 @@ def test_fragments_are_asked_for_before_their_turn_and_let_go_of(monkeypatch: py
     for fragment in itertools.islice(fragments, taken):
         start, length = fragment.extent
         source = RemoteSource(remote, held, start + length)  # type: ignore[arg-type]
-        assert np.array_equal(source.window(start, length), DATA[start : start + length])
+        assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
         source.close()
         del source
         assert sum(answer() is not None for answer in answers) <= 9, "bounded by memory"
@@ -220,7 +220,7 @@ def test_files_of_the_next_fragments_are_on_their_way(
     name: str, threads: bool | int, monkeypatch: pytest.MonkeyPatch, root: str, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(flight, "WHOLE_BYTES", 64)
-    flight.paces_of.cache_clear()
+    flight.find_paces.cache_clear()
     asked: set[str] = set()
     begin = Flight.begin
 
@@ -281,8 +281,8 @@ def test_a_failed_beginning_is_asked_for_again() -> None:
     remote.fetch = failing  # type: ignore[method-assign]
     source = RemoteSource(remote, held)  # type: ignore[arg-type]
     with pytest.raises(OSError, match="no answer"):
-        source.window(0, 10)
-    assert source.window(0, 10).tobytes() == DATA[:10].tobytes()
+        source.read_window(0, 10)
+    assert source.read_window(0, 10).tobytes() == DATA[:10].tobytes()
 
 
 @pytest.fixture

@@ -65,11 +65,11 @@ def test_a_path_of_a_host_is_of_that_host(log: bytes, tmp_path: Path, base: str)
         assert sawlog.read(path, format="leveldb_log").equals(ROWS)
         assert sawlog.verify(path, format="leveldb_log").rows == ROWS.num_rows
         assert sum(batch.num_rows for batch in sawlog.open(path, format="leveldb_log").watch().look()) == ROWS.num_rows
-    assert [file.path for file in Storage().files_in(base)] == [f"{base}/000003.log"]
+    assert [file.path for file in Storage().list_files(base)] == [f"{base}/000003.log"]
     sawlog.repair(f"{base}/000003.log", tmp_path / "2.log", format="leveldb_log")
     sawlog.write(ROWS, f"{base}/000004.log", format="leveldb_log")
     assert sawlog.read(base, format="leveldb_log").num_rows == 2 * ROWS.num_rows
-    assert not Storage().directories.staged(base, "")
+    assert not Storage().directories.find_staged_paths(base, "")
 
 
 class Endless(BaseHTTPRequestHandler):

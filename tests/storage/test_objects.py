@@ -97,7 +97,7 @@ def test_a_file_of_a_server_is_read_in_ranges_or_whole(
     (file,) = Storage().find(f"{server}/a%20b.log?q=%2F")
     assert file.size == len(DATA)
     with closing(Storage().open(file)) as source:
-        assert b"".join(source.window(at, 1000).tobytes() for at in range(0, len(DATA), 1000)) == DATA
+        assert b"".join(source.read_window(at, 1000).tobytes() for at in range(0, len(DATA), 1000)) == DATA
     assert {path for _, path, _ in Files.requests} == {"/a%20b.log?q=%2F"}
     ranged = [headers for command, _, headers in Files.requests if command == "GET" and "range" in headers]
     assert all(("if-match" in headers) == ("tags" in knows) for headers in ranged)
@@ -209,13 +209,13 @@ def test_a_profile_is_read_by_boto3(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     config.write_text("[profile team]\nregion=eu-west-1\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
-    settings = store_options.s3_settings({"profile": "team"}, "bucket")
+    settings = store_options.make_s3_settings({"profile": "team"}, "bucket")
     assert settings["config"]["region"] == "eu-west-1"
     assert settings["credential_provider"]()["access_key_id"] == "k"
-    plain = store_options.s3_settings({"endpoint_url": "http://h"}, "bucket")
+    plain = store_options.make_s3_settings({"endpoint_url": "http://h"}, "bucket")
     assert plain["credential_provider"]()["access_key_id"] == "d"
     with pytest.raises(OptionError, match="nobody"):
-        store_options.s3_settings({"profile": "nobody"}, "bucket")
+        store_options.make_s3_settings({"profile": "nobody"}, "bucket")
 
 
 def test_names_of_fsspec_are_those_of_obstore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_names_of_fsspec_are_those_of_obstore(tmp_path: Path, monkeypatch: pytes
         "config_kwargs": {"s3": {"addressing_style": "virtual"}, "read_timeout": 3, "proxies": {"https": "http://p"}},
         "s3_additional_kwargs": {"ServerSideEncryption": "AES256"},
     }
-    settings = store_options.s3_settings(options, "b")
+    settings = store_options.make_s3_settings(options, "b")
     assert settings["config"] == {
         "access_key_id": "k",
         "secret_access_key": "s",
@@ -244,13 +244,13 @@ def test_names_of_fsspec_are_those_of_obstore(tmp_path: Path, monkeypatch: pytes
     assert (client["allow_http"], client["allow_invalid_certificates"], client["proxy_url"]) == (True, True, "http://p")
     key = tmp_path / "key.json"
     key.write_text(json.dumps({"type": "service_account"}))
-    google = store_options.google_settings({"token": str(key), "project": "p"})["config"]
+    google = store_options.make_google_settings({"token": str(key), "project": "p"})["config"]
     assert google == {"application_credentials": str(key)}
     text = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:1/a"
-    azure = store_options.azure_settings({"connection_string": text}, "")
+    azure = store_options.make_azure_settings({"connection_string": text}, "")
     assert azure["config"] == {"account_name": "a", "account_key": "k==", "endpoint": "http://127.0.0.1:1/a"}
     assert azure["client_options"]["allow_http"]
-    assert store_options.azure_settings({"sas_token": "?s"}, "a.dfs.core.windows.net")["config"] == {
+    assert store_options.make_azure_settings({"sas_token": "?s"}, "a.dfs.core.windows.net")["config"] == {
         "sas_key": "?s",
         "account_name": "a",
     }

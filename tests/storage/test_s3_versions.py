@@ -23,5 +23,5 @@ def test_an_object_that_is_replaced_is_an_error_that_says_so(s3: dict[str, Any])
             storage = Storage(s3)
             storage.find(URL)
     with pytest.raises(ChangedError, match="was replaced while it was read"):
-        storage.open(URL).window(0, 7)
+        storage.open(URL).read_window(0, 7)
     assert sawlog.read(URL, storage_options=s3).column("record").to_pylist() == [b"new"]

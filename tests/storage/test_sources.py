@@ -127,10 +127,10 @@ def test_memory_of_windows_is_used_again_but_never_while_somebody_looks(tmp_path
     try:
         sources.Piece = lambda size: allocated.append(size) or piece(size)  # type: ignore[assignment, misc, func-returns-value]
         for start in range(0, len(data) - 200_000, 100_000):  # overlapping, as walkers ask when a record is cut
-            window = source.window(start, 150_000)
+            window = source.read_window(start, 150_000)
             assert (window == data[start : start + 150_000]).all()
         assert len(allocated) <= 2
-        held = [source.window(start, 100_000)[10:20] for start in range(0, 1_000_000, 100_000)]
+        held = [source.read_window(start, 100_000)[10:20] for start in range(0, 1_000_000, 100_000)]
         buffers = [pa.py_buffer(one) for one in held]
         del held
         gc.collect()
@@ -160,14 +160,14 @@ def test_a_small_file_is_read_by_one_call(tmp_path: Path, monkeypatch: pytest.Mo
     for places in ([(2000, 48), (1000, 1000), (0, 2048)], [(0, 16), (2000, 99)]):
         source = Storage().open(path)
         for offset, length in places:
-            assert source.window(offset, length).tobytes() == data[offset : offset + length]
+            assert source.read_window(offset, length).tobytes() == data[offset : offset + length]
         source.close()
     assert calls == [0, 0]
     broken_from = 1000  # what is before the bytes that the disk cannot read is read all the same
     source = Storage().open(path)
-    assert source.window(10, 500).tobytes() == data[10:510]
+    assert source.read_window(10, 500).tobytes() == data[10:510]
     with pytest.raises(DiskError):
-        source.window(900, 200)
+        source.read_window(900, 200)
     source.close()
 
 
@@ -294,7 +294,7 @@ def test_names_of_inputs_are_made_as_they_are_needed() -> None:
     inputs = Inputs()
     tracemalloc.start()
     try:
-        names = [inputs.name(b"x") for _ in range(3)]
+        names = [inputs.name_input(b"x") for _ in range(3)]
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()

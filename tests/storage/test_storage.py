@@ -47,11 +47,11 @@ def test_what_is_written_is_found_and_read(place: tuple[Storage, str], monkeypat
     source = storage.open(file.path)
     position = 0
     for length in (0, 1, 999_999, 1_000_000, 1_500_000):
-        assert source.window(position, length).tobytes() == DATA[position : position + length]
+        assert source.read_window(position, length).tobytes() == DATA[position : position + length]
         position += length // 2
-    assert source.window(2_999_990, 100).tobytes() == DATA[-10:]
-    assert source.window(len(DATA), 100).tobytes() == b""
-    assert source.window(0, 5).tobytes() == DATA[:5]
+    assert source.read_window(2_999_990, 100).tobytes() == DATA[-10:]
+    assert source.read_window(len(DATA), 100).tobytes() == b""
+    assert source.read_window(0, 5).tobytes() == DATA[:5]
     source.close()
 
 
@@ -128,17 +128,17 @@ def test_staged_files_are_invisible_until_published(place: tuple[Storage, str]) 
 
 def test_what_killed_writers_left_is_found_by_its_marker(place: tuple[Storage, str]) -> None:
     storage, root = place
-    assert storage.directories.staged(f"{root}/nothing", "job") == []
+    assert storage.directories.find_staged_paths(f"{root}/nothing", "job") == []
     ours = [storage.stage(f"{root}/{name}") for name in ("part-0-job1", "part-1-job1/column")]
     other = storage.stage(f"{root}/part-0-job2")
     put(storage, f"{root}/published-job1", b"1")
     staged = [file.finish() for file in (*ours, other)]
-    found = storage.directories.staged(root, "job1")
+    found = storage.directories.find_staged_paths(root, "job1")
     assert sorted(map(os.path.basename, found)) == sorted(os.path.basename(one.temporary) for one in staged[:2])
     for path in found:
         storage.directories.remove(path)
-    assert storage.directories.staged(root, "job1") == []
-    assert len(storage.directories.staged(root, "job2")) == 1
+    assert storage.directories.find_staged_paths(root, "job1") == []
+    assert len(storage.directories.find_staged_paths(root, "job2")) == 1
 
 
 def test_listings_show_what_others_have_written(s3: dict[str, Any]) -> None:
@@ -165,7 +165,7 @@ def test_empty_file(place: tuple[Storage, str]) -> None:
     put(storage, f"{root}/empty", b"")
     source = storage.open(f"{root}/empty")
     assert source.size == 0
-    assert len(source.window(0, 10)) == 0
+    assert len(source.read_window(0, 10)) == 0
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_nothing_is_fetched_after_the_end_that_is_named(monkeypatch: pytest.Monk
     monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
     with closing(storage.open("memory://ends/file", 330_000)) as source:
         for offset in range(0, 330_000, 30_000):
-            assert bytes(source.window(offset, 30_000)) == content[offset : offset + 30_000]
+            assert bytes(source.read_window(offset, 30_000)) == content[offset : offset + 30_000]
         assert max(asked) == 330_000
-        assert bytes(source.window(320_000, 20_000)) == content[320_000:340_000]
+        assert bytes(source.read_window(320_000, 20_000)) == content[320_000:340_000]
         assert max(asked) == 340_000
 
 
@@ -248,11 +248,11 @@ def test_a_directory_appears_whole(place: tuple[Storage, str]) -> None:
     one = fill(storage, f"{root}/t/loc", a=b"1", b=b"22")
     assert one.size == 3
     assert not storage.exists(f"{root}/t/loc")
-    assert len(storage.directories.staged(root, "job")) == 1
-    assert storage.directories.staged(root, "jab") == []
+    assert len(storage.directories.find_staged_paths(root, "job")) == 1
+    assert storage.directories.find_staged_paths(root, "jab") == []
     storage.publish([one])
     assert content(storage, f"{root}/t") == {"loc/a": b"1", "loc/b": b"22"}
-    assert storage.directories.staged(root, "") == []
+    assert storage.directories.find_staged_paths(root, "") == []
     storage.publish([fill(storage, f"{root}/t/loc/", c=b"3")])
     assert content(storage, f"{root}/t") == {"loc/c": b"3"}
     with pytest.raises(FileExistsError, match="exists already"):
@@ -264,15 +264,15 @@ def test_staged_directories_are_swept(place: tuple[Storage, str]) -> None:
     storage, root = place
     put(storage, f"{root}/t/kept", b"x")
     discard_staged(storage, [fill(storage, f"{root}/t/loc", a=b"1")])
-    assert storage.directories.staged(root, "") == []
+    assert storage.directories.find_staged_paths(root, "") == []
     left = fill(storage, f"{root}/t/loc", a=b"1")
-    assert [os.path.basename(path) for path in storage.directories.staged(root, "job")] == [
+    assert [os.path.basename(path) for path in storage.directories.find_staged_paths(root, "job")] == [
         os.path.basename(left.temporary)
     ]
-    for path in storage.directories.staged(root, "job"):
+    for path in storage.directories.find_staged_paths(root, "job"):
         storage.directories.remove(path)
     storage.directories.stage_directory(f"{root}/t/loc").discard(storage)
-    assert storage.directories.staged(root, "") == []
+    assert storage.directories.find_staged_paths(root, "") == []
     assert content(storage, f"{root}/t") == {"kept": b"x"}
 
 

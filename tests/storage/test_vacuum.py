@@ -11,7 +11,7 @@ import pytest
 
 from sawlog.storage import Storage
 from sawlog.storage.commit_log import CommitLog, Record
-from sawlog.storage.owners import this_owner
+from sawlog.storage.owners import find_current_owner
 from sawlog.storage.vacuum import vacuum
 from tests.cli.conftest import Run, run
 from tests.support import NOBODY, begin_commit, place, put_record, stage_file, visible_files
@@ -21,9 +21,9 @@ __all__ = ["place", "run"]
 
 @pytest.fixture
 def leftovers(place: tuple[Storage, str]) -> Callable[[], list[str]]:
-    storage, root = place[0], place[0].directories.spelled(place[1])
+    storage, root = place[0], place[0].directories.resolve_directory(place[1])
     put_record(place, "one", "a", "b")
-    for name, owner in (("dead", NOBODY), ("alive", this_owner()), ("elsewhere", "00000000-1-1")):
+    for name, owner in (("dead", NOBODY), ("alive", find_current_owner()), ("elsewhere", "00000000-1-1")):
         stage_file(begin_commit(place, name, owner=owner), "c", "d")
     file = storage.stage(f"{root}/single")
     file.write(b"1")
@@ -32,7 +32,7 @@ def leftovers(place: tuple[Storage, str]) -> Callable[[], list[str]]:
     aside.write(b"it may have to come back")
     aside.finish()
     return lambda: sorted(
-        {name for path in storage.directories.below(os.path.dirname(root)) for name in WORDS if name in path}
+        {name for path in storage.directories.list_paths(os.path.dirname(root)) for name in WORDS if name in path}
     )
 
 
@@ -40,7 +40,7 @@ WORDS = ("dead", "alive", "elsewhere", "single", "aside")
 
 
 def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Callable[[], list[str]]) -> None:
-    storage, root = place[0], place[0].directories.spelled(place[1])
+    storage, root = place[0], place[0].directories.resolve_directory(place[1])
     found = vacuum(root, dry_run=True, storage_options=storage.options)
     assert leftovers() == sorted(WORDS)
     assert sorted((one.files, one.dead) for one in found) == [(1, False), (2, False), (2, False), (2, True)]
@@ -50,12 +50,12 @@ def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Call
     assert leftovers() == ["alive", "aside"]
     assert visible_files(place) == ["a", "b"]
     log = CommitLog(storage.directories, root)
-    number = (log.last() or Record()).number + 1
+    number = (log.read_last() or Record()).number + 1
     log.append(Record(number, "publishing", "dead", NOBODY, new=["b"]))
     (commit,) = (one for one in vacuum(root, storage_options=storage.options) if one.kind == "commit")
     assert (commit.path, commit.dead) == (root, True)
     assert visible_files(place) == ["a"]
-    assert (log.last() or Record()).state == "done"
+    assert (log.read_last() or Record()).state == "done"
 
 
 def test_vacuum_on_the_command_line(run: Run, tmp_path: Path) -> None:

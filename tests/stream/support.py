@@ -83,14 +83,14 @@ class Stream:
     def step(self, *, limited: bool = True) -> int:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(listing, "SWEEP", -1)  # files that are finished are looked at each time
-            end = self.follower.latest(self.offset, limited=limited)
+            end = self.follower.find_latest(self.offset, limited=limited)
         if end is self.offset:
             return 0
         assert Offset.from_json(json.loads(json.dumps(end.to_json()))) == end
         found = [
             [
                 n
-                for fragment in self.follower.between(self.offset, end)
+                for fragment in self.follower.list_fragments(self.offset, end)
                 for b in fragment.to_batches()
                 for n in self.ints(b)
             ]

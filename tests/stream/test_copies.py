@@ -31,7 +31,7 @@ def rotated(path: Path) -> Path:
 
 def look(stream: Stream) -> None:
     """See what is there, and read nothing of it."""
-    stream.follower.latest(stream.offset)
+    stream.follower.find_latest(stream.offset)
 
 
 def another(tmp_path: Path, first: int, batches: int = 1) -> bytes:
@@ -149,7 +149,7 @@ def test_a_micro_batch_is_repeated_after_the_log_was_emptied(log) -> None:
     shutil.copy(path, rotated(path))
     os.truncate(path, 0)
     again = restarted(stream)
-    (fragment,) = again.follower.between(start, Offset.from_json(stream.offset.to_json()))
+    (fragment,) = again.follower.list_fragments(start, Offset.from_json(stream.offset.to_json()))
     assert sum(batch.num_rows for batch in fragment.to_batches()) == 60
 
 

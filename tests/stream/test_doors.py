@@ -160,7 +160,7 @@ class Cat(Python):
 
     def look(self) -> Numbers:
         try:
-            for batch in cat.followed(self.watch):
+            for batch in cat.follow_rows(self.watch):
                 self.found += self.log.ints(batch)
         except Paused:
             found, self.found = self.found, []
@@ -395,9 +395,9 @@ class Faults:
         self.left: int | None = None
         self.failed = False
         for owner, name in ((Storage, "read"), (Storage, "open"), (os, "preadv"), (os, "scandir")):
-            monkeypatch.setattr(owner, name, self.counted(getattr(owner, name), error))
+            monkeypatch.setattr(owner, name, self.list_countable_batches(getattr(owner, name), error))
 
-    def counted(self, call: Callable[..., Any], error: type[OSError]) -> Callable[..., Any]:
+    def list_countable_batches(self, call: Callable[..., Any], error: type[OSError]) -> Callable[..., Any]:
         def counting(*args: Any, **more: Any) -> Any:
             if self.left is not None:
                 self.left -= 1

@@ -199,10 +199,10 @@ def test_a_batch_that_has_to_be_repeated_needs_the_same_bytes(tmp_path: Path) ->
     stream.step()
     (path,) = tmp_path.iterdir()
     again = Stream(tmp_path)
-    assert again.follower.between(start, stream.offset)
+    assert again.follower.list_fragments(start, stream.offset)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(SawlogError, match="replaced or rewritten"):
-        Stream(tmp_path).follower.between(start, stream.offset)
+        Stream(tmp_path).follower.list_fragments(start, stream.offset)
     other = Source(tmp_path, "other")
     again = Stream(tmp_path)
     path.unlink()
@@ -210,7 +210,7 @@ def test_a_batch_that_has_to_be_repeated_needs_the_same_bytes(tmp_path: Path) ->
     with pytest.raises(
         SawlogError, match="the file was removed; a micro-batch that has to be repeated needs its bytes"
     ):
-        again.follower.between(start, stream.offset)
+        again.follower.list_fragments(start, stream.offset)
 
 
 def test_a_file_that_comes_late_is_read(tmp_path: Path) -> None:
@@ -289,11 +289,11 @@ def test_rocksdb_moves_logs_into_its_archive(tmp_path: Path) -> None:
     assert format.stream_rules.stream_name("db/archive/000004.log") == "db/000004.log"
     dataset = sawlog.open(tmp_path, format="leveldb_log")
     follower = Follower.of(dataset.contents, [str(tmp_path)], dataset.scan, StreamOptions())
-    end = follower.latest(Offset())
+    end = follower.find_latest(Offset())
     assert sorted(end.files) == ["000004.log", "000005.log"]
     (tmp_path / "archive").mkdir()
     (tmp_path / "000004.log").rename(tmp_path / "archive" / "000004.log")
-    assert follower.latest(end) is end
+    assert follower.find_latest(end) is end
 
 
 def test_looking_costs_little_when_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +308,7 @@ def test_looking_costs_little_when_nothing_happens(tmp_path: Path, monkeypatch: 
     stream.step()
     calls = []
     monkeypatch.setattr(os, "scandir", lambda *_: calls.append("scandir"))
-    assert stream.follower.latest(stream.offset) is stream.offset
+    assert stream.follower.find_latest(stream.offset) is stream.offset
     assert calls == []
 
 

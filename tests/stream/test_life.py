@@ -18,7 +18,7 @@ import sawlog
 from sawlog.deephaven.log import Logger
 from sawlog.errors import OptionError, SawlogError
 from sawlog.stream import records as module
-from sawlog.stream.offset import FINISHED_BYTES, Finished, FinishedFile, Offset, Place, key_of
+from sawlog.stream.offset import FINISHED_BYTES, Finished, FinishedFile, Offset, Place, hash_name
 from tests.stream.support import SCHEMA, Source, Stream, only_rows, quiet, restarted, rows
 
 
@@ -344,7 +344,7 @@ def test_offsets_of_other_versions_are_refused() -> None:
 
 def test_an_offset_stays_small() -> None:
     names = [f"Market.Trades.System.host_{n % 7}.2026-11-22.bin.2026-11-22.{n:06}.000+0000" for n in range(20_000)]
-    added = {key_of(name): FinishedFile(n, bytes(4), bytes(3), bytes(3)) for n, name in enumerate(names)}
+    added = {hash_name(name): FinishedFile(n, bytes(4), bytes(3), bytes(3)) for n, name in enumerate(names)}
     assert len(added) == len(names)
     finished = Finished().with_changes(added, set())
     offset = Offset({"a": Place(5, "00 11")}, finished)
@@ -352,11 +352,11 @@ def test_an_offset_stays_small() -> None:
     assert len(json.dumps(data)) < FINISHED_BYTES * len(names)
     assert Offset.from_json(data) == offset
     more = finished.with_changes(
-        {key_of("one more"): FinishedFile(1, bytes(4), bytes(3), bytes(3))}, {key_of(names[0])}
+        {hash_name("one more"): FinishedFile(1, bytes(4), bytes(3), bytes(3))}, {hash_name(names[0])}
     )
     assert (len(more), len(finished)) == (20_000, 20_000)
     tracemalloc.start()
-    once_more = finished.with_changes({key_of("one more"): FinishedFile(1, bytes(4), bytes(3), bytes(3))}, set())
+    once_more = finished.with_changes({hash_name("one more"): FinishedFile(1, bytes(4), bytes(3), bytes(3))}, set())
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(once_more) == 20_001

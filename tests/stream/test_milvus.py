@@ -37,10 +37,10 @@ class Stream:
         self.offset = offset or Offset()
 
     def step(self) -> list[int]:
-        end = self.follower.latest(self.offset)
+        end = self.follower.find_latest(self.offset)
         if end is self.offset:
             return []
-        fragments = self.follower.between(self.offset, end)
+        fragments = self.follower.list_fragments(self.offset, end)
         self.offset = end
         return [key for one in fragments for batch in one.to_batches() for key in batch.column(0).to_pylist()]
 

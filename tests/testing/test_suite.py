@@ -16,7 +16,7 @@ from sawlog.dataset.dataset import Dataset
 from sawlog.format.damage import Report, Verdict
 from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check, mutations
 from sawlog.testing.mutations import flip
-from sawlog.testing.removal import removals
+from sawlog.testing.removal import iterate_removals
 
 from . import toy
 
@@ -198,7 +198,7 @@ def test_files_that_nothing_names_break_the_law_of_removal() -> None:
 
 def test_files_are_taken_away_emptied_cut_and_replaced() -> None:
     earlier = {"a.toy": toy.record(b"old"), "b.toy": SEVERAL.content["b.toy"]}
-    made = {one.label: one.files for one in removals(replace(SEVERAL, earlier=[earlier]))}
+    made = {one.label: one.files for one in iterate_removals(replace(SEVERAL, earlier=[earlier]))}
     assert "a.toy" not in made["without a.toy"]
     assert made["nothing of b.toy"]["b.toy"] == b""
     assert made["that of earlier state 0 instead of a.toy"]["a.toy"] == earlier["a.toy"]

@@ -46,11 +46,11 @@ class ToyRange(Fragment):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         source = self.scan.storage.open(self.path)
         try:
-            data = bytes(source.window(0, self.file.size))
+            data = bytes(source.read_window(0, self.file.size))
         except StorageError:
             if "takes failures for damage" not in FAULTS:
                 raise
-            findings.damage(Damage(self.path, *self.extent, "read_error", "the store does not answer"))
+            findings.add_damage(Damage(self.path, *self.extent, "read_error", "the store does not answer"))
             return
         at, rows = self.start, []
         if "aborts" in FAULTS and b"\x7f" in data:
@@ -62,7 +62,7 @@ class ToyRange(Fragment):
         while at < self.end and len(data) - at >= HEADER + data[at]:
             length = data[at]
             if "rereads" in FAULTS:
-                source.window(0, self.file.size)
+                source.read_window(0, self.file.size)
             whole = data[at : at + HEADER + length]
             if "leaks" in FAULTS and whole[1:5] == b"\0\0\0\0":
                 raise IndexError(at)
@@ -89,7 +89,7 @@ class ToyRange(Fragment):
         elif tail and "silent" in FAULTS:
             findings.account.padding += tail
         elif at < self.end:
-            findings.damage(Damage(self.path, at, self.end - at, "bad_record", "expected another checksum"))
+            findings.add_damage(Damage(self.path, at, self.end - at, "bad_record", "expected another checksum"))
 
 
 class Toys(Contents):
@@ -114,14 +114,14 @@ class Toys(Contents):
     def _range(self, request: BoundScan, file: File, start: int, end: int) -> ToyRange:
         return ToyRange(*request, file.path, end - start, file, start, end)
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
         found = self._range(request, file, position, file.size).inspect(every=True)
         if found.damages and "passes over damage" not in FAULTS:
             return found.damages[0].offset  # it reaches up to the end, and what is added may belong to it
         torn = found.tail is not None and "reads tails" not in FAULTS
         return found.tail.offset if torn else file.size
 
-    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+    def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         return [self._range(request, replace(file, size=end), start, end) for file, start, end in ranges]
 
 

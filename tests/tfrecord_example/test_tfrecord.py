@@ -145,14 +145,14 @@ kernels.sound(head_window(bytes(12), 12), 0, None, None)
 
 @pytest.mark.parametrize("module", ["kernels/signature", "kernels/native", "kernels/crc32c", "kernels/layout"])
 def test_a_library_made_with_another_sawlog_is_not_called(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = json.loads((Path(native.folder(PACKAGE)) / native.TABLE).read_text("utf-8"))
+    table = json.loads((Path(native.find_folder(PACKAGE)) / native.TABLE).read_text("utf-8"))
     table["definitions"][f"sawlog/{module}.py"] |= {"file": "0", "digest": "0"}
-    monkeypatch.setattr(native, "table_of", {PACKAGE: table, native.SAWLOG: native.table_of(native.SAWLOG)}.get)
-    native.misfit.cache_clear()
+    monkeypatch.setattr(native, "read_table", {PACKAGE: table, native.SAWLOG: native.read_table(native.SAWLOG)}.get)
+    native.find_misfit.cache_clear()
     try:
-        assert native.misfit(PACKAGE) == f"the library of kernels was made from another sawlog/{module}.py"
+        assert native.find_misfit(PACKAGE) == f"the library of kernels was made from another sawlog/{module}.py"
     finally:
-        native.misfit.cache_clear()
+        native.find_misfit.cache_clear()
 
 
 def test_the_page_on_adding_a_format_is_about_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

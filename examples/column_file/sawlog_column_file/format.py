@@ -23,7 +23,7 @@ from sawlog.format.contract import (
     Writer,
     assemble,
 )
-from sawlog.format.query import possible_within
+from sawlog.format.query import can_match_within
 from sawlog.storage import File, Storage
 from sawlog_column_file.layout import COUNT, ENTRY, MAGIC, MAX_GROUP_ROWS, ROW_BYTES, TRAILER, WIDTH
 
@@ -79,7 +79,7 @@ class GroupRange(FileRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         if self.fault:
-            findings.damage(Damage(self.path, 0, self.size, "bad_directory", self.fault))
+            findings.add_damage(Damage(self.path, 0, self.size, "bad_directory", self.fault))
             return
         if self.start == 0:
             magic = self.scan.storage.read(self.file, 0, len(MAGIC))
@@ -87,7 +87,7 @@ class GroupRange(FileRange):
                 findings.account.header += len(MAGIC)
             else:
                 detail = f"expected {MAGIC!r}, found {magic!r}"
-                findings.damage(Damage(self.path, 0, len(MAGIC), "bad_magic", detail))
+                findings.add_damage(Damage(self.path, 0, len(MAGIC), "bad_magic", detail))
         for group in self.groups:
             yield from self.read_group(group, schema, findings)
         if self.end == self.file.size:
@@ -99,12 +99,12 @@ class GroupRange(FileRange):
         size = group.end - offset
         if rows > MAX_GROUP_ROWS:
             detail = f"a group of {rows} rows; expected at most {MAX_GROUP_ROWS}"
-            findings.damage(Damage(self.path, offset, size, "group_too_large", detail))
+            findings.add_damage(Damage(self.path, offset, size, "group_too_large", detail))
             return
         data = self.scan.storage.read(self.file, offset, size)
         if (found := zlib.crc32(data)) != checksum:
             detail = f"expected the CRC-32 {checksum:#x}, found {found:#x}"
-            findings.damage(Damage(self.path, offset, size, "bad_checksum", detail, rows))
+            findings.add_damage(Damage(self.path, offset, size, "bad_checksum", detail, rows))
             return
         findings.account.record += size
         findings.rows += rows
@@ -120,7 +120,7 @@ def find_wanted(groups: Sequence[Group], request: BoundScan) -> list[bool]:
     """Return of which groups filters allow rows."""
     limits = ([group.low for group in groups], [group.high for group in groups])
     low, high = (pa.record_batch({"time": pa.array(times, pa.int64())}) for times in limits)
-    return possible_within(request.projection.query, low, high).to_pylist()
+    return can_match_within(request.projection.query, low, high).to_pylist()
 
 
 def plan_groups(contents: Contents, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:

@@ -7,13 +7,13 @@ import numpy as np
 from sawlog.chain import kernels as chain
 from sawlog.chain.record_walk import Out, Rules, State, take_record
 from sawlog.kernels.language import Bool, Bytes, Int32s, Int64, OutBytes, always_inlined, copy_bytes, crc32c, kernel
-from sawlog.kernels.layout import loader, storer
+from sawlog.kernels.layout import make_load, make_store
 from sawlog_tfrecord import layout
 from sawlog_tfrecord.layout import RecordDamageKind
 
-_load_length, _load_length_checksum = loader(layout.LENGTH), loader(layout.LENGTH_CHECKSUM)
-_store_length, _store_length_checksum = storer(layout.LENGTH), storer(layout.LENGTH_CHECKSUM)
-_load_checksum, _store_checksum = loader(layout.CHECKSUM), storer(layout.CHECKSUM)
+_load_length, _load_length_checksum = make_load(layout.LENGTH), make_load(layout.LENGTH_CHECKSUM)
+_store_length, _store_length_checksum = make_store(layout.LENGTH), make_store(layout.LENGTH_CHECKSUM)
+_load_checksum, _store_checksum = make_load(layout.CHECKSUM), make_store(layout.CHECKSUM)
 _LENGTH = np.uint64(layout.LENGTH.size)
 _HEADER, _FRAME = np.uint64(layout.HEADER_SIZE), np.uint64(layout.HEADER_SIZE + layout.CHECKSUM.size)
 _RIGHT, _LEFT, _DELTA = np.uint64(layout.MASK_SHIFT), np.uint64(32 - layout.MASK_SHIFT), np.uint64(layout.MASK_DELTA)
@@ -35,7 +35,7 @@ def sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @always_inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    sight, left = chain.around(window, pos)
+    sight, left = chain.count_visible_bytes(window, pos)
     if state.lost >= 0:
         if left < _HEADER:
             return chain.FOUND, left
@@ -74,7 +74,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 @kernel
 def read(window: chain.Window, state: State, out: Out, rules: Rules) -> Int64:
-    return chain.walk_chain(chain.no_run, judge, gather, chain.note_damage, window, state, out, rules)
+    return chain.walk_chain(chain.run_nothing, judge, gather, chain.note_damage, window, state, out, rules)
 
 
 @kernel

@@ -13,7 +13,7 @@ Who brings a format onto it writes, in this order:
     @always_inlined
     def judge(window, pos, state, rules): ...                    # -> verdict, size. The only one that judges.
     @always_inlined
-    def run(window, pos, state, out, rules): ...                 # -> pos. The fast loop over what is plain; or `no_run`
+    def run(window, pos, state, out, rules): ...                 # -> pos. The loop over plain rows; or `run_nothing`
     @always_inlined
     def gather(window, pos, size, state, out, rules): ...        # -> outcome. Takes one good thing; or `take_row`
     @always_inlined

@@ -71,8 +71,8 @@ class Window(NamedTuple):
     size: UInt64
 
 
-def head_window(head: bytes, size: int) -> Window:
-    """The first bytes of a file of so many, for who recognises it."""
+def make_head_window(head: bytes, size: int) -> Window:
+    """Return the first bytes of a file of so many, for who recognises it."""
     return Window(np.frombuffer(head, np.uint8), *map(np.uint64, (0, len(head), size)))
 
 
@@ -95,8 +95,8 @@ _STATE = (
 )
 
 
-def record_type(*fields: str | tuple[str, Any]) -> np.dtype[np.void]:
-    """The type of records with these fields, int64 or as they say: by name in kernels, and in Python too.
+def make_record_type(*fields: str | tuple[str, Any]) -> np.dtype[np.void]:
+    """Return the type of records with these fields, int64 or as they say: by name in kernels, and in Python too.
 
     NumPy's own records look for each name by Python code, which takes eight times as long.
 
@@ -106,13 +106,13 @@ def record_type(*fields: str | tuple[str, Any]) -> np.dtype[np.void]:
     pairs = [(field, np.int64) if isinstance(field, str) else field for field in fields]
     if clashing := [name for name, _ in pairs if hasattr(np.void, name)]:
         raise ValueError(f"in plain Python, records have attributes of their own by these names: {clashing}")
-    members = {name: property(operator.itemgetter(name), _setter(name)) for name, _ in pairs}
+    members = {name: property(operator.itemgetter(name), _make_setter(name)) for name, _ in pairs}
     kind: np.dtype[Any] = np.dtype((type("Record", (np.void,), {"__slots__": (), **members}), pairs))
     return kind
 
 
-def _setter(name: str) -> Callable[[Any, Any], None]:
-    """A function that sets a field of a record."""
+def _make_setter(name: str) -> Callable[[Any, Any], None]:
+    """Return a function that sets a field of a record."""
 
     def put(record: Any, value: Any) -> None:
         record[name] = value
@@ -120,17 +120,17 @@ def _setter(name: str) -> Callable[[Any, Any], None]:
     return put
 
 
-EVENT = record_type("kind", "offset", "length", "dropped", "one", "two")
+EVENT = make_record_type("kind", "offset", "length", "dropped", "one", "two")
 """Damage that a walk found, or, with a negative kind, something else. `dropped` is that of `Damage`; -1 for none."""
 
 
-def state_type(*names: str) -> np.dtype[np.void]:
-    """The type of a walk's state: what all walks have, and the names of a format's own."""
-    return record_type(*_STATE, *names)
+def make_state_type(*names: str) -> np.dtype[np.void]:
+    """Return the type of a walk's state: what all walks have, and the names of a format's own."""
+    return make_record_type(*_STATE, *names)
 
 
-def new_state(kind: np.dtype[np.void], **values: int) -> Any:
-    """A state at the beginning of a walk: a record; fields are 0, or as given; places are -1."""
+def make_state(kind: np.dtype[np.void], **values: int) -> Any:
+    """Return a state at the beginning of a walk: a record; fields are 0, or as given; places are -1."""
     state = np.zeros(1, kind)[0]
     for name, value in {"zeros": -1, "lost": -1, "tail": -1, **values}.items():
         state[name] = value
@@ -159,21 +159,21 @@ def blame(state: Any, kind: Any, first_number: Any, second_number: Any) -> None:
 
 
 @inlined
-def around(window: Any, pos: Any) -> Any:
-    """Bytes from a position on that are in sight, and that the file has."""
+def count_visible_bytes(window: Any, pos: Any) -> Any:
+    """Return bytes from a position on that are in sight, and that the file has."""
     limit = np.uint64(len(window.data))
     return limit - min(pos, limit), window.size - min(window.base + pos, window.size)
 
 
 @inlined
-def no_run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """A `run` for formats whose things are few."""
+def run_nothing(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Return a `run` for formats whose things are few."""
     return pos
 
 
 @inlined
 def take_row(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
-    """A `gather` that only writes down where each thing begins."""
+    """Return a `gather` that only writes down where each thing begins."""
     out.starts[state.rows] = window.base + pos
     state.rows += 1
     state.record_bytes += np.int64(size)
@@ -182,7 +182,7 @@ def take_row(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any)
 
 @inlined
 def note_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
-    """An `on_damage` that only writes the damage down."""
+    """Return an `on_damage` that only writes the damage down."""
     state.zeros = -1
     note(out.events, state, state.kind, np.int64(start), np.int64(length), state.one, state.two)
     return TAKEN
@@ -190,7 +190,7 @@ def note_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rule
 
 @walker
 def search_chain(agrees: Any, stop: Any, reach: Any, window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """The answer of a `judge` while something is lost: the next place where a thing begins.
+    """Return the answer of a `judge` while something is lost: the next place where a thing begins.
 
     Args:
         agrees: `agrees(window, pos, state, rules)`: whether a thing begins there; a format's own, jitted.
@@ -232,7 +232,7 @@ def walk_chain(run: Any, judge: Any, gather: Any, on_damage: Any, window: Any, s
         gather: `gather(window, pos, size, state, out, rules) -> outcome`, for what is GOOD.
         on_damage: `on_damage(window, start, length, state, out, rules) -> outcome`, for damage at file offset `start`.
         window: `Window`; `state.position` is in it, or at its end.
-        state: Of a `state_type`, updated.
+        state: Of a `make_state_type`, updated.
         out: Where `run` and `gather` put things.
         rules: What they and `judge` go by.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, binary_array, fixed_array
+from sawlog.arrow import Column, make_binary_array, make_fixed_array
 from sawlog.chain import kernels as k
 from sawlog.chain.records import RECORD_COLUMN, RecordRange
 from sawlog.chain.records import RecordFormat as RecordFormat  # noqa: PLC0414 - for formats of records
@@ -24,7 +24,7 @@ from sawlog.storage.sources import Source
 BATCH_ROWS = 64 << 10
 BATCH_BYTES = 4 << 20
 
-STATE = k.state_type("used")
+STATE = k.make_state_type("used")
 """The state of a walk: how many bytes of `Out.data` are."""
 State = Annotated[Any, Record(STATE)]
 """That, as kernels take it."""
@@ -107,6 +107,6 @@ class RecordWalk(ChainWalk):
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         columns = {}
         if RECORD_COLUMN in self._schema.names:
-            columns[RECORD_COLUMN] = binary_array(self._ends[: rows + 1], self._data)
-        offsets = fixed_array(pa.int64(), self.starts[:rows].copy())
+            columns[RECORD_COLUMN] = make_binary_array(self._ends[: rows + 1], self._data)
+        offsets = make_fixed_array(pa.int64(), self.starts[:rows].copy())
         yield rows, assemble(self._schema, rows, columns, self.path, offsets)

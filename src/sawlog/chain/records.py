@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import binary_parts, index_of
-from sawlog.chain.kernels import head_window
+from sawlog.arrow import find_index, view_binary
+from sawlog.chain.kernels import make_head_window
 from sawlog.errors import SchemaError
 from sawlog.format.contract import (
     BoundScan,
@@ -29,7 +29,7 @@ from sawlog.format.contract import (
     Range,
     View,
     Writer,
-    intact_end,
+    find_intact_end,
 )
 from sawlog.format.damage import Findings
 from sawlog.format.options import MAX_RECORD_BYTES, check_record_bytes
@@ -67,7 +67,7 @@ class RecordFormat(Format):
 
     Attributes:
         frame: Bytes that a record takes in a file besides its own.
-        write: `write(data, offsets, out)`, the kernel that lays records out, see `encoded`.
+        write: `write(data, offsets, out)`, the kernel that lays records out, see `encode_records`.
         probe: `probe(window)`, the kernel that says whether a file begins with a record.
         probe_size: Bytes that it looks at.
     """
@@ -81,16 +81,16 @@ class RecordFormat(Format):
 
     @abstractmethod
     def walk(self, part: RecordRange, source: Source, schema: pa.Schema, findings: Findings) -> ChainWalk:
-        """A walk over a range, such as a `sawlog.chain.record_walk.RecordWalk`."""
+        """Return a walk over a range, such as a `sawlog.chain.record_walk.RecordWalk`."""
 
-    def encoded(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> NDArray[np.uint8]:
-        """Records as they are in a file: record `i` is `data[offsets[i] : offsets[i + 1]]`."""
+    def encode_records(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Return records as they are in a file: record `i` is `data[offsets[i] : offsets[i + 1]]`."""
         out = np.empty(int(offsets[-1]) - int(offsets[0]) + self.frame * (len(offsets) - 1), np.uint8)
         type(self).write(data, offsets, out)
         return out
 
     def match(self, file: File, head: bytes) -> Match:
-        if len(head) >= self.probe_size and type(self).probe(head_window(head, file.size)):
+        if len(head) >= self.probe_size and type(self).probe(make_head_window(head, file.size)):
             return Match.CONTENT
         return Match.NAME if file.name.endswith(self.suffix) else Match.NO
 
@@ -110,7 +110,7 @@ class RecordRange(FileRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         with closing(self.scan.storage.open(self.file, self.end)) as source:
-            yield from self.format.walk(self, source, schema, findings).batches()
+            yield from self.format.walk(self, source, schema, findings).read_batches()
 
 
 class RecordContents(Contents):
@@ -118,40 +118,40 @@ class RecordContents(Contents):
 
     format: RecordFormat
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """The end of the last complete record, as one walk over the rest of the file finds it."""
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
+        """Return the end of the last complete record, as one walk over the rest of the file finds it."""
         findings = Findings("skip", drained=True, columns=[])
-        remaining_range = self._range(request, file, position, file.size)
-        return intact_end(remaining_range.decode(pa.schema([]), findings), findings, file.size)
+        remaining_range = self._make_range(request, file, position, file.size)
+        return find_intact_end(remaining_range.decode(pa.schema([]), findings), findings, file.size)
 
-    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+    def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """Yield a fragment for each range."""
-        return [self._range(request, replace(file, size=end), start, end) for file, start, end in ranges]
+        return [self._make_range(request, replace(file, size=end), start, end) for file, start, end in ranges]
 
-    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[RecordRange]:
-        """Files are cut where the same walk finds records, without looking at their data."""
+    def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[RecordRange]:
+        """Yield files are cut where the same walk finds records, without looking at their data."""
         for file in self.files:
             start = 0
             if task_bytes and file.size > task_bytes:
                 for begin in self._starts(request, file):
                     if begin - start >= task_bytes:
-                        yield self._range(request, file, start, begin)
+                        yield self._make_range(request, file, start, begin)
                         start = begin
-            yield self._range(request, file, start, file.size)
+            yield self._make_range(request, file, start, file.size)
 
-    def _range(self, request: BoundScan, file: File, start: int, end: int) -> RecordRange:
+    def _make_range(self, request: BoundScan, file: File, start: int, end: int) -> RecordRange:
         return RecordRange(*request, file.path, end - start, file, start, end, self.format)
 
     def _starts(self, request: BoundScan, file: File) -> Iterator[int]:
         options = self.scan.options
         if "verify_checksums" in {option.name for option in fields(options)}:
             options = replace(options, verify_checksums=False)
-        whole_file = replace(self._range(request, file, 0, file.size), scan=replace(self.scan, options=options))
+        whole_file = replace(self._make_range(request, file, 0, file.size), scan=replace(self.scan, options=options))
         offsets = pa.schema([pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
         for batch in whole_file.decode(offsets, Findings("skip")):
             yield from batch.column(0).to_pylist()
 
-    views: ClassVar = {"rows": View(RECORD_SCHEMA, _ranges)}
+    views: ClassVar = {"rows": View(RECORD_SCHEMA, _plan_ranges)}
 
 
 class RecordWriter(FileWriter):
@@ -183,10 +183,10 @@ class RecordWriter(FileWriter):
     def write(self, batch: pa.RecordBatch) -> None:
         column = batch.column(RECORD_COLUMN)
         if column.null_count:
-            row = self._rows + index_of(column.is_null(), True)
+            row = self._rows + find_index(column.is_null(), True)
             raise SchemaError(f"column {RECORD_COLUMN!r}, row {row}: a {self.file_kind} cannot hold null")
         self._rows += batch.num_rows
-        for offsets, data in _pieces(column):
+        for offsets, data in _split_column(column):
             self._write_piece(offsets, data)
 
     @abstractmethod
@@ -204,18 +204,18 @@ class _EncodingWriter(RecordWriter):
         self._file = storage.stage(path)
 
     def _write_piece(self, offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> None:
-        self._file.write(self._format.encoded(data, offsets))
+        self._file.write(self._format.encode_records(data, offsets))
 
 
-def _pieces(column: pa.Array) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:
-    """The column as offsets and the data they point into; more than one where the data is larger than they reach."""
+def _split_column(column: pa.Array) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:
+    """Yield column as offsets and the data they point into; more than one where the data is larger than they reach."""
     if not len(column):
         return
     kind = column.type
     if pa.types.is_binary_view(kind) or pa.types.is_string_view(kind) or pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.large_binary())
         kind = column.type
-    data, offsets = binary_parts(column)
+    data, offsets = view_binary(column)
     if offsets.dtype == np.int32:
         yield offsets, data
         return

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant_string, fixed_array
+from sawlog.arrow import make_array, make_constant_string, make_fixed_array
 from sawlog.chain import kernels as k
 from sawlog.errors import DiskError
 from sawlog.format.damage import DAMAGE_SCHEMA, Damage, DamageKind, Findings, Tail, TailStatus
@@ -82,7 +82,7 @@ class ChainWalk(ABC):
         self.findings = findings
         # The first damage must stop the kernel where rows after it must not be delivered.
         room = 1 if self.fails else event_room or EVENT_ROOM
-        self.state = k.new_state(state_type, position=span.start, max_rows=max_rows, max_events=room)
+        self.state = k.make_state(state_type, position=span.start, max_rows=max_rows, max_events=room)
         self.events = np.zeros(room + self.events_per_step, k.EVENT)
         self._complaints: list[Damage] = []
         self._complained_bytes = 0
@@ -99,7 +99,7 @@ class ChainWalk(ABC):
 
     @abstractmethod
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The first `rows` rows in hand as batches, each with the number of its rows.
+        """Return the first `rows` rows in hand as batches, each with the number of its rows.
 
         A row that cannot be delivered is reported to `complain`; where damage fails, rows after it are not delivered.
         """
@@ -115,10 +115,10 @@ class ChainWalk(ABC):
         raise AssertionError("a kernel that never asks for more room")
 
     def close(self) -> bool:
-        """The kernel has reached the end. Returns whether it must go on all the same, from `state.position`."""
+        """Return the kernel has reached the end. Returns whether it must go on all the same, from `state.position`."""
         return False
 
-    def remark(self, event: Event) -> None:
+    def note_event(self, event: Event) -> None:
         """Take in what the kernel wrote down that is no damage; called before the rows in hand are delivered."""
         del event
 
@@ -126,15 +126,15 @@ class ChainWalk(ABC):
         """Return the detail of an event's damage; it depends on the event's kind and its two numbers only."""
         return self.kinds(event.kind).detail.format(event.one, event.two)
 
-    def window_length(self, position: int) -> int:
+    def choose_window_length(self, position: int) -> int:
         """Return how many bytes from `position` on the kernel needs to see."""
         return min(WINDOW_BYTES, self.span.end - position) if position < self.span.end else REST_BYTES
 
-    def pending(self) -> tuple[int, ...]:
+    def find_pending(self) -> tuple[int, ...]:
         """Return the start of a record that was read in part, -1 for none: unreadable bytes are damage from there."""
         return (int(self.state.lost),)
 
-    def tail(self) -> Tail | None:
+    def judge_tail(self) -> Tail | None:
         """Return the tail of the file; `None` if the walk has ended before."""
         state, size = self.state, self.span.file.size
         torn, zeros, position = int(state["tail"]), int(state["zeros"]), int(state["position"])
@@ -158,8 +158,8 @@ class ChainWalk(ABC):
         """The file's name, for messages."""
         return self.span.file.path
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of the range; the findings are complete when they are all taken.
+    def read_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the range; the findings are complete when they are all taken.
 
         Raises:
             DamageError: At the first damage, after the rows before it, if damage fails.
@@ -170,7 +170,7 @@ class ChainWalk(ABC):
         while status != k.END:
             try:
                 if window is None or status == k.MORE:
-                    window = self._window()
+                    window = self._read_window()
                 status = self.read(window)
             except DiskError as error:
                 yield from self._hand_over()
@@ -189,19 +189,19 @@ class ChainWalk(ABC):
         available = min(length, self.span.file.size - offset)
         self._complaints.append(Damage(self.path, offset, available, kind.label, detail))
 
-    def _window(self) -> k.Window:
+    def _read_window(self) -> k.Window:
         position, size = int(self.state["position"]), self.span.file.size
         need = int(self.state["need"])
-        length = min(max(self.window_length(position), need), size - position)
+        length = min(max(self.choose_window_length(position), need), size - position)
         self.state["need"] = 0
         try:
-            data = self.source.window(position, length)
+            data = self.source.read_window(position, length)
         except DiskError:  # up to where it cannot be read it is
             data = self._read_longest_window(position, max(need, LEAST_BYTES), length)
         return k.Window(data, np.uint64(position), np.uint64(self.span.end), np.uint64(size))
 
     def _read_longest_window(self, position: int, min_length: int, length: int) -> Bytes:
-        """The longest window that can be read of one that cannot, halved until it can.
+        """Return the longest window that can be read of one that cannot, halved until it can.
 
         Raises:
             DiskError: When its first bytes cannot be read.
@@ -209,8 +209,8 @@ class ChainWalk(ABC):
         while length // 2 > min_length:
             length //= 2
             with suppress(DiskError):
-                return self.source.window(position, length)
-        return self.source.window(position, min(min_length, length))
+                return self.source.read_window(position, length)
+        return self.source.read_window(position, min(min_length, length))
 
     def _hand_over(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then report the damage so far."""
@@ -220,7 +220,7 @@ class ChainWalk(ABC):
         if len(events):
             remarks = events["kind"] < 0
             for event in map(Event._make, events[remarks].tolist()):
-                self.remark(event)
+                self.note_event(event)
             events = events[~remarks]
         if len(events) and self.fails:
             rows = int((self.starts[:rows] < events["offset"].min()).sum())
@@ -238,40 +238,40 @@ class ChainWalk(ABC):
         """Report the damage that the kernel found and the rows that could not be delivered, in reading order."""
         self._complained_bytes += sum(complaint.length for complaint in complaints)
         if self.findings.columns is not None and len(events) and not complaints:
-            self.findings.columns.append(self._damage_columns(events))
+            self.findings.columns.append(self._make_damage_batch(events))
             self._tally(events)
             return
         waiting = sorted(complaints, key=lambda complaint: complaint.offset)
         for index, event in enumerate(map(Event._make, events.tolist())):
             while waiting and waiting[0].offset < event.offset:
-                self.findings.damage(waiting.pop(0))
+                self.findings.add_damage(waiting.pop(0))
             if not self.findings.listing and not waiting:
                 self._tally(events[index:])
                 return
             dropped = event.dropped if event.dropped >= 0 else None
             kind, detail = self.kinds(event.kind).label, self.describe(event)
-            self.findings.damage(Damage(self.path, event.offset, event.length, kind, detail, dropped))
+            self.findings.add_damage(Damage(self.path, event.offset, event.length, kind, detail, dropped))
         for complaint in waiting:
-            self.findings.damage(complaint)
+            self.findings.add_damage(complaint)
 
-    def _damage_columns(self, events: Any) -> pa.RecordBatch:
-        """Events as columns of `DAMAGE_SCHEMA`; what many of them say is put into words once."""
+    def _make_damage_batch(self, events: Any) -> pa.RecordBatch:
+        """Return events as columns of `DAMAGE_SCHEMA`; what many of them say is put into words once."""
         codes = np.zeros(len(events), np.int64)
         for name in ("kind", "one", "two"):
             distinct, code = np.unique(events[name], return_inverse=True)
             codes = codes * len(distinct) + code
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
         described_events = list(map(Event._make, events[first].tolist()))
-        kinds = array_of([self.kinds(event.kind).label for event in described_events], pa.string())
-        details = array_of([self.describe(event) for event in described_events], pa.string())
-        rows, dropped = fixed_array(pa.int64(), places), events["dropped"]
+        kinds = make_array([self.kinds(event.kind).label for event in described_events], pa.string())
+        details = make_array([self.describe(event) for event in described_events], pa.string())
+        rows, dropped = make_fixed_array(pa.int64(), places), events["dropped"]
         arrays = [
-            constant_string(self.path, len(events)),
-            fixed_array(pa.int64(), events["offset"].copy()),  # the kernel writes there again
-            fixed_array(pa.int64(), events["length"].copy()),
+            make_constant_string(self.path, len(events)),
+            make_fixed_array(pa.int64(), events["offset"].copy()),  # the kernel writes there again
+            make_fixed_array(pa.int64(), events["length"].copy()),
             kinds.take(rows),
             details.take(rows),
-            array_of(dropped, pa.int64(), dropped < 0),
+            make_array(dropped, pa.int64(), dropped < 0),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
 
@@ -281,16 +281,18 @@ class ChainWalk(ABC):
             self.findings.tally(self.kinds(int(kind)).label, len(lengths), int(lengths.sum()))
 
     def _read_error(self, error: DiskError) -> None:
-        """Bytes that the disk cannot read are damage up to the end of the range, and so is what was read after them."""
+        """Report as damage what the disk cannot read, up to the end of the range, and what was read after it."""
         self._account()
         position = int(self.state["position"])
-        offset = min(place for place in (*self.pending(), position) if place >= 0)
+        offset = min(place for place in (*self.find_pending(), position) if place >= 0)
         end = max(position, self.span.end)
         if end > offset:
             kind = self.kinds["READ_ERROR"].label
-            self.findings.damage(Damage(self.path, offset, end - offset, kind, str(error), self.unread(end - offset)))
+            self.findings.add_damage(
+                Damage(self.path, offset, end - offset, kind, str(error), self.count_lost_bytes(end - offset))
+            )
 
-    def unread(self, length: int) -> int | None:
+    def count_lost_bytes(self, length: int) -> int | None:
         """Return what the original system's reader counts as lost for so many unreadable bytes; see `Damage`."""
         del length
         return None
@@ -301,7 +303,7 @@ class ChainWalk(ABC):
         account.record += int(state["record_bytes"]) - self._complained_bytes
         account.header += int(state["header_bytes"])
         account.padding += int(state["padding_bytes"])
-        tail = self.tail()
+        tail = self.judge_tail()
         self.findings.tail = tail
         if tail is not None and tail.status is not TailStatus.PADDING:
             account.tail += tail.length

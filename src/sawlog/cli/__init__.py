@@ -6,12 +6,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from sawlog.cli.signals import BUG, WORDS, find_exit_code, terminable
+from sawlog.cli.signals import BUG, WORDS, find_exit_code, raise_on_signals
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command line (without the program's name; `sys.argv` by default) and return its exit code."""
-    with terminable():
+    with raise_on_signals():
         try:
             from sawlog.cli.app import run
 
@@ -19,9 +19,9 @@ def main(args: Sequence[str] | None = None) -> int:
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001, whatever it is, it must not look like damage
             found = find_exit_code(error)
             if found is None:
-                from sawlog.format.printing import printable_lines
+                from sawlog.format.printing import escape_lines
 
-                sys.stderr.write(printable_lines(traceback.format_exc()))
+                sys.stderr.write(escape_lines(traceback.format_exc()))
                 sys.stderr.write("sawlog: this is an error in sawlog itself; please report it\n")
                 return BUG
             code = found

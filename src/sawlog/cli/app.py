@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from sawlog import __version__
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, with_exit_codes
-from sawlog.format.lazy import entry_points
+from sawlog.format.lazy import find_entry_points
 
 _COMMANDS_GROUP = "sawlog.commands"
 """Entry points of commands that belong to one format: a name, and a function as Typer takes it."""
@@ -54,16 +54,16 @@ class _WithoutPydantic:
     callback: Any
 
     def get_params(self, ctx: Any) -> Any:
-        """All parameters."""
+        """Return all parameters."""
         parameters = super().get_params(ctx)  # type: ignore[misc] # of Typer's class
         hints = get_type_hints(self.callback)
         for parameter in parameters:
-            read = functools.partial(_value, parameter, parameter.process_value, hints.get(parameter.name))
+            read = functools.partial(_convert_parameter, parameter, parameter.process_value, hints.get(parameter.name))
             vars(parameter).setdefault("process_value", read)
         return parameters
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Names of commands and options for a shell, with what they are."""
+        """Return names of commands and options for a shell, with what they are."""
         items = super().shell_complete(ctx, incomplete)  # type: ignore[misc] # of Typer's class
         for item in items:
             item.value, item.help = describe_completion(item.value, item.help or "")
@@ -71,7 +71,7 @@ class _WithoutPydantic:
 
 
 def describe_completion(name: str, text: str) -> tuple[str, str]:
-    """A word that a shell may complete, and what it is, for Typer.
+    """Return a word that a shell may complete, and what it is, for Typer.
 
     Typographic apostrophes, as zsh takes others for the end of what Typer quotes. For fish, both as one word, as Typer
     would write them: by themselves Typer would import Rich for the text, which takes as long as the rest.
@@ -84,8 +84,10 @@ def describe_completion(name: str, text: str) -> tuple[str, str]:
     )
 
 
-def _value(parameter: Any, convert: Callable[[Any, Any], Any], hint: Any, context: Any, raw_value: Any) -> Any:
-    """The value of a parameter. What may be wrong is left to Typer, which says so."""
+def _convert_parameter(
+    parameter: Any, convert: Callable[[Any, Any], Any], hint: Any, context: Any, raw_value: Any
+) -> Any:
+    """Return the value of a parameter. What may be wrong is left to Typer, which says so."""
     if hint in (int, int | None) and isinstance(raw_value, str) and raw_value.isdecimal():
         value: Any = int(raw_value)
         free = getattr(parameter, "min", 2) in (None, 0, 1) and getattr(parameter, "max", 2) is None
@@ -120,15 +122,17 @@ class Verbs(_WithoutPydantic, TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        built_in = [EntryPoint(name, f"sawlog.cli.{_identifier(name)}:{_identifier(name)}", "") for name in VERBS]
-        self._unloaded = {**entry_points(_COMMANDS_GROUP), **{point.name: point for point in built_in}}
+        built_in = [
+            EntryPoint(name, f"sawlog.cli.{_make_identifier(name)}:{_make_identifier(name)}", "") for name in VERBS
+        ]
+        self._unloaded = {**find_entry_points(_COMMANDS_GROUP), **{point.name: point for point in built_in}}
         unnamed: dict[str, Any] = dict.fromkeys([*VERBS, *self._unloaded])
         self.commands = unnamed
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, which may not be loaded yet; None for an unknown one."""
+        """Return the command of that name, which may not be loaded yet; None for an unknown one."""
         if cmd_name in self.commands and self.commands[cmd_name] is None:
-            self.commands[cmd_name] = TyperCommand(cmd_name, help=_description(self._unloaded[cmd_name]))
+            self.commands[cmd_name] = TyperCommand(cmd_name, help=_read_description(self._unloaded[cmd_name]))
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -143,9 +147,9 @@ class Verbs(_WithoutPydantic, TyperGroup):
         _write_sections(formatter, aligned)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names, loaded, and the other arguments."""
+        """Return the command that the first argument names, loaded, and the other arguments."""
         if args[0] in self._unloaded:
-            self.commands[args[0]] = _command(args[0], self._unloaded.pop(args[0]).load())
+            self.commands[args[0]] = _make_command(args[0], self._unloaded.pop(args[0]).load())
         return super().resolve_command(ctx, args)
 
 
@@ -157,11 +161,11 @@ def _write_sections(formatter: Any, sections: Mapping[str, Sequence[tuple[str, s
                 formatter.write_dl(rows)
 
 
-def _identifier(name: str) -> str:
+def _make_identifier(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _description(point: EntryPoint) -> str | None:
+def _read_description(point: EntryPoint) -> str | None:
     """Return a verb's docstring from its source: to import it, and what it imports, takes ten times as long."""
     spec = find_spec(point.module)
     source = getattr(spec and spec.loader, "get_source", lambda _: None)(point.module)
@@ -198,8 +202,8 @@ def _with_options(verb: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-def _command(name: str, verb: Callable[..., int]) -> Any:
-    """A function as a command of its own."""
+def _make_command(name: str, verb: Callable[..., int]) -> Any:
+    """Return a function as a command of its own."""
     single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
     single.command(name, cls=Verb)(with_exit_codes(_with_options(verb)))
     return typer.main.get_command(single)

@@ -15,13 +15,13 @@ import pyarrow as pa
 import typer
 
 import sawlog
-from sawlog.arrow import scalar_of
+from sawlog.arrow import make_scalar
 from sawlog.cli import completion
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format.planning import available_columns
+from sawlog.format.planning import list_available_columns
 from sawlog.format.printing import unescape
-from sawlog.format.query import OPERATORS, element_of, parse
+from sawlog.format.query import OPERATORS, find_element, parse
 from sawlog.guard import Undecodable, decode_json
 from sawlog.storage import Storage
 
@@ -38,19 +38,25 @@ FormatName = Annotated[
         "--format",
         metavar="NAME",
         help="Format of the files; recognised if not given.",
-        autocompletion=completion.formats,
+        autocompletion=completion.complete_formats,
     ),
 ]
 View = Annotated[
     str,
     _read_option(
-        "--view", metavar="NAME", help="View of the bytes; sawlog formats lists them.", autocompletion=completion.views
+        "--view",
+        metavar="NAME",
+        help="View of the bytes; sawlog formats lists them.",
+        autocompletion=completion.complete_views,
     ),
 ]
 Columns = Annotated[
     list[str] | None,
     _read_option(
-        "--columns", metavar="A,B", help="Columns, in order; also _file and _offset.", autocompletion=completion.columns
+        "--columns",
+        metavar="A,B",
+        help="Columns, in order; also _file and _offset.",
+        autocompletion=completion.complete_columns,
     ),
 ]
 Where = Annotated[
@@ -65,7 +71,11 @@ Provenance = Annotated[bool, _read_option("--provenance", help="Append _file and
 ReadOptions = Annotated[
     list[str] | None,
     _read_option(
-        "-o", "--option", metavar="KEY=VALUE", help="Option for reading the format.", autocompletion=completion.options
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="Option for reading the format.",
+        autocompletion=completion.complete_options,
     ),
 ]
 WriteOptions = Annotated[
@@ -114,7 +124,9 @@ class Reading:
     threads: Threads = None
     storage: StorageOptions = None
 
-    def settings(self, storage: Storage | None = None, call: Callable[..., Any] = sawlog.open) -> dict[str, Any]:
+    def collect_settings(
+        self, storage: Storage | None = None, call: Callable[..., Any] = sawlog.open
+    ) -> dict[str, Any]:
         """Return them as arguments of `sawlog.open`, or of a function that takes the same.
 
         Args:
@@ -122,9 +134,9 @@ class Reading:
             call: The function.
         """
         return {
-            "storage_options": storage_options(self.storage) if storage is None else storage,
+            "storage_options": parse_storage_options(self.storage) if storage is None else storage,
             "use_threads": True if self.threads is None else self.threads,
-            **format_options(self.option, call=call),
+            **parse_format_options(self.option, call=call),
         }
 
 
@@ -143,8 +155,8 @@ _CONDITION = re.compile(
 )
 
 
-def key_values(texts: Iterable[str] | None, flag: str) -> dict[str, str]:
-    """The texts `KEY=VALUE` as a dictionary.
+def parse_key_values(texts: Iterable[str] | None, flag: str) -> dict[str, str]:
+    """Return the texts `KEY=VALUE` as a dictionary.
 
     Raises:
         OptionError: For a text without `=`.
@@ -163,32 +175,32 @@ _GENERAL = ("index",)
 """Arguments of `sawlog.open` that are given as options of a format are."""
 
 
-def format_options(
+def parse_format_options(
     texts: Iterable[str] | None, flag: str = "-o", call: Callable[..., Any] = sawlog.open
 ) -> dict[str, Any]:
-    """Options of a format, as a function takes them besides its own arguments.
+    """Return options of a format, as a function takes them besides its own arguments.
 
     Raises:
         OptionError: Also for what has an option of its own.
     """
-    options: dict[str, Any] = {**key_values(texts, flag)}
+    options: dict[str, Any] = {**parse_key_values(texts, flag)}
     for name in {**inspect.signature(sawlog.open).parameters, **inspect.signature(call).parameters}:
         if name in options and name not in _GENERAL:
             raise OptionError(f"{flag} {name}: not an option of a format; see --help for how to give it")
     return options
 
 
-def storage_options(texts: Iterable[str] | None) -> dict[str, Any]:
-    """Options of a store: values are JSON where they can be read as JSON, text otherwise."""
+def parse_storage_options(texts: Iterable[str] | None) -> dict[str, Any]:
+    """Return options of a store: values are JSON where they can be read as JSON, text otherwise."""
     options: dict[str, Any] = {}
-    for key, value in key_values(texts, "--storage").items():
+    for key, value in parse_key_values(texts, "--storage").items():
         decoded = decode_json(value)
         options[key] = value if isinstance(decoded, Undecodable) else decoded
     return options
 
 
-def column_names(texts: Iterable[str] | None) -> list[str] | None:
-    """Names from texts with commas; `None` when nothing is given."""
+def parse_column_names(texts: Iterable[str] | None) -> list[str] | None:
+    """Return names from texts with commas; `None` when nothing is given."""
     if texts is None:
         return None
     return [name.strip() for text in texts for name in text.split(",") if name.strip()] or None
@@ -204,18 +216,18 @@ def open_dataset(
     on_damage: str,
     provenance: bool = False,
 ) -> Dataset:
-    """`sawlog.open` with the texts of filters understood by the types of the columns."""
-    settings = reading.settings(Storage(storage_options(reading.storage)) if storage is None else storage)
+    """Return `sawlog.open` with the texts of filters understood by the types of the columns."""
+    settings = reading.collect_settings(Storage(parse_storage_options(reading.storage)) if storage is None else storage)
     settings["view"] = selection.view
     filters = None
     if selection.where:
         dataset = sawlog.open(paths, format=format, **settings)
         format = dataset.format.name
-        filters = parse_where(selection.where, available_columns(dataset.contents))
+        filters = parse_where(selection.where, list_available_columns(dataset.contents))
     return sawlog.open(
         paths,
         format=format,
-        columns=column_names(selection.columns),
+        columns=parse_column_names(selection.columns),
         filters=filters,
         on_damage="fail" if on_damage == "fail" else "skip",
         provenance=provenance,
@@ -224,7 +236,7 @@ def open_dataset(
 
 
 def parse_where(texts: Iterable[str], schema: pa.Schema) -> list[tuple[str, str, Any]]:
-    """Filters from texts like `price >= 1.5`, `name in (a, b)`, `name like a%` or `name is null`.
+    """Return filters from texts like `price >= 1.5`, `name in (a, b)`, `name like a%` or `name is null`.
 
     Raises:
         OptionError: For a text of another shape, or an operator that the column does not have.
@@ -238,9 +250,9 @@ def parse_where(texts: Iterable[str], schema: pa.Schema) -> list[tuple[str, str,
             raise OptionError(f"{context}: expected COLUMN OP VALUE with OP one of {', '.join(OPERATORS)}")
         column, value = match["quoted"] or match["column"], match["value"].strip()
         op = " ".join((match["symbol"] or match["word"]).lower().split())
-        *_, kind = element_of(column, schema, context)
+        *_, kind = find_element(column, schema, context)
         try:
-            condition = (column, op, _operand(value, op, kind))
+            condition = (column, op, _parse_operand(value, op, kind))
         except (pa.ArrowException, ValueError) as error:
             raise SchemaError(f"{context}: column {column!r} is {kind}: {error}") from error
         parse(condition, schema, context)
@@ -248,25 +260,25 @@ def parse_where(texts: Iterable[str], schema: pa.Schema) -> list[tuple[str, str,
     return filters
 
 
-def _operand(text: str, op: str, kind: pa.DataType) -> Any:
+def _parse_operand(text: str, op: str, kind: pa.DataType) -> Any:
     if op in ("in", "not in"):
         inner = text[1:-1] if text[:1] + text[-1:] in ("()", "[]") else text
-        return [_value(item.strip(), kind) for item in inner.split(",")]
+        return [_parse_value(item.strip(), kind) for item in inner.split(",")]
     if op.endswith("null"):
         return None
-    return _unquote(text) if op.endswith(("like", "~")) else _value(text, kind)
+    return _unquote(text) if op.endswith(("like", "~")) else _parse_value(text, kind)
 
 
 def _unquote(text: str) -> str:
     return text[1:-1] if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
-def _value(text: str, kind: pa.DataType) -> Any:
-    """A Python value of the Arrow type `kind`, as filters take it."""
+def _parse_value(text: str, kind: pa.DataType) -> Any:
+    """Return a Python value of the Arrow type `kind`, as filters take it."""
     text = _unquote(text)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return unescape(text)
-    scalar = scalar_of(text, pa.string()).cast(kind)
+    scalar = make_scalar(text, pa.string()).cast(kind)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         # Python's datetime has no nanoseconds.
         return scalar.value if scalar.value % 1000 else scalar.cast(pa.timestamp("us", kind.tz)).as_py()

@@ -21,17 +21,17 @@ class OptionCard:
     doc: str
 
 
-def option_cards(options: type) -> list[OptionCard]:
-    """The fields of an options dataclass, with what the `Attributes:` section of its docstring says about them."""
-    hints, docs = get_type_hints(options), attribute_docs(options)
+def make_option_cards(options: type) -> list[OptionCard]:
+    """Return fields of an options dataclass, with what the `Attributes:` section of its docstring says about them."""
+    hints, docs = get_type_hints(options), parse_attribute_docs(options)
     return [
-        OptionCard(option.name, describe(hints[option.name]), _default(option), docs.get(option.name, ""))
+        OptionCard(option.name, describe(hints[option.name]), _describe_default(option), docs.get(option.name, ""))
         for option in fields(options)
     ]
 
 
-def attribute_docs(cls: type) -> dict[str, str]:
-    """The entries of the `Attributes:` section of a Google style docstring."""
+def parse_attribute_docs(cls: type) -> dict[str, str]:
+    """Return the entries of the `Attributes:` section of a Google style docstring."""
     _, _, section = (inspect.getdoc(cls) or "").partition("Attributes:\n")
     section = re.split(r"\n(?=\S)", section)[0]
     entries = re.findall(r"^ {4}(\w+):\s*(.*(?:\n {5,}.*|\n\s*$)*)", section, re.MULTILINE)
@@ -55,8 +55,8 @@ def describe(hint: Any) -> str:
     return names.get(hint, getattr(hint, "__name__", "text"))
 
 
-def _default(option: Field[Any]) -> str | None:
-    """The default as one would write it; `None` for a required option or one that is unset."""
+def _describe_default(option: Field[Any]) -> str | None:
+    """Return the default as one would write it; `None` for a required option or one that is unset."""
     value = option.default_factory() if option.default_factory is not MISSING else option.default
     if value is MISSING or value is None:
         return None

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-from sawlog.arrow import fixed_array
+from sawlog.arrow import make_fixed_array
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Advance, progress, text_sink
-from sawlog.cli.scan import DamageSummary, rows, size_of
+from sawlog.cli.output import Advance, make_text_sink, show_progress
+from sawlog.cli.scan import DamageSummary, count_bytes, read_dataset_rows
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, Sink, TextWriteOptions
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError
@@ -80,12 +80,12 @@ def cat(
     if sample is not None and (tail is not None or follow):
         raise OptionError("--sample excludes --tail and --follow")
     if follow:
-        batches = _flush_batches(_limit_rows(followed(dataset.watch(poll=POLL), tail), limit))
+        batches = _flush_batches(_limit_rows(follow_rows(dataset.watch(poll=POLL), tail), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = DamageSummary(dataset.skipped)
     # A bar and rows on one terminal would overwrite each other.
-    watch = progress(0 if sys.stdout.isatty() else size_of(dataset), "reading")
+    watch = show_progress(0 if sys.stdout.isatty() else count_bytes(dataset), "reading")
     with watch as advance, closing(_limit_rows(_choose_rows(dataset, losses, advance, tail, sample), limit)) as batches:
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
     sys.stdout.flush()
@@ -93,15 +93,18 @@ def cat(
     return losses.code
 
 
-def followed(watch: Watch, tail: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Rows without end; of those that the first look finds, only the last `tail`."""
+def follow_rows(watch: Watch, tail: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield rows without end; of those that the first look finds, only the last `tail`."""
     if tail is not None:
-        yield from last_rows(_insistent(watch.added), tail)
-    yield from _insistent(lambda: watch)
+        yield from take_last_rows(_retry_look(watch.added), tail)
+    yield from _retry_look(lambda: watch)
 
 
-def _insistent(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Batches of a look; where the storage cannot answer, it looks again: nothing is lost, and nothing shown twice."""
+def _retry_look(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a look.
+
+    Where the storage cannot answer, it looks again: nothing is lost, and nothing shown twice.
+    """
     last_error = ""
     while True:
         try:
@@ -115,7 +118,7 @@ def _insistent(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.Reco
 
 
 def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generator[pa.RecordBatch, None, None]:
-    """The first rows, in small batches; nothing after them is read."""
+    """Yield the first rows, in small batches; nothing after them is read."""
     missing = sys.maxsize if limit is None else limit
     if not missing:
         return
@@ -130,15 +133,15 @@ def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generat
 def _choose_rows(
     dataset: Dataset, losses: DamageSummary, advance: Advance, tail: int | None, sample: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that are wanted: all, the last ones, or some."""
-    batches = rows(dataset, losses, advance)
+    """Return the rows that are wanted: all, the last ones, or some."""
+    batches = read_dataset_rows(dataset, losses, advance)
     if tail is not None:
-        return iter(last_rows(batches, tail))
-    return iter(some_rows(batches, sample)) if sample is not None else batches
+        return iter(take_last_rows(batches, tail))
+    return iter(sample_rows(batches, sample)) if sample is not None else batches
 
 
-def last_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
-    """The last rows; no more of those before are held than one batch."""
+def take_last_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+    """Return the last rows; no more of those before are held than one batch."""
     last_batches: deque[pa.RecordBatch] = deque()
     held_rows = 0
     for batch in batches:
@@ -151,8 +154,8 @@ def last_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBa
     return [batch for batch in last_batches if batch.num_rows]
 
 
-def some_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
-    """Rows at random, in order; every row has the same chance. The same ones for the same rows."""
+def sample_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+    """Return rows at random, in order; every row has the same chance. The same ones for the same rows."""
     random = np.random.default_rng(0)
     sample: pa.Table | None = None
     drawn = np.empty(0)
@@ -162,7 +165,7 @@ def some_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBa
         drawn = np.concatenate([drawn, random.random(batch.num_rows)])
         if len(drawn) > count:
             lowest = np.sort(np.argpartition(drawn, count)[:count]) if count else np.empty(0, np.int64)
-            sample, drawn = sample.take(fixed_array(pa.int64(), lowest)), drawn[lowest]
+            sample, drawn = sample.take(make_fixed_array(pa.int64(), lowest)), drawn[lowest]
     return [] if sample is None else sample.combine_chunks().to_batches()
 
 
@@ -174,13 +177,13 @@ def _flush_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def print_rows(batches: Iterator[pa.RecordBatch], schema: pa.Schema, rendering: Rendering) -> None:
-    """Rows on stdout, while they are read."""
+    """Print rows on stdout, while they are read."""
     if rendering is Rendering.TABLE:
         from sawlog.cli.table import print_table
 
         print_table(batches, schema)
         return
-    sink = Sink(text_sink(sys.stdout.buffer.write))
+    sink = Sink(make_text_sink(sys.stdout.buffer.write))
     options = TextWriteOptions()
     encoder = (CsvEncoder if rendering is Rendering.CSV else JsonlEncoder)(sink, schema, options)
     for batch in batches:

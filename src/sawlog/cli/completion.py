@@ -10,21 +10,21 @@ import typer
 
 import sawlog
 from sawlog.cli.app import describe_completion
-from sawlog.cli.cards import option_cards
+from sawlog.cli.cards import make_option_cards
 from sawlog.dataset.dataset import Dataset
 from sawlog.format.contract import Format
-from sawlog.format.planning import available_columns
+from sawlog.format.planning import list_available_columns
 from sawlog.format.recognition import get_format
 
 
-def formats(incomplete: str) -> list[str]:
-    """Names of formats."""
+def complete_formats(incomplete: str) -> list[str]:
+    """Return names of formats."""
     return [name for name in sawlog.formats() if name.startswith(incomplete)]
 
 
-def views(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Views that the paths have, also by formats that theirs includes; of all formats where there is no path."""
-    dataset, format_name = _dataset(ctx), ctx.params.get("format")
+def complete_views(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return views that the paths have, also by formats that theirs includes; of all formats where there is no path."""
+    dataset, format_name = _open_dataset(ctx), ctx.params.get("format")
     if dataset is None:
         candidates, files = [get_format(format_name)] if format_name else [*sawlog.formats().values()], None
     else:
@@ -35,47 +35,49 @@ def views(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
         for name, description in format.views.items():
             if name.startswith(incomplete) and (files is None or format.select(files, name)):
                 descriptions.setdefault(name, description)
-    return [describe_completion(name, _brief(description)) for name, description in descriptions.items()]
+    return [describe_completion(name, _shorten_text(description)) for name, description in descriptions.items()]
 
 
-def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Columns of the view; names before it are kept."""
-    dataset = _dataset(ctx)
+def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return columns of the view; names before it are kept."""
+    dataset = _open_dataset(ctx)
     before, comma, last = incomplete.rpartition(",")
-    names = available_columns(dataset.contents).names if dataset is not None else []
+    names = list_available_columns(dataset.contents).names if dataset is not None else []
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 
-def options(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Options for reading the format."""
-    format = _format(ctx)
-    cards = option_cards(format.read_options) if format is not None else []
+def complete_options(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return options for reading the format."""
+    format = _find_format(ctx)
+    cards = make_option_cards(format.read_options) if format is not None else []
     return [
-        describe_completion(f"{card.name}=", _brief(card.doc)) for card in cards if card.name.startswith(incomplete)
+        describe_completion(f"{card.name}=", _shorten_text(card.doc))
+        for card in cards
+        if card.name.startswith(incomplete)
     ]
 
 
-def _brief(text: str) -> str:
-    """A description that Typer does not wrap: fish takes each line for a word to complete."""
+def _shorten_text(text: str) -> str:
+    """Return a description that Typer does not wrap: fish takes each line for a word to complete."""
     return textwrap.shorten(text.partition(":")[0], 60, placeholder=" …")
 
 
-def _format(ctx: typer.Context) -> Format | None:
+def _find_format(ctx: typer.Context) -> Format | None:
     if ctx.params.get("format"):
         return get_format(ctx.params["format"])
-    dataset = _dataset(ctx)
+    dataset = _open_dataset(ctx)
     return None if dataset is None else dataset.format
 
 
-def _paths(ctx: typer.Context) -> list[str]:
-    """Words that are paths: an unfinished line is not parsed further."""
+def _find_paths(ctx: typer.Context) -> list[str]:
+    """Return words that are paths: an unfinished line is not parsed further."""
     return [word for word in ctx.args if os.path.exists(word)]
 
 
-def _dataset(ctx: typer.Context) -> Dataset | None:
+def _open_dataset(ctx: typer.Context) -> Dataset | None:
     """Open what the command line names so far; nothing where it cannot be opened."""
     given: dict[str, Any] = ctx.params
-    paths = _paths(ctx)
+    paths = _find_paths(ctx)
     try:
         return sawlog.open(paths, format=given.get("format"), view=given.get("view") or "rows") if paths else None
     except (sawlog.SawlogError, OSError):

@@ -13,15 +13,15 @@ import typer
 import sawlog
 from sawlog.api import begin_writing, check_free
 from sawlog.cli import arguments
-from sawlog.cli.arguments import Reading, Selection, column_names, parse_where
+from sawlog.cli.arguments import Reading, Selection, parse_column_names, parse_where
 from sawlog.cli.errors import Exit, explain
-from sawlog.cli.output import Advance, Page, Result, check_binary, format_count, progress, show, size_text
-from sawlog.cli.parts import name_file, open_part, open_selected
+from sawlog.cli.output import Advance, Page, Result, check_binary, render_count, render_size, show, show_progress
+from sawlog.cli.parts import make_file_name, open_part, open_selected
 from sawlog.cli.repair import check_apart
-from sawlog.cli.scan import DamageSummary, part_progress, rows, size_of
-from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
+from sawlog.cli.scan import DamageSummary, count_bytes, divide_progress, read_dataset_rows
+from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, find_by_suffix, open_tables
 from sawlog.dataset.dataset import Dataset
-from sawlog.dataset.folder import Folder, FolderPart, missed_part
+from sawlog.dataset.folder import Folder, FolderPart, describe_missed_part
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format.contract import Format, Projection, Scan, Writer
 from sawlog.format.damage import Skipped
@@ -72,9 +72,9 @@ class Conversion(Result):
         }
 
     def print_to(self, page: Page) -> None:
-        page.line((format_count(self.rows, "row"), "bold"), (f" from {self.from_format} to {self.to_format}", ""))
+        page.print_line((render_count(self.rows, "row"), "bold"), (f" from {self.from_format} to {self.to_format}", ""))
         for file in self.files:
-            page.fact("written", f"{file.final}, {size_text(file.size)}")
+            page.print_fact("written", f"{file.final}, {render_size(file.size)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +134,20 @@ class FolderConversion(Result):
         """
         target = self.target
         options: Any = parse_options(
-            target.write_options, arguments.format_options(write_options, "-O"), where=f"writing {target.name}"
+            target.write_options, arguments.parse_format_options(write_options, "-O"), where=f"writing {target.name}"
         )
-        with progress(folder.size, "converting") as advance:
+        with show_progress(folder.size, "converting") as advance:
 
             def write_part(part: FolderPart) -> list[Conversion]:
-                with part_progress(part.size, advance) as step:
+                with divide_progress(part.size, advance) as step:
                     return [
                         self._write_table(part, name, dataset, options, storage, step, no_clobber=no_clobber)
                         for name, dataset in open_part(part, conditions).items()
                     ]
 
-            for part, outcome in folder.work(write_part):
+            for part, outcome in folder.map_parts(write_part):
                 if isinstance(outcome, Exception):
-                    self.skipped.append(missed_part(part, explain(outcome) or outcome, "is not written"))
+                    self.skipped.append(describe_missed_part(part, explain(outcome) or outcome, "is not written"))
                 else:
                     self.parts += outcome
         self.skipped += folder.skipped
@@ -164,7 +164,7 @@ class FolderConversion(Result):
         no_clobber: bool,
     ) -> Conversion:
         incoming = of_dataset(dataset)
-        path = f"{self.destination}/{name_file(part, self.source, table, self.target.suffix)}"
+        path = f"{self.destination}/{make_file_name(part, self.source, table, self.target.suffix)}"
         check_free(path, "error" if no_clobber else "overwrite", storage)
         source = f"{part.path} {table}".strip()
         conversion = Conversion(source, incoming.format, self.target.name, losses=DamageSummary(incoming.skipped))
@@ -183,14 +183,14 @@ class FolderConversion(Result):
 
     def print_to(self, page: Page) -> None:
         for part in self.parts:
-            page.line((part.source, "bold"), (f"  {format_count(part.rows, 'row')} from {part.from_format}", ""))
+            page.print_line((part.source, "bold"), (f"  {render_count(part.rows, 'row')} from {part.from_format}", ""))
             for file in part.files:
-                page.fact("written", f"{file.final}, {size_text(file.size)}")
-        page.skipped(self.skipped)
+                page.print_fact("written", f"{file.final}, {render_size(file.size)}")
+        page.print_skipped(self.skipped)
         unwritten = sum(part.missed for part in self.skipped)
-        remainder = f"; {format_count(unwritten, 'part')} not written" if unwritten else ""
-        summary = f"{format_count(len(self.parts), 'file')}, {format_count(self.rows, 'row')}"
-        page.line((summary, "bold"), (f" as {self.target.name} in {self.destination}{remainder}", ""))
+        remainder = f"; {render_count(unwritten, 'part')} not written" if unwritten else ""
+        summary = f"{render_count(len(self.parts), 'file')}, {render_count(self.rows, 'row')}"
+        page.print_line((summary, "bold"), (f" as {self.target.name} in {self.destination}{remainder}", ""))
 
 
 def names_directory(dst: str, to_format: str | None, storage: Storage) -> bool:
@@ -233,31 +233,31 @@ def convert(
     code 1 if damage stopped it, 3 if damage was skipped.
     """
     check_apart(src, dst)
-    storage = Storage(arguments.storage_options(reading.storage))
+    storage = Storage(arguments.parse_storage_options(reading.storage))
     opening: dict[str, Any] = {"format": from_format, "on_damage": on_damage, "provenance": provenance}
     folder = None
-    if names_directory(dst, to_format, storage) and source_tables(src, from_format, storage) is None:
+    if names_directory(dst, to_format, storage) and find_source_tables(src, from_format, storage) is None:
         folder = open_selected(src, reading, selection, storage, **opening)
     if folder is not None:
         if partition_by is not None:
             raise OptionError(f"--partition-by: {dst} gets a file for each part of {src}; convert one part by itself")
-        conversions = FolderConversion(src, dst.rstrip("/"), target_format("", to_format or DEFAULT_TABLES))
+        conversions = FolderConversion(src, dst.rstrip("/"), choose_target_format("", to_format or DEFAULT_TABLES))
         conversions.write(folder, selection.where, write_option, storage, no_clobber=no_clobber)
         show(conversions, json=json)
         for conversion in conversions.parts:
             conversion.losses.report()
         return conversions.code
-    target = target_format(dst, to_format)
+    target = choose_target_format(dst, to_format)
     if not (isinstance(target, TableFormat) and target.is_text):
         check_binary(dst, target.title)
     check_free(dst, "error" if no_clobber else "overwrite", storage)
     options: Any = parse_options(
-        target.write_options, arguments.format_options(write_option, "-O"), where=f"writing {target.name}"
+        target.write_options, arguments.parse_format_options(write_option, "-O"), where=f"writing {target.name}"
     )
     incoming = open_source(src, reading, selection, storage, **opening)
     conversion = Conversion(src, incoming.format, target.name, losses=DamageSummary(incoming.skipped))
     writer = begin_writing(target, dst, partition_by, incoming.schema, options, storage)
-    with progress(incoming.size, "converting") as advance:
+    with show_progress(incoming.size, "converting") as advance:
         conversion.write(incoming, writer, advance)
     if dst not in STDOUT:
         show(conversion, json=json)
@@ -275,12 +275,12 @@ def open_source(
     on_damage: str,
     provenance: bool = False,
 ) -> Incoming:
-    """Rows of any format of sawlog, or of table files.
+    """Return rows of any format of sawlog, or of table files.
 
     Raises:
         OptionError: For a view or provenance of table files.
     """
-    table = source_tables(src, format, storage)
+    table = find_source_tables(src, format, storage)
     if table is not None:
         if selection.view != "rows" or provenance:
             raise OptionError(f"{src}: {table[0].title} has neither views nor provenance")
@@ -291,8 +291,8 @@ def open_source(
     return of_dataset(dataset)
 
 
-def target_format(dst: str, name: str | None) -> Format | TableFormat:
-    """The format of the destination, by name or by suffix.
+def choose_target_format(dst: str, name: str | None) -> Format | TableFormat:
+    """Return the format of the destination, by name or by suffix.
 
     Raises:
         OptionError: When there is none, or more than one.
@@ -302,7 +302,7 @@ def target_format(dst: str, name: str | None) -> Format | TableFormat:
         if name not in formats:
             raise OptionError(f"--to: unknown format {name!r}; known formats: {', '.join(formats)}")
         return formats[name]
-    table = by_suffix(dst)
+    table = find_by_suffix(dst)
     if table is not None:
         return table
     fitting = [format for format in sawlog.formats().values() if format.suffix and dst.lower().endswith(format.suffix)]
@@ -312,8 +312,8 @@ def target_format(dst: str, name: str | None) -> Format | TableFormat:
     return fitting[0]
 
 
-def source_tables(src: str, name: str | None, storage: Storage) -> tuple[TableFormat, list[File]] | None:
-    """The table files at a path, if that is what is there. A directory that a log format knows is not.
+def find_source_tables(src: str, name: str | None, storage: Storage) -> tuple[TableFormat, list[File]] | None:
+    """Return the table files at a path, if that is what is there. A directory that a log format knows is not.
 
     Raises:
         FormatError: When the named table format has no files there.
@@ -322,19 +322,19 @@ def source_tables(src: str, name: str | None, storage: Storage) -> tuple[TableFo
         return None
     files = storage.find(src)
     if name is None:
-        kinds = {by_suffix(file.path) for file in files}
+        kinds = {find_by_suffix(file.path) for file in files}
         table = kinds.pop() if len(kinds) == 1 else None
-        if table is None or (not files[0].explicit and _recognized(files, storage)):
+        if table is None or (not files[0].explicit and _is_recognized(files, storage)):
             return None
     else:
         table = TABLE_FORMATS[name]
-    table_files = [file for file in files if file.explicit or by_suffix(file.path) is table]
+    table_files = [file for file in files if file.explicit or find_by_suffix(file.path) is table]
     if not table_files:
         raise FormatError(f"{src}: none of the {len(files)} files there is {table.title}")
     return table, table_files
 
 
-def _recognized(files: list[File], storage: Storage) -> bool:
+def _is_recognized(files: list[File], storage: Storage) -> bool:
     try:
         recognize(files, storage, "")
     except FormatError:
@@ -343,12 +343,12 @@ def _recognized(files: list[File], storage: Storage) -> bool:
 
 
 def of_dataset(dataset: Dataset) -> Incoming:
-    """Rows of any sawlog format."""
+    """Return rows of any sawlog format."""
     return Incoming(
         dataset.format.name,
         dataset.schema,
-        size_of(dataset),
-        lambda losses, advance: rows(dataset, losses, advance),
+        count_bytes(dataset),
+        lambda losses, advance: read_dataset_rows(dataset, losses, advance),
         dataset.skipped,
     )
 
@@ -356,16 +356,16 @@ def of_dataset(dataset: Dataset) -> Incoming:
 def of_tables(
     table: TableFormat, files: list[File], reading: Reading, selection: Selection, storage: Storage
 ) -> Incoming:
-    """Rows of table files.
+    """Return rows of table files.
 
     Raises:
         SchemaError: For a column that they do not have.
     """
     options: Any = parse_options(
-        table.read_options, arguments.format_options(reading.option), where=f"reading {table.name}"
+        table.read_options, arguments.parse_format_options(reading.option), where=f"reading {table.name}"
     )
     schema, batches = open_tables(table, files, options, storage)
-    columns = column_names(selection.columns)
+    columns = parse_column_names(selection.columns)
     for name in columns or ():
         if name not in schema.names:
             raise SchemaError(f"no column {name!r} in {files[0].path}; columns: {', '.join(schema.names)}")

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from sawlog.arrow import is_binary
 from sawlog.errors import DiskError, FormatError, SchemaError
-from sawlog.format.printing import texts, values
-from sawlog.guard import optional
+from sawlog.format.printing import encode_texts, encode_values
+from sawlog.guard import import_optional
 
 _PIECE_BYTES = 1 << 20
 
@@ -61,7 +61,7 @@ class SqliteEncoder(DatabaseEncoder):
         import sqlite3
 
         super().__init__(sink, schema, options)
-        columns = ", ".join(f"{_quote(field.name)} {_sqlite_type(field.type)}" for field in schema)
+        columns = ", ".join(f"{_quote(field.name)} {_choose_sqlite_type(field.type)}" for field in schema)
         with _explain_errors(sqlite3.Error, ()):
             self._database = sqlite3.connect(self._path, isolation_level=None)
             self._database.execute("PRAGMA journal_mode = OFF")
@@ -74,7 +74,7 @@ class SqliteEncoder(DatabaseEncoder):
         """Append rows."""
         import sqlite3
 
-        columns = [_sqlite_values(column) for column in batch.columns]
+        columns = [_convert_sqlite_values(column) for column in batch.columns]
         with _explain_errors((sqlite3.Error, OverflowError), (sqlite3.OperationalError,)):
             self._database.executemany(self._insert, zip(*columns, strict=True))
 
@@ -92,9 +92,9 @@ class DuckdbEncoder(DatabaseEncoder):
     """Columns have DuckDB's types; where it has fewer digits of a time than the rows, that is an error."""
 
     def __init__(self, sink: Any, schema: pa.Schema, options: DatabaseWriteOptions) -> None:
-        self._duckdb = optional("duckdb", "sql", "DuckDB databases")
+        self._duckdb = import_optional("duckdb", "sql", "DuckDB databases")
         super().__init__(sink, schema, options)
-        self._schema = pa.schema([pa.field(field.name, _duckdb_type(field.type)) for field in schema])
+        self._schema = pa.schema([pa.field(field.name, _choose_duckdb_type(field.type)) for field in schema])
         with _explain_errors(self._duckdb.Error, ()):
             self._database = self._duckdb.connect(self._path)
             self._run("CREATE TABLE {} AS SELECT * FROM incoming", pa.Table.from_batches([], self._schema))
@@ -117,8 +117,8 @@ class DuckdbEncoder(DatabaseEncoder):
         self._database.unregister("incoming")
 
 
-def unread(*_: object) -> NoReturn:
-    """Refused: a database has a reader of its own.
+def refuse_reading(*_: object) -> NoReturn:
+    """Refuse: a database has a reader of its own.
 
     Raises:
         FormatError: Always.
@@ -141,9 +141,9 @@ def _quote(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))
 
 
-def _sqlite_type(kind: pa.DataType) -> str:
+def _choose_sqlite_type(kind: pa.DataType) -> str:
     if pa.types.is_dictionary(kind):
-        return _sqlite_type(kind.value_type)
+        return _choose_sqlite_type(kind.value_type)
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return "INTEGER"
     if pa.types.is_floating(kind):
@@ -151,18 +151,18 @@ def _sqlite_type(kind: pa.DataType) -> str:
     return "BLOB" if is_binary(kind) else "TEXT"
 
 
-def _sqlite_values(column: pa.Array) -> list[Any]:
-    """Values as SQLite takes them; of floats, NaN is text, as SQLite would make NULL of it."""
-    kind = _sqlite_type(column.type)
+def _convert_sqlite_values(column: pa.Array) -> list[Any]:
+    """Return values as SQLite takes them; of floats, NaN is text, as SQLite would make NULL of it."""
+    kind = _choose_sqlite_type(column.type)
     if kind == "BLOB":
         return list(column.to_pylist())
-    return list(texts(column)) if kind == "TEXT" else values(column)
+    return list(encode_texts(column)) if kind == "TEXT" else encode_values(column)
 
 
-def _duckdb_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a column as DuckDB can hold all of it: it knows zones with microseconds only."""
+def _choose_duckdb_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column as DuckDB can hold all of it: it knows zones with microseconds only."""
     if pa.types.is_dictionary(kind):
-        return _duckdb_type(kind.value_type)
+        return _choose_duckdb_type(kind.value_type)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return pa.timestamp("ns")
     if pa.types.is_time64(kind):
@@ -170,9 +170,9 @@ def _duckdb_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_duration(kind):
         return pa.duration("us")
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_duckdb_type(field.type)) for field in kind])
+        return pa.struct([field.with_type(_choose_duckdb_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_duckdb_type(kind.key_type), _duckdb_type(kind.item_type))
+        return pa.map_(_choose_duckdb_type(kind.key_type), _choose_duckdb_type(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return (pa.list_ if pa.types.is_list(kind) else pa.large_list)(_duckdb_type(kind.value_type))
+        return (pa.list_ if pa.types.is_list(kind) else pa.large_list)(_choose_duckdb_type(kind.value_type))
     return kind

@@ -16,15 +16,15 @@ import pyarrow as pa
 import typer
 
 from sawlog.cli import arguments
-from sawlog.cli.convert import Incoming, of_dataset, open_source, source_tables
+from sawlog.cli.convert import Incoming, find_source_tables, of_dataset, open_source
 from sawlog.cli.errors import Exit, explain
-from sawlog.cli.output import Advance, Page, Result, format_count, progress, show
-from sawlog.cli.parts import name_part, open_part, open_selected
-from sawlog.cli.scan import DamageSummary, part_progress
-from sawlog.cli.table import type_name
-from sawlog.dataset.folder import Folder, FolderPart, work_apart
+from sawlog.cli.output import Advance, Page, Result, render_count, show, show_progress
+from sawlog.cli.parts import make_part_name, open_part, open_selected
+from sawlog.cli.scan import DamageSummary, divide_progress
+from sawlog.cli.table import render_type
+from sawlog.dataset.folder import Folder, FolderPart, map_items
 from sawlog.errors import DiskError, SchemaError
-from sawlog.format.printing import json_lines
+from sawlog.format.printing import encode_json_lines
 from sawlog.storage import Storage
 
 WINDOW_ROWS = 10_000
@@ -87,7 +87,7 @@ class Comparison(Result):
         """Whether anything differs."""
         return bool(self.columns or self.changed or self.only_a or self.only_b)
 
-    def only(self, side: str, first: int, lines: list[str]) -> None:
+    def add_unmatched(self, side: str, first: int, lines: list[str]) -> None:
         """Take in rows that one side only has."""
         if side == "a":
             self.only_a += len(lines)
@@ -111,17 +111,17 @@ class Comparison(Result):
 
     def print_to(self, page: Page) -> None:
         for name, change in self.columns.items():
-            page.fact("column", f"{name}: {change}")
+            page.print_fact("column", f"{name}: {change}")
         for row in self.rows:
             sign, style = ("-", "red") if row.side == "a" else ("+", "green")
-            page.line((f"{sign} row {row.number:,}  ", style), (row.line, ""))
+            page.print_line((f"{sign} row {row.number:,}  ", style), (row.line, ""))
         changed = f", {self.changed:,} changed" if self.changed else ""
         only = f"{self.only_a:,} only in {self.a}, {self.only_b:,} only in {self.b}"
-        page.line(
-            ("different" if self.different else "equal", "bold"), (f": {format_count(self.equal, 'row')} equal", "")
+        page.print_line(
+            ("different" if self.different else "equal", "bold"), (f": {render_count(self.equal, 'row')} equal", "")
         )
         if self.different:
-            page.line((f"{only}{changed}", ""))
+            page.print_line((f"{only}{changed}", ""))
 
 
 class Side:
@@ -132,21 +132,21 @@ class Side:
         self._ahead: list[pa.RecordBatch] = []
         self.passed = 0
 
-    def head(self) -> pa.RecordBatch | None:
-        """The rest of the current batch; None at the end."""
+    def peek_batch(self) -> pa.RecordBatch | None:
+        """Return the rest of the current batch; None at the end."""
         if not self._ahead:
             self._ahead = list(itertools.islice(self._batches, 1))
         return self._ahead[0] if self._ahead else None
 
-    def window(self) -> list[str]:
-        """The next rows as lines of JSON, within bounds."""
-        self.head()
+    def peek_lines(self) -> list[str]:
+        """Return the next rows as lines of JSON, within bounds."""
+        self.peek_batch()
         while sum(b.num_rows for b in self._ahead) < WINDOW_ROWS and sum(b.nbytes for b in self._ahead) < WINDOW_BYTES:
             next_batch = next(self._batches, None)
             if next_batch is None:
                 break
             self._ahead.append(next_batch)
-        lines = (line for batch in self._ahead for line in json_lines(batch.slice(0, WINDOW_ROWS)))
+        lines = (line for batch in self._ahead for line in encode_json_lines(batch.slice(0, WINDOW_ROWS)))
         return list(itertools.islice(lines, WINDOW_ROWS))
 
     def skip(self, count: int) -> None:
@@ -180,17 +180,17 @@ def diff(
 
     In their order or by a key; of two folders, the rows of parts of the same name. Exit code 0 equal, 1 different.
     """
-    storage = Storage(arguments.storage_options(reading.storage))
-    terms = _Terms(arguments.column_names(key), limit, selection.where)
+    storage = Storage(arguments.parse_storage_options(reading.storage))
+    terms = _Terms(arguments.parse_column_names(key), limit, selection.where)
     folders = []
-    if all(source_tables(path, format, storage) is None for path in (a, b)):
+    if all(find_source_tables(path, format, storage) is None for path in (a, b)):
         folders = [
             open_selected(path, reading, selection, storage, format=format, on_damage=on_damage) for path in (a, b)
         ]
     if any(not folder.is_single for folder in folders):
-        return _diff_folders(FolderComparison(a, b), folders, terms, json=json)
+        return _compare_folders(FolderComparison(a, b), folders, terms, json=json)
     sides = [open_source(path, reading, selection, storage, format=format, on_damage=on_damage) for path in (a, b)]
-    with progress(sum(side.size for side in sides), "comparing") as advance:
+    with show_progress(sum(side.size for side in sides), "comparing") as advance:
         comparison, losses = terms.compare(a, b, sides, advance)
     show(comparison, json=json)
     sys.stdout.flush()
@@ -229,9 +229,9 @@ class _Terms:
         losses = [DamageSummary(side.skipped) for side in sides]
         first, second = (side.rows(summary, advance) for side, summary in zip(sides, losses, strict=True))
         if self.keys:
-            by_key(comparison, [first, second], names, self.keys)
+            compare_by_key(comparison, [first, second], names, self.keys)
         else:
-            in_order(comparison, Side(first, names), Side(second, names))
+            compare_in_order(comparison, Side(first, names), Side(second, names))
         return comparison, losses
 
 
@@ -275,19 +275,19 @@ class FolderComparison(Result):
     def print_to(self, page: Page) -> None:
         for name, part in self.parts.items():
             if part.different:
-                page.line((name, "bold"))
+                page.print_line((name, "bold"))
                 part.print_to(page)
         for path, names in ((self.a, self.only_a), (self.b, self.only_b)):
             for name in names:
-                page.line((f"only in {path}: ", "yellow"), (name, "bold"))
+                page.print_line((f"only in {path}: ", "yellow"), (name, "bold"))
         for name, error in self.errors.items():
-            page.line((f"{name}: not compared: ", "red"), (error, ""))
+            page.print_line((f"{name}: not compared: ", "red"), (error, ""))
         equal = sum(not part.different for part in self.parts.values())
         count = len(self.parts) + len(self.only_a) + len(self.only_b) + len(self.errors)
-        rows = format_count(sum(part.equal for part in self.parts.values()), "row")
-        page.line(
+        rows = render_count(sum(part.equal for part in self.parts.values()), "row")
+        page.print_line(
             ("different" if self.different else "equal", "bold"),
-            (f": {equal:,} of {format_count(count, 'part')} equal, {rows}", ""),
+            (f": {equal:,} of {render_count(count, 'part')} equal, {rows}", ""),
         )
 
 
@@ -295,22 +295,22 @@ _Pair = tuple[str, FolderPart | None, FolderPart | None]
 """The name of a part, and the part of either side."""
 
 
-def _diff_folders(comparison: FolderComparison, folders: Sequence[Folder], terms: _Terms, *, json: bool) -> Exit:
+def _compare_folders(comparison: FolderComparison, folders: Sequence[Folder], terms: _Terms, *, json: bool) -> Exit:
     """Compare two folders part by part, several at a time."""
     first, second = (
-        {name_part(part, path): part for part in folder.parts}
+        {make_part_name(part, path): part for part in folder.parts}
         for path, folder in zip((comparison.a, comparison.b), folders, strict=True)
     )
     pairs: list[_Pair] = [(name, first.get(name), second.get(name)) for name in sorted({*first, *second})]
     losses: list[DamageSummary] = []
-    with progress(sum(folder.size for folder in folders), "comparing") as advance:
+    with show_progress(sum(folder.size for folder in folders), "comparing") as advance:
 
         def compare(pair: _Pair) -> tuple[FolderComparison, list[DamageSummary]]:
             parts = [part for part in pair[1:] if part is not None]
-            with part_progress(sum(part.size for part in parts), advance) as step:
+            with divide_progress(sum(part.size for part in parts), advance) as step:
                 return _compare_parts(comparison.a, comparison.b, pair, terms, step)
 
-        for (name, *_), outcome in work_apart(pairs, compare, max(folder.threads for folder in folders)):
+        for (name, *_), outcome in map_items(pairs, compare, max(folder.threads for folder in folders)):
             if isinstance(outcome, Exception):
                 comparison.errors[name] = explain(outcome) or str(outcome)
                 continue
@@ -345,55 +345,55 @@ def _compare_parts(
 
 
 def compare_columns(a: pa.Schema, b: pa.Schema) -> tuple[list[str], dict[str, str]]:
-    """The columns that both have, and what differs of the others and of types."""
+    """Return the columns that both have, and what differs of the others and of types."""
     names = [name for name in a.names if name in b.names]
     differing = {name: "only in the first" for name in a.names if name not in names}
     differing |= {name: "only in the second" for name in b.names if name not in names}
     for name in names:
         one, other = a.field(name).type, b.field(name).type
         if one != other:
-            differing[name] = f"{type_name(one)} in the first, {type_name(other)} in the second"
+            differing[name] = f"{render_type(one)} in the first, {render_type(other)} in the second"
     return names, differing
 
 
-def in_order(comparison: Comparison, a: Side, b: Side) -> None:
+def compare_in_order(comparison: Comparison, a: Side, b: Side) -> None:
     """Compare rows in their order; after a difference, go on at the next row that both have."""
-    while (one := a.head()) is not None and (other := b.head()) is not None:
+    while (one := a.peek_batch()) is not None and (other := b.peek_batch()) is not None:
         count = min(one.num_rows, other.num_rows)
         if one.slice(0, count).equals(other.slice(0, count)):
             comparison.equal += count
             a.skip(count)
             b.skip(count)
         else:
-            _window_in_order(comparison, a, b)
+            _compare_window(comparison, a, b)
     for name, side in (("a", a), ("b", b)):
-        while rest := side.window():
-            comparison.only(name, side.passed, rest)
+        while rest := side.peek_lines():
+            comparison.add_unmatched(name, side.passed, rest)
             side.skip(len(rest))
 
 
-def _window_in_order(comparison: Comparison, a: Side, b: Side) -> None:
+def _compare_window(comparison: Comparison, a: Side, b: Side) -> None:
     """Compare the next rows one by one, as far as is certain within the window."""
-    left, right = a.window(), b.window()
+    left, right = a.peek_lines(), b.peek_lines()
     at_a = at_b = 0
     while at_a < len(left) and at_b < len(right):
         if left[at_a] == right[at_b]:
             comparison.equal += 1
             to_a, to_b = at_a + 1, at_b + 1
         else:
-            reached = (meeting(left[at_a : at_a + reach], right[at_b : at_b + reach]) for reach in _REACH)
+            reached = (find_meeting(left[at_a : at_a + reach], right[at_b : at_b + reach]) for reach in _REACH)
             found = next((one for one in reached if one is not None), None)
             if found is None and (at_a or at_b):
                 break  # there may be one beyond the window
             to_a, to_b = (at_a + found[0], at_b + found[1]) if found else (len(left), len(right))
-            comparison.only("a", a.passed + at_a, left[at_a:to_a])
-            comparison.only("b", b.passed + at_b, right[at_b:to_b])
+            comparison.add_unmatched("a", a.passed + at_a, left[at_a:to_a])
+            comparison.add_unmatched("b", b.passed + at_b, right[at_b:to_b])
         at_a, at_b = to_a, to_b
     a.skip(at_a)
     b.skip(at_b)
 
 
-def meeting(a: list[str], b: list[str]) -> tuple[int, int] | None:
+def find_meeting(a: list[str], b: list[str]) -> tuple[int, int] | None:
     """Return how many rows of both are before the nearest one that both have, if there is one."""
     places: dict[str, int] = {}
     for place, line in enumerate(b):
@@ -402,14 +402,16 @@ def meeting(a: list[str], b: list[str]) -> tuple[int, int] | None:
     return min(found, key=sum, default=None)
 
 
-def by_key(comparison: Comparison, sides: list[Iterator[pa.RecordBatch]], names: list[str], keys: list[str]) -> None:
+def compare_by_key(
+    comparison: Comparison, sides: list[Iterator[pa.RecordBatch]], names: list[str], keys: list[str]
+) -> None:
     """Compare rows of equal keys, whatever their order: the n-th of a key with the n-th. They are sorted on disk."""
     with _on_disk() as database:
         database.execute("CREATE TABLE found (side INTEGER, place INTEGER, key TEXT, line TEXT)")
         for number, batches in enumerate(sides):
             place = itertools.count()
             for batch in batches:
-                rows = zip(json_lines(batch.select(keys)), json_lines(batch.select(names)), strict=True)
+                rows = zip(encode_json_lines(batch.select(keys)), encode_json_lines(batch.select(names)), strict=True)
                 given = ((number, next(place), key, line) for key, line in rows)
                 database.executemany("INSERT INTO found VALUES (?, ?, ?, ?)", given)
         database.executescript(_JOINED)
@@ -430,7 +432,7 @@ def by_key(comparison: Comparison, sides: list[Iterator[pa.RecordBatch]], names:
 
 @contextmanager
 def _on_disk() -> Iterator[sqlite3.Connection]:
-    """A database in the directory for temporary files: memory stays bounded."""
+    """Provide a database in the directory for temporary files, in the block: memory stays bounded."""
     with tempfile.TemporaryDirectory(prefix="sawlog-") as place, closing(sqlite3.connect(f"{place}/rows")) as database:
         try:
             database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE")

@@ -68,7 +68,7 @@ _CODES = {
 
 
 def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
-    """A command whose errors and warnings are reported in one line each, and become exit codes."""
+    """Return a command whose errors and warnings are reported in one line each, and become exit codes."""
 
     @functools.wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -103,7 +103,7 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
 
 def exit_code(error: Exception) -> Exit:
     """Return the exit code of a command that an error has stopped; other libraries may have handed it on as text."""
-    kind = type(error).__name__ if isinstance(error, SawlogError) else _own_error(error)[0]
+    kind = type(error).__name__ if isinstance(error, SawlogError) else _find_own_error(error)[0]
     return _CODES.get(kind, Exit.UNUSABLE)
 
 
@@ -116,12 +116,14 @@ def explain(error: Exception) -> str | None:
     is_known = isinstance(error, SawlogError | OSError)
     if is_known or type(error).__module__.split(".")[0] in _REMOTE_LIBRARIES:
         return (
-            _own_error(error)[1].replace('on_damage="skip"', "--on-damage skip") or str(error) or type(error).__name__
+            _find_own_error(error)[1].replace('on_damage="skip"', "--on-damage skip")
+            or str(error)
+            or type(error).__name__
         )
     return None
 
 
-def _own_error(error: Exception) -> tuple[str, str]:
+def _find_own_error(error: Exception) -> tuple[str, str]:
     """Return class and message of an error of sawlog within the traceback of another library; empty without one."""
     own_errors = _OWN_ERROR.findall(str(error))
     return own_errors[-1] if own_errors else ("", "")
@@ -129,7 +131,7 @@ def _own_error(error: Exception) -> tuple[str, str]:
 
 def _is_sql_error(error: Exception) -> bool:
     """Return whether an error is DuckDB's own about a query, and not one of sawlog that it hands on."""
-    return type(error).__module__.split(".")[0] in ("_duckdb", "duckdb") and not _own_error(error)[0]
+    return type(error).__module__.split(".")[0] in ("_duckdb", "duckdb") and not _find_own_error(error)[0]
 
 
 def complain(message: str, *, is_complete: bool = False) -> None:

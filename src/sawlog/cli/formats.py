@@ -9,7 +9,7 @@ import typer
 
 import sawlog
 from sawlog.cli import arguments
-from sawlog.cli.cards import OptionCard, option_cards
+from sawlog.cli.cards import OptionCard, make_option_cards
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Page, show
 from sawlog.cli.tabular import TABLE_FORMATS
@@ -37,19 +37,19 @@ class _Cards:
 
     def print_to(self, page: Page) -> None:
         for card in self.formats:
-            page.line((card.name, "bold"), (f"  {card.title}, {card.suffix}", ""))
+            page.print_line((card.name, "bold"), (f"  {card.title}, {card.suffix}", ""))
             if card.views:
-                page.line(("  views", "dim"))
-                page.grid("    ", card.views.items())
+                page.print_line(("  views", "dim"))
+                page.print_grid("    ", card.views.items())
             for title, options in (("reading (-o)", card.read_options), ("writing (-O)", card.write_options)):
                 if options:
-                    page.line((f"  options for {title}", "dim"))
+                    page.print_line((f"  options for {title}", "dim"))
                 for option in options:
                     default = "" if option.default is None else f" = {option.default or '(none)'}"
-                    page.line((f"    {option.name}", "bold"), (default, ""), (f"  {option.takes}", "dim"))
+                    page.print_line((f"    {option.name}", "bold"), (default, ""), (f"  {option.takes}", "dim"))
                     for line in page.wrap_text(option.doc, 8) if option.doc else ():
-                        page.line((f"        {line}", ""))
-            page.line()
+                        page.print_line((f"        {line}", ""))
+            page.print_line()
 
 
 def formats(
@@ -61,10 +61,10 @@ def formats(
     for name in names or ():
         if name not in formats:
             raise OptionError(f"unknown format {name!r}; known formats: {', '.join(formats)}")
-    show(_Cards([_card(formats[name]) for name in names or formats]), json=json)
+    show(_Cards([_make_card(formats[name]) for name in names or formats]), json=json)
     return Exit.OK
 
 
-def _card(format: Any) -> _FormatCard:
-    options = option_cards(format.read_options), option_cards(format.write_options)
+def _make_card(format: Any) -> _FormatCard:
+    options = make_option_cards(format.read_options), make_option_cards(format.write_options)
     return _FormatCard(format.name, format.title, format.suffix, dict(getattr(format, "views", {})), *options)

@@ -9,7 +9,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Outcome, format_count, show
+from sawlog.cli.output import Outcome, render_count, show
 from sawlog.dataset.index import index as update
 
 
@@ -41,9 +41,9 @@ def index(
         to=output,
         format=format,
         statistics=statistics,
-        storage_options=arguments.storage_options(storage),
-        **arguments.format_options(option, call=update),
+        storage_options=arguments.parse_storage_options(storage),
+        **arguments.parse_format_options(option, call=update),
     )
     facts = [("index", done.path), ("looked into", f"{done.read:,}"), ("dropped", f"{done.dropped:,}")]
-    show(Outcome(asdict(done), format_count(done.files, "file"), f"of {done.format} in the index", facts), json=json)
+    show(Outcome(asdict(done), render_count(done.files, "file"), f"of {done.format} in the index", facts), json=json)
     return Exit.OK

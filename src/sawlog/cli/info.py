@@ -14,13 +14,13 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Advance, Page, Result, format_count, progress, show, size_text, tail_text
-from sawlog.cli.scan import DamageSummary, make_recorder, part_progress
+from sawlog.cli.output import Advance, Page, Result, describe_tail, render_count, render_size, show, show_progress
+from sawlog.cli.scan import DamageSummary, divide_progress, make_recorder
 from sawlog.dataset.dataset import Dataset, count_rows
-from sawlog.dataset.folder import FolderPart, missed_part, open_folder
-from sawlog.format.contract import Format, view_names
+from sawlog.dataset.folder import FolderPart, describe_missed_part, open_folder
+from sawlog.format.contract import Format, list_view_names
 from sawlog.format.damage import Skipped, Tail, TailStatus
-from sawlog.format.printing import metadata
+from sawlog.format.printing import decode_metadata
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ class Info(Result):
             "title": self.format.title,
             "size": self.size,
             "files": [{"path": file.path, "size": file.size} for file in self.files],
-            "views": {name: self.format.views[view] for name, view in view_names(self.format).items()},
+            "views": {name: self.format.views[view] for name, view in list_view_names(self.format).items()},
             "view": self.view,
             "schema": [
                 {
                     "name": column.name,
                     "type": str(column.type),
                     "nullable": column.nullable,
-                    "metadata": metadata(column),
+                    "metadata": decode_metadata(column),
                 }
                 for column in self.schema
             ],
@@ -88,42 +88,42 @@ class Info(Result):
         return document
 
     def print_to(self, page: Page) -> None:
-        page.fact("format", f"{self.format.name} ({self.format.title})")
+        page.print_fact("format", f"{self.format.name} ({self.format.title})")
         if len(self.files) == 1:
-            page.fact("file", self.files[0].path)
+            page.print_fact("file", self.files[0].path)
         else:
-            page.fact("files", f"{len(self.files)}: {self.files[0].path} … {self.files[-1].path}")
-        page.fact("size", size_text(self.size))
+            page.print_fact("files", f"{len(self.files)}: {self.files[0].path} … {self.files[-1].path}")
+        page.print_fact("size", render_size(self.size))
         for name, value in self.facts.items():
-            page.fact(name, str(value))
+            page.print_fact(name, str(value))
         if self.rows is not None:
-            page.fact("rows", f"{self.rows:,}")
+            page.print_fact("rows", f"{self.rows:,}")
         for path, tail in self.tails.items():
             if tail.status is not TailStatus.CLEAN:
-                page.fact("tail", (f"{path}: " if len(self.files) > 1 else "") + tail_text(tail))
+                page.print_fact("tail", (f"{path}: " if len(self.files) > 1 else "") + describe_tail(tail))
         self._print_strips(page)
-        page.skipped(self.skipped)
+        page.print_skipped(self.skipped)
         if any(skipped.missed for skipped in self.skipped):
-            page.fact("parts", f"listed by: sawlog ls {shlex.join(self.paths)}")
-        page.line(("views", "bold"))
-        page.grid("  ", self.format.views.items())
-        page.line((f"columns of {self.view}", "bold"))
-        page.grid("  ", ((column.name, _column_text(column)) for column in self.schema))
+            page.print_fact("parts", f"listed by: sawlog ls {shlex.join(self.paths)}")
+        page.print_line(("views", "bold"))
+        page.print_grid("  ", self.format.views.items())
+        page.print_line((f"columns of {self.view}", "bold"))
+        page.print_grid("  ", ((column.name, _describe_column(column)) for column in self.schema))
 
     def _print_strips(self, page: Page) -> None:
         """Print what the bytes of small files are for, a line per file, damage in red."""
         if not self.strips:
             return
-        from sawlog.map.strip import SIGNS, cells
+        from sawlog.map.strip import SIGNS, choose_cells
 
         for file in self.strips:
             if len(self.files) > 1:
-                page.fact("", file.path)
-            shown = itertools.groupby(cells(file, max(20, min(page.console.width, 130) - 10)))
+                page.print_fact("", file.path)
+            shown = itertools.groupby(choose_cells(file, max(20, min(page.console.width, 130) - 10)))
             parts = [(SIGNS[use] * len(list(group)), _STYLES.get(use, "")) for use, group in shown]
-            page.line((f"{'map' if file is self.strips[0] else '':<10}", "bold"), *parts)
+            page.print_line((f"{'map' if file is self.strips[0] else '':<10}", "bold"), *parts)
         signs = "  ".join(f"{sign} {use or 'not read'}" for use, sign in SIGNS.items() if sign.strip())
-        page.line((" " * 10 + signs, "dim"))
+        page.print_line((" " * 10 + signs, "dim"))
 
 
 def info(
@@ -140,17 +140,20 @@ def info(
     Reads no more than headers, and small files for a picture in a terminal. Exit code 1 damaged or incomplete,
     4 unsupported in part.
     """
-    folder = open_folder(list(paths), format=format, view=view, on_damage="skip", **reading.settings())
-    with progress(folder.size if count else 0, "counting") as advance:
+    folder = open_folder(list(paths), format=format, view=view, on_damage="skip", **reading.collect_settings())
+    with show_progress(folder.size if count else 0, "counting") as advance:
 
         def describe(part: FolderPart) -> Info:
-            with part_progress(part.size, advance) as step:
+            with divide_progress(part.size, advance) as step:
                 named = [os.fspath(path) for path in paths] if folder.is_single else [part.path]
                 return _describe(part.open(), named, step if count else None, strips=not json and sys.stdout.isatty())
 
-        outcomes = list(folder.work(describe))
+        outcomes = list(folder.map_parts(describe))
     infos = [outcome for _, outcome in outcomes if isinstance(outcome, Info)]
-    skipped = [*folder.skipped, *(missed_part(*outcome) for outcome in outcomes if isinstance(outcome[1], Exception))]
+    skipped = [
+        *folder.skipped,
+        *(describe_missed_part(*outcome) for outcome in outcomes if isinstance(outcome[1], Exception)),
+    ]
     show(infos[0] if folder.is_single else _Parts(infos, skipped), json=json)
     for described in infos:
         described.losses.report()
@@ -169,7 +172,7 @@ def _describe(dataset: Dataset, paths: list[str], advance: Advance | None, *, st
     elif advance is not None:
         info.rows = count_rows(dataset, make_recorder(info.losses, advance))
     if strips:
-        from sawlog.map.strip import strips as strips_of
+        from sawlog.map.strip import make_strips as strips_of
 
         info.strips = strips_of(dataset)
     return info
@@ -190,18 +193,18 @@ class _Parts(Result):
 
     def print_to(self, page: Page) -> None:
         for part in self.parts:
-            page.line((part.paths[0], "bold"))
+            page.print_line((part.paths[0], "bold"))
             part.print_to(page)
-            page.line(("", ""))
-        page.skipped(self.skipped)
-        facts = [format_count(len(self.parts), "part"), size_text(sum(part.size for part in self.parts))]
+            page.print_line(("", ""))
+        page.print_skipped(self.skipped)
+        facts = [render_count(len(self.parts), "part"), render_size(sum(part.size for part in self.parts))]
         if all(part.rows is not None for part in self.parts):
-            facts.append(format_count(sum(part.rows or 0 for part in self.parts), "row"))
+            facts.append(render_count(sum(part.rows or 0 for part in self.parts), "row"))
         if unread := sum(file.missed for file in self.skipped):
             facts.append(f"{unread:,} not read")
-        page.line((", ".join(facts), "bold"))
+        page.print_line((", ".join(facts), "bold"))
 
 
-def _column_text(column: pa.Field) -> str:
+def _describe_column(column: pa.Field) -> str:
     nulls = "" if column.nullable else " not null"
-    return f"{column.type}{nulls}" + "".join(f" {key}={value}" for key, value in metadata(column).items())
+    return f"{column.type}{nulls}" + "".join(f" {key}={value}" for key, value in decode_metadata(column).items())

@@ -12,19 +12,19 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
-from sawlog.cli.output import Advance, Page, Result, format_count, progress, show, size_text, tail_text
-from sawlog.cli.scan import DamageSummary, make_recorder, part_progress
+from sawlog.cli.output import Advance, Page, Result, describe_tail, render_count, render_size, show, show_progress
+from sawlog.cli.scan import DamageSummary, divide_progress, make_recorder
 from sawlog.dataset.dataset import count_rows
-from sawlog.dataset.folder import distinct_tables, folder_part, threads_for
+from sawlog.dataset.folder import limit_threads, list_distinct_tables, make_folder_part
 from sawlog.dataset.opening import DatasetFiles
-from sawlog.errors import InternalError, OptionError, collected_warnings, suggest_name
+from sawlog.errors import InternalError, OptionError, collect_warnings, suggest_name
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.contract import Format
 from sawlog.format.damage import Tail, TailStatus, Verdict
-from sawlog.format.options import names
-from sawlog.format.recognition import Part, parts
+from sawlog.format.options import list_option_names
+from sawlog.format.recognition import Part, find_parts
 from sawlog.storage import Storage
-from sawlog.storage.workers import count_cores, map_ordered, single_step
+from sawlog.storage.workers import count_cores, map_ordered, wrap_single_step
 
 COUNTED_BYTES = 8 << 20
 """Parts up to this size are read to count their rows, where nothing else is asked for."""
@@ -82,11 +82,11 @@ class ListedPath:
         """Why the part, or a table of it, could not be read."""
         return [one for one in (self.error, *(table.error for table in self.tables)) if one is not None]
 
-    def commands(self, table: ListedTable) -> list[str]:
+    def make_commands(self, table: ListedTable) -> list[str]:
         """Return commands that show a table's rows, and decode them further; none where they cannot be shown."""
         if table.error is not None:
             return []
-        command = self.part.command({**self.options, **table.options})
+        command = self.part.make_command({**self.options, **table.options})
         return [command, *(f"{command} --view {name}" for name in self.decoders)]
 
     @property
@@ -97,13 +97,13 @@ class ListedPath:
         if self.verdict is not Verdict.CLEAN:
             return "in part unsupported" if self.verdict is Verdict.UNSUPPORTED else str(self.verdict)
         if self.tail is not None:
-            return f"tail {tail_text(self.tail)}"
+            return f"tail {describe_tail(self.tail)}"
         return "" if self.rows is None else "clean"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         part = self.part
-        commands = [command for table in self.tables for command in self.commands(table)[:1]]
+        commands = [command for table in self.tables for command in self.make_commands(table)[:1]]
         return {
             "path": part.path,
             "format": part.format.name if part.format is not None else None,
@@ -116,7 +116,7 @@ class ListedPath:
             "decoders": self.decoders,
             "remarks": self.remarks,
             "tables": [
-                {**asdict(one), "command": next(iter(self.commands(one)), None)} for one in self.tables if one.name
+                {**asdict(one), "command": next(iter(self.make_commands(one)), None)} for one in self.tables if one.name
             ],
         }
 
@@ -134,30 +134,30 @@ class Listing(Result):
     def print_to(self, page: Page) -> None:
         for one in self.parts:
             part = one.part
-            facts = [format_count(len(part.files), "file"), size_text(part.size)]
+            facts = [render_count(len(part.files), "file"), render_size(part.size)]
             if one.rows is not None:
-                facts.append(format_count(one.rows, "row"))
+                facts.append(render_count(one.rows, "row"))
             facts += [one.state] if one.state else []
             style = "bold red" if one.verdict in (Verdict.DAMAGED, Verdict.INCOMPLETE) or one.errors else ""
-            page.line((part.path, "bold"), (f"  {part.title}", "cyan" if part.format else "dim"))
-            page.line((f"  {', '.join(facts)}", style))
+            page.print_line((part.path, "bold"), (f"  {part.title}", "cyan" if part.format else "dim"))
+            page.print_line((f"  {', '.join(facts)}", style))
             if one.error is not None:
-                page.line((f"  {one.error}", "red"))
+                page.print_line((f"  {one.error}", "red"))
             for remark in one.remarks:
-                page.line((f"  warning: {remark}", "yellow"))
+                page.print_line((f"  warning: {remark}", "yellow"))
             if part.format is None:
                 shown = ", ".join(file.name for file in part.files[:5])
-                page.line((f"  {shown}{' …' if len(part.files) > 5 else ''}", "dim"))
+                page.print_line((f"  {shown}{' …' if len(part.files) > 5 else ''}", "dim"))
             for table in one.tables:
                 if table.name:
-                    rows = "" if table.rows is None else f", {format_count(table.rows, 'row')}"
-                    page.line((f"  {table.name}{rows}", ""))
+                    rows = "" if table.rows is None else f", {render_count(table.rows, 'row')}"
+                    page.print_line((f"  {table.name}{rows}", ""))
                 if table.error is not None:
-                    page.line((f"  {table.error}", "red"))
-                for command in one.commands(table):
-                    page.line((f"  {command}", "green"))
+                    page.print_line((f"  {table.error}", "red"))
+                for command in one.make_commands(table):
+                    page.print_line((f"  {command}", "green"))
         known = {one.part.format.name for one in self.parts if one.part.format is not None}
-        page.line((f"{format_count(len(self.parts), 'part')}, {format_count(len(known), 'format')}", "bold"))
+        page.print_line((f"{render_count(len(self.parts), 'part')}, {render_count(len(known), 'format')}", "bold"))
 
 
 def ls(
@@ -173,22 +173,22 @@ def ls(
 
     Format, files, bytes, rows and state of each, and the command that shows its rows.
     """
-    place = Storage(arguments.storage_options(storage))
+    place = Storage(arguments.parse_storage_options(storage))
     listing = Listing([os.fspath(path) for path in paths])
-    found = parts(place.find(paths), place)
-    options = arguments.format_options(option)
-    known = {name for part in found if part.format is not None for name in names(part.format.read_options)}
+    found = find_parts(place.find(paths), place)
+    options = arguments.parse_format_options(option)
+    known = {name for part in found if part.format is not None for name in list_option_names(part.format.read_options)}
     for name in options.keys() - known:
         raise OptionError(
             f"unknown option {name!r}{suggest_name(name, known)}; options of the parts: {', '.join(sorted(known))}"
         )
-    with progress(sum(part.size for part in found), "looking") as advance:
+    with show_progress(sum(part.size for part in found), "looking") as advance:
 
         def look(part: Part) -> ListedPath:
-            with part_progress(part.size, advance) as step:
+            with divide_progress(part.size, advance) as step:
                 return _look(part, place, options, step if count or part.size <= COUNTED_BYTES else None)
 
-        looks = map_ordered(found, single_step(look), threads_for(found, count_cores()))
+        looks = map_ordered(found, wrap_single_step(look), limit_threads(found, count_cores()))
         listing.parts += [listed for _, listed in looks]
     show(listing, json=json)
     return Exit.OK
@@ -199,9 +199,9 @@ def _look(part: Part, storage: Storage, options: Mapping[str, Any], advance: Adv
     found = ListedPath(part)
     if part.format is None:
         return found
-    own = names(part.format.read_options)
+    own = list_option_names(part.format.read_options)
     found.options = {name: value for name, value in options.items() if name in own}
-    with collected_warnings() as messages:
+    with collect_warnings() as messages:
         _open(found, part.format, storage, advance)
     found.remarks = list(dict.fromkeys(messages))
     return found
@@ -212,12 +212,12 @@ def _open(found: ListedPath, format: Format, storage: Storage, advance: Advance 
     losses = DamageSummary()
     general = {"storage_options": storage, "on_damage": "skip", "is_format_named": True}
     files = DatasetFiles(format, "rows", part.files, part.others)
-    opened = folder_part(files, part.inputs, general, found.options)
+    opened = make_folder_part(files, part.inputs, general, found.options)
     with _explain_faults(found):
         dataset = opened.open()
         contents = dataset.contents
-        found.decoders = contents.decoders() if isinstance(contents, HasDecoders) else []
-        tables = distinct_tables(dataset.contents)
+        found.decoders = contents.find_decoders() if isinstance(contents, HasDecoders) else []
+        tables = list_distinct_tables(dataset.contents)
         several = [ListedTable(table.title, table.options) for table in tables]
         found.tables = several if len(several) > 1 else [ListedTable()]
         for table in found.tables:

@@ -16,13 +16,13 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Advance, Outcome, Page, format_count, progress, show, text_sink, write_page
-from sawlog.cli.scan import part_progress, size_of, verdict_code
+from sawlog.cli.output import Advance, Outcome, Page, make_text_sink, render_count, show, show_progress, write_page
+from sawlog.cli.scan import choose_exit_code, count_bytes, divide_progress
 from sawlog.dataset.dataset import Dataset
-from sawlog.dataset.folder import Folder, FolderPart, distinct_tables, open_folder
+from sawlog.dataset.folder import Folder, FolderPart, list_distinct_tables, open_folder
 from sawlog.errors import InternalError, OptionError, SawlogError
 from sawlog.format.damage import Verdict
-from sawlog.format.printing import ascii_json
+from sawlog.format.printing import encode_ascii_json
 from sawlog.map import Entry, Map, Summary, render, render_summary, survey
 
 _PAGE = re.compile(r"-|[^=]*[./][^=]*")
@@ -52,7 +52,7 @@ def map(
         complain(f"warning: -o {page}: names the page with --output; -o is for options of the format")
         output = page
         reading = replace(reading, option=[text for text in reading.option or () if text != page])
-    folder = open_folder(list(paths), format=format, view=view, on_damage="skip", **reading.settings())
+    folder = open_folder(list(paths), format=format, view=view, on_damage="skip", **reading.collect_settings())
     tables = folder.parts[0].open_tables() if folder.is_single else {}
     if len(tables) == 1:
         return _draw_single(next(iter(tables.values())), output, json=json, browse=browse)
@@ -63,13 +63,13 @@ def map(
         _print(summary, output, Page())
         if browse:
             _browse(output)
-    return summary_code(summary)
+    return choose_summary_code(summary)
 
 
-def summary_code(summary: Summary) -> Exit:
+def choose_summary_code(summary: Summary) -> Exit:
     """Return the worst exit code of the parts of a folder; one that was not drawn counts as incomplete."""
     missed = [Verdict.INCOMPLETE for skipped in summary.skipped if skipped.missed]
-    return verdict_code([*(entry.verdict or Verdict.INCOMPLETE for entry in summary.entries), *missed])
+    return choose_exit_code([*(entry.verdict or Verdict.INCOMPLETE for entry in summary.entries), *missed])
 
 
 def _advise(folder: Folder, tables: list[Dataset]) -> str:
@@ -80,7 +80,7 @@ def _advise(folder: Folder, tables: list[Dataset]) -> str:
     count = len(tables or paths)
     if tables:
         path = shlex.quote(folder.parts[0].path)
-        named = (table.options.items() for table in distinct_tables(tables[0].contents))
+        named = (table.options.items() for table in list_distinct_tables(tables[0].contents))
         options = (" ".join(f"-o {shlex.quote(f'{name}={value}')}" for name, value in pairs) for pairs in named)
         commands = [f"sawlog map {path} {text} --output -" for text in options]
     continuation = "; and so on: sawlog ls lists all" if len(commands) > _ADVISED else ""
@@ -101,15 +101,15 @@ def _draw_folder(folder: Folder, paths: list[str], output: str, *, json: bool) -
     """Write the pages of the datasets of a folder and the summary, or their data line by line to stdout."""
     numbers = {id(part): number for number, part in enumerate(folder.parts, 1)}
     summary = Summary(paths, [], folder.skipped)
-    with progress(folder.size, "looking at every byte") as advance:
+    with show_progress(folder.size, "looking at every byte") as advance:
 
         def draw(part: FolderPart) -> list[_Drawing]:
-            with part_progress(part.size, advance) as step:
+            with divide_progress(part.size, advance) as step:
                 number = "" if folder.is_single else f"-{numbers[id(part)]}"
                 return list(_draw_part(part, number, "" if json else output, step))
 
-        for part, outcome in folder.work(draw):
-            drawings = [_undrawn(part, str(outcome))] if isinstance(outcome, Exception) else outcome
+        for part, outcome in folder.map_parts(draw):
+            drawings = [_make_failed_drawing(part, str(outcome))] if isinstance(outcome, Exception) else outcome
             for drawing in drawings:
                 if drawing.entry.error:
                     complain(f"warning: {drawing.entry.path}: not drawn: {drawing.entry.error}")
@@ -124,9 +124,9 @@ def _draw_folder(folder: Folder, paths: list[str], output: str, *, json: bool) -
     return summary
 
 
-def _undrawn(part: FolderPart, error: str, table: str = "") -> _Drawing:
+def _make_failed_drawing(part: FolderPart, error: str, table: str = "") -> _Drawing:
     entry = Entry(part.path, part.title, part.size, table, error=error)
-    return _Drawing(entry, ascii_json({"paths": [part.path], "table": table or None, "error": error}))
+    return _Drawing(entry, encode_ascii_json({"paths": [part.path], "table": table or None, "error": error}))
 
 
 def _draw_part(part: FolderPart, number: str, output: str, advance: Advance) -> Iterator[_Drawing]:
@@ -142,10 +142,10 @@ def _draw_part(part: FolderPart, number: str, output: str, advance: Advance) -> 
         except (SawlogError, OSError) as error:
             if isinstance(error, InternalError) or not name:
                 raise
-            yield _undrawn(part, str(error), name)
+            yield _make_failed_drawing(part, str(error), name)
         else:
             entry = Entry(
-                part.path, part.title, size_of(dataset), name, drawn.rows, drawn.verdict, os.path.basename(page)
+                part.path, part.title, count_bytes(dataset), name, drawn.rows, drawn.verdict, os.path.basename(page)
             )
             yield _Drawing(entry, document)
 
@@ -154,10 +154,10 @@ def _draw(dataset: Dataset, output: str, advance: Advance) -> tuple[Map, str]:
     """Look at a dataset and write its page; without a name for it, return its data as JSON."""
     drawn = survey(dataset, advance)
     if not output:
-        return drawn, ascii_json(drawn.to_dict())
+        return drawn, encode_ascii_json(drawn.to_dict())
     page = render(drawn)
     if output == "-":
-        text_sink(sys.stdout.buffer.write)(page.encode("utf-8", "surrogatepass"))
+        make_text_sink(sys.stdout.buffer.write)(page.encode("utf-8", "surrogatepass"))
     else:
         write_page(page, output)
     return drawn, ""
@@ -165,7 +165,7 @@ def _draw(dataset: Dataset, output: str, advance: Advance) -> tuple[Map, str]:
 
 def _draw_single(dataset: Dataset, output: str, *, json: bool, browse: bool) -> Exit:
     """Write the page of the only dataset of a path, or its data."""
-    with progress(size_of(dataset), "looking at every byte") as advance:
+    with show_progress(count_bytes(dataset), "looking at every byte") as advance:
         drawn, document = _draw(dataset, "" if json else output, advance)
     if json:
         sys.stdout.write(f"{document}\n")
@@ -176,18 +176,18 @@ def _draw_single(dataset: Dataset, output: str, *, json: bool, browse: bool) -> 
         show(Outcome({}, f"{drawn.rows:,} rows", f"drawn in {output}", facts), json=False)
         if browse:
             _browse(output)
-    return summary_code(Summary([], [Entry("", drawn.title, 0, verdict=drawn.verdict)], []))
+    return choose_summary_code(Summary([], [Entry("", drawn.title, 0, verdict=drawn.verdict)], []))
 
 
 def _print(summary: Summary, output: str, page: Page) -> None:
     """Print a line of each part of a folder, and one for all."""
     for entry in summary.entries:
         style = "green" if entry.verdict is Verdict.CLEAN else "bold red"
-        rows = "" if entry.rows is None else f", {format_count(entry.rows, 'row')} in {entry.page}"
+        rows = "" if entry.rows is None else f", {render_count(entry.rows, 'row')} in {entry.page}"
         name = f"{entry.path} {entry.table}".strip()
-        page.line((f"{entry.state:<9} ", style), (name, "bold"), (f"  {entry.title}{rows}", ""))
-    page.skipped(summary.skipped)
-    page.line((f"{summary.states}; {format_count(summary.rows, 'row')}", "bold"), (f" drawn in {output}", ""))
+        page.print_line((f"{entry.state:<9} ", style), (name, "bold"), (f"  {entry.title}{rows}", ""))
+    page.print_skipped(summary.skipped)
+    page.print_line((f"{summary.states}; {render_count(summary.rows, 'row')}", "bold"), (f" drawn in {output}", ""))
 
 
 def _browse(output: str) -> None:

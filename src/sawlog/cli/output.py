@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sawlog.errors import OptionError
-from sawlog.format.damage import Account, Damage, Skipped, Tail, TailStatus, Verdict, by_reason, verdict_of
-from sawlog.format.printing import ascii_json, printable, printable_lines
+from sawlog.format.damage import Account, Damage, Skipped, Tail, TailStatus, Verdict, group_by_reason, judge_kind
+from sawlog.format.printing import encode_ascii_json, escape_lines, escape_unprintable
 from sawlog.storage import Storage
 from sawlog.storage.staging import STDOUT
 
@@ -32,23 +32,23 @@ class Result(Protocol):
     """Result of a command: plain data for programs, a page for people."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
+        """Print the result to a page, as text for people."""
 
 
 def show(result: Result, *, json: bool) -> None:
     """Print a result on stdout."""
     if json:
-        sys.stdout.write(ascii_json(result.to_dict(), indent=2) + "\n")
+        sys.stdout.write(encode_ascii_json(result.to_dict(), indent=2) + "\n")
     else:
         result.print_to(Page())
 
 
-def log(event: dict[str, Any], *, json: bool) -> None:
+def print_event(event: dict[str, Any], *, json: bool) -> None:
     """Print one log line on stdout, at once. Not through Rich, whose live status would take it for its own."""
-    sys.stdout.write(f"{ascii_json(event) if json else logfmt(event)}\n")
+    sys.stdout.write(f"{encode_ascii_json(event) if json else render_logfmt(event)}\n")
     sys.stdout.flush()
 
 
@@ -63,16 +63,16 @@ class Outcome:
     hint: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return self.document
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
-        page.line((self.amount, "bold"), (f" {self.summary}", ""))
+        """Print the result to a page, as text for people."""
+        page.print_line((self.amount, "bold"), (f" {self.summary}", ""))
         for name, value in self.facts:
-            page.fact(name, value)
+            page.print_fact(name, value)
         if self.hint:
-            page.line((f"  {self.hint}", ""))
+            page.print_line((f"  {self.hint}", ""))
 
 
 class Page:
@@ -87,25 +87,25 @@ class Page:
 
         self.console = Terminal(highlight=False, markup=False, emoji=False)
 
-    def line(self, *parts: tuple[str, str]) -> None:
-        """Texts and their styles, on one line; escaped where a terminal might obey them."""
+    def print_line(self, *parts: tuple[str, str]) -> None:
+        """Print texts in their styles, on one line; escape what a terminal might obey."""
         from rich.text import Text
 
-        self.console.print(Text.assemble(*((printable(text), style) for text, style in parts)), soft_wrap=True)
+        self.console.print(Text.assemble(*((escape_unprintable(text), style) for text, style in parts)), soft_wrap=True)
 
-    def fact(self, name: str, value: str) -> None:
-        """A name in bold and what is known of it, on one line."""
-        self.line((f"{name:<9} ", "bold"), (value, ""))
+    def print_fact(self, name: str, value: str) -> None:
+        """Print a name in bold and what is known of it, on one line."""
+        self.print_line((f"{name:<9} ", "bold"), (value, ""))
 
-    def grid(self, indent: str, rows: Iterable[tuple[str, str]]) -> None:
-        """Names and descriptions, aligned, wrapped at the edge of a terminal."""
+    def print_grid(self, indent: str, rows: Iterable[tuple[str, str]]) -> None:
+        """Print names and descriptions, aligned, wrapped at the edge of a terminal."""
         rows = list(rows)
         margin = max((len(name) for name, _ in rows), default=0) + 2
         for name, text in rows:
-            first, *more_lines = self.wrap_text(printable(text), len(indent) + margin)
-            self.line((indent, ""), (f"{printable(name):<{margin}}", "bold"), (first, ""))
+            first, *more_lines = self.wrap_text(escape_unprintable(text), len(indent) + margin)
+            self.print_line((indent, ""), (f"{escape_unprintable(name):<{margin}}", "bold"), (first, ""))
             for line in more_lines:
-                self.line((f"{'':<{len(indent) + margin}}{line}", ""))
+                self.print_line((f"{'':<{len(indent) + margin}}{line}", ""))
 
     def wrap_text(self, text: str, used: int) -> list[str]:
         """Return text in lines that fit a terminal next to `used` columns; one line where it is no terminal."""
@@ -113,26 +113,26 @@ class Page:
             return [text]
         return textwrap.wrap(text, max(20, self.console.width - used), break_on_hyphens=False) or [""]
 
-    def skipped(self, skipped: Iterable[Skipped]) -> None:
-        """Files that were not read, one line per reason."""
-        for reason, group in by_reason(skipped).items():
+    def print_skipped(self, skipped: Iterable[Skipped]) -> None:
+        """Print which files were not read, one line per reason."""
+        for reason, group in group_by_reason(skipped).items():
             names = [skipped.path for skipped in group[:_SHOWN_SKIPPED]]
             omission = f" and {len(group) - len(names):,} more" if len(group) > len(names) else ""
-            self.fact(
+            self.print_fact(
                 "not read",
-                f"{', '.join(names)}{omission}, {size_text(sum(skipped.bytes for skipped in group))}: {reason}",
+                f"{', '.join(names)}{omission}, {render_size(sum(skipped.bytes for skipped in group))}: {reason}",
             )
 
-    def damages(self, damages: list[Damage], count: int, *, every: bool = False) -> None:
+    def print_damage(self, damages: list[Damage], count: int, *, every: bool = False) -> None:
         """Print a line per damage, of `count` that there are."""
         listed = damages if every else damages[:_SHOWN_RANGES]
         for damage in listed:
-            verdict = verdict_of(damage.kind)
+            verdict = judge_kind(damage.kind)
             place = "" if verdict is Verdict.INCOMPLETE else f"at byte {damage.offset:,}, {damage.length:,} bytes: "
             style = "yellow" if verdict is Verdict.UNSUPPORTED else "red"
-            self.line((f"         {damage.kind} ", style), (f"{place}{damage.detail}", ""))
+            self.print_line((f"         {damage.kind} ", style), (f"{place}{damage.detail}", ""))
         if count > len(listed):
-            self.line((f"         and {count - len(listed):,} more; sawlog verify --all lists them", ""))
+            self.print_line((f"         and {count - len(listed):,} more; sawlog verify --all lists them", ""))
 
 
 def write_page(page: str, path: str) -> None:
@@ -147,7 +147,7 @@ def write_page(page: str, path: str) -> None:
         raise
 
 
-def logfmt(event: dict[str, Any]) -> str:
+def render_logfmt(event: dict[str, Any]) -> str:
     """Return a line of `name=value`, quoted where needed; unknown values are left out."""
     pairs = []
     for name, value in event.items():
@@ -155,45 +155,45 @@ def logfmt(event: dict[str, Any]) -> str:
             if field is not None:
                 text = str(field)
                 plain = text.isprintable() and text and not set(text) & set(' ="\\')
-                pairs.append(f"{name}{'.' if key else ''}{key}={text if plain else ascii_json(text)}")
+                pairs.append(f"{name}{'.' if key else ''}{key}={text if plain else encode_ascii_json(text)}")
     return " ".join(pairs)
 
 
-def format_count(count: int, noun: str) -> str:
-    """A number and its noun."""
+def render_count(count: int, noun: str) -> str:
+    """Return a number and its noun."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def account_text(account: Account) -> str:
-    """Bytes by use; what is unsupported is named where there is any."""
+def describe_account(account: Account) -> str:
+    """Return bytes by use; what is unsupported is named where there is any."""
     uses = ["header", "record", "padding", "tail", "damage", *(["unsupported"] if account.unsupported else [])]
     return ", ".join(f"{use} {getattr(account, use):,}" for use in uses)
 
 
-def tail_text(tail: Tail) -> str:
+def describe_tail(tail: Tail) -> str:
     """Return the text of how a file ends, and where."""
     if tail.status is TailStatus.CLEAN:
         return str(tail.status)
     detail = f" ({tail.detail})" if tail.detail else ""
-    return printable(f"{tail.status} from byte {tail.offset:,}, {tail.length:,} bytes{detail}")
+    return escape_unprintable(f"{tail.status} from byte {tail.offset:,}, {tail.length:,} bytes{detail}")
 
 
-def size_text(size: int) -> str:
-    """Bytes in a suitable unit, and exactly."""
+def render_size(size: int) -> str:
+    """Return bytes in a suitable unit, and exactly."""
     value, unit = float(size), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
             break
         value, unit = value / 1024, larger
-    return format_count(size, "byte") if unit == "bytes" else f"{value:,.1f} {unit} ({size:,} bytes)"
+    return render_count(size, "byte") if unit == "bytes" else f"{value:,.1f} {unit} ({size:,} bytes)"
 
 
-def text_sink(write: Callable[[bytes], Any]) -> Callable[[Any], Any]:
-    """Takes UTF-8 text for stdout to `write`; where that is a terminal, what it might obey is escaped."""
+def make_text_sink(write: Callable[[bytes], Any]) -> Callable[[Any], Any]:
+    """Return takes UTF-8 text for stdout to `write`; where that is a terminal, what it might obey is escaped."""
     if not sys.stdout.isatty():
         return write
     decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
-    return lambda data: write(printable_lines(decode(bytes(data))).encode())
+    return lambda data: write(escape_lines(decode(bytes(data))).encode())
 
 
 def check_binary(path: str, title: str) -> None:
@@ -212,8 +212,8 @@ def can_show_progress() -> bool:
 
 
 @contextlib.contextmanager
-def progress(total: int, label: str) -> Iterator[Advance]:
-    """A progress bar on stderr, for work on `total` bytes that takes longer than `PATIENCE`; 0 for no bar."""
+def show_progress(total: int, label: str) -> Iterator[Advance]:
+    """Show a progress bar on stderr for work on `total` bytes that takes longer than `PATIENCE`; 0: no bar."""
     if not (total and can_show_progress()):
         yield lambda _: None
         return

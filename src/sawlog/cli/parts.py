@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sawlog.cli.arguments import Reading, Selection, column_names, parse_where
+from sawlog.cli.arguments import Reading, Selection, parse_column_names, parse_where
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.folder import Folder, FolderPart, open_folder
-from sawlog.format.planning import available_columns
+from sawlog.format.planning import list_available_columns
 from sawlog.storage import Storage, normalize
 
 ROOT = "."
@@ -34,14 +34,14 @@ def open_selected(
         path,
         format=format,
         view=selection.view,
-        columns=column_names(selection.columns),
+        columns=parse_column_names(selection.columns),
         on_damage=on_damage,
         provenance=provenance,
-        **reading.settings(storage),
+        **reading.collect_settings(storage),
     )
 
 
-def name_part(part: FolderPart, root: str) -> str:
+def make_part_name(part: FolderPart, root: str) -> str:
     """Return where a part is below the path that it was found in."""
     home, top = normalize(part.home).rstrip("/"), normalize(root).rstrip("/")
     return home.removeprefix(f"{top}/") if home.startswith(f"{top}/") else ROOT
@@ -58,13 +58,13 @@ def open_part(part: FolderPart, conditions: Iterable[str] | None) -> dict[str, D
 
 
 def _filter_rows(dataset: Dataset, conditions: Iterable[str]) -> Dataset:
-    filters = parse_where(conditions, available_columns(dataset.contents))
+    filters = parse_where(conditions, list_available_columns(dataset.contents))
     return replace(dataset, scan=replace(dataset.scan, filters=tuple(filters))) if filters else dataset
 
 
-def name_file(part: FolderPart, root: str, table: str, suffix: str) -> str:
+def make_file_name(part: FolderPart, root: str, table: str, suffix: str) -> str:
     """Return the relative path of the file that a table of a part is converted to."""
-    name = name_part(part, root)
+    name = make_part_name(part, root)
     if name == ROOT:
         name = os.path.basename(normalize(root).rstrip("/")) or part.found.format.name
     inside = f"/{table.replace('/', '_')}" if table else ""

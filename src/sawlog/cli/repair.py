@@ -11,9 +11,9 @@ import typer
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Page, account_text, check_binary, format_count, show, tail_text
+from sawlog.cli.output import Page, check_binary, describe_account, describe_tail, render_count, show
 from sawlog.errors import OptionError
-from sawlog.format.damage import Account, Report, TailStatus, Verdict, places
+from sawlog.format.damage import Account, Report, TailStatus, Verdict, describe_places
 from sawlog.storage.staging import STDOUT
 
 
@@ -60,31 +60,31 @@ class _RepairOutcome:
         files = self.report.files
         for file in files:
             if len(files) > 1:
-                page.line((file.path, "bold"))
+                page.print_line((file.path, "bold"))
             count = sum(file.kinds.values())
             self._print_account(page, file.rows, file.account, file.count(Verdict.DAMAGED))
             if file.tail.status is not TailStatus.CLEAN:
-                page.fact("tail", tail_text(file.tail))
-            page.damages(file.damages, count)
+                page.print_fact("tail", describe_tail(file.tail))
+            page.print_damage(file.damages, count)
         if len(files) > 1:
-            page.line((f"all {len(files)} files", "bold"))
+            page.print_line((f"all {len(files)} files", "bold"))
             count = sum(file.count(Verdict.DAMAGED) for file in files)
             self._print_account(page, self.report.rows, self.report.account, count)
         for remark in self.report.remarks:
-            page.fact("meaning", f"{remark.path}: {remark.text}")
-        page.skipped(self.report.skipped)
-        page.line((self.outcome, "bold"), (f"; written to {self.destination}", ""))
+            page.print_fact("meaning", f"{remark.path}: {remark.text}")
+        page.print_skipped(self.report.skipped)
+        page.print_line((self.outcome, "bold"), (f"; written to {self.destination}", ""))
 
     def _print_account(self, page: Page, rows: int, account: Account, damages: int) -> None:
-        page.fact("kept", f"{format_count(rows, 'row')}, {account.record:,} bytes")
-        losses = places(damages) if damages else "nothing"
+        page.print_fact("kept", f"{render_count(rows, 'row')}, {account.record:,} bytes")
+        losses = describe_places(damages) if damages else "nothing"
         if account.damage:
-            losses = f"{account.damage:,} bytes in {format_count(damages, 'damaged range')}"
-        page.fact("lost", losses)
+            losses = f"{account.damage:,} bytes in {render_count(damages, 'damaged range')}"
+        page.print_fact("lost", losses)
         if account.unsupported:
             label = "unchanged" if self.has_unsupported else "left out"
-            page.fact(label, f"{account.unsupported:,} bytes that this version does not support")
-        page.fact("source", f"{account.total:,} bytes: {account_text(account)}")
+            page.print_fact(label, f"{account.unsupported:,} bytes that this version does not support")
+        page.print_fact("source", f"{account.total:,} bytes: {describe_account(account)}")
 
 
 def repair(
@@ -107,11 +107,11 @@ def repair(
         dst,
         format=format,
         mode="error" if no_clobber else "overwrite",
-        **reading.settings(call=sawlog.repair),
+        **reading.collect_settings(call=sawlog.repair),
     )
     repaired = _RepairOutcome(src, dst, report)
     if dst in STDOUT:
-        complain(f"{repaired.outcome}, {format_count(report.rows, 'row')}")
+        complain(f"{repaired.outcome}, {render_count(report.rows, 'row')}")
     else:
         show(repaired, json=json)
     return repaired.code

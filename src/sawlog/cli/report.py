@@ -12,12 +12,12 @@ import typer
 
 from sawlog import __version__
 from sawlog.cli import arguments
-from sawlog.cli.output import Outcome, format_count, progress, show, write_page
-from sawlog.cli.scan import verdict_code
+from sawlog.cli.output import Outcome, render_count, show, show_progress, write_page
+from sawlog.cli.scan import choose_exit_code
 from sawlog.dataset.examination import Examination, ExaminedPart, RecordingStorage, examine
 from sawlog.dataset.folder import open_folder
 from sawlog.dataset.timeline import NEWEST
-from sawlog.format.printing import ascii_json
+from sawlog.format.printing import encode_ascii_json
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
@@ -43,30 +43,30 @@ def report(
     metadata included; what was left out, and why; a timeline of all datasets; version and time. Exit code 0 clean,
     1 damaged or incomplete, 2 unusable, 4 unsupported in part.
     """
-    recorder = RecordingStorage(arguments.storage_options(reading.storage))
-    folder = open_folder(list(paths), format=format, on_damage="skip", **reading.settings(recorder))
-    with progress(folder.size, "examining") as advance:
+    recorder = RecordingStorage(arguments.parse_storage_options(reading.storage))
+    folder = open_folder(list(paths), format=format, on_damage="skip", **reading.collect_settings(recorder))
+    with show_progress(folder.size, "examining") as advance:
         examination = examine(folder, [os.fspath(path) for path in paths], recorder, advance)
     document = {"sawlog": __version__, **examination.to_dict()}
     if json:
-        typer.echo(ascii_json(document, indent=2))
+        typer.echo(encode_ascii_json(document, indent=2))
     else:
-        write_page(page(examination), output)
+        write_page(render_page(examination), output)
         files = sum(len(part.files) for part in examination.parts)
-        summary = f"with {format_count(files, 'hashed file')}, in {output}"
-        show(Outcome(document, format_count(len(examination.parts), "part"), summary), json=False)
-    return verdict_code(examination.verdicts)
+        summary = f"with {render_count(files, 'hashed file')}, in {output}"
+        show(Outcome(document, render_count(len(examination.parts), "part"), summary), json=False)
+    return choose_exit_code(examination.verdicts)
 
 
-def page(examination: Examination) -> str:
+def render_page(examination: Examination) -> str:
     """Return the page of an examination; all text of files is escaped."""
     escape = html.escape
     named = ", ".join(examination.paths)
     ended = dt.datetime.now().astimezone().isoformat(timespec="seconds")
     facts = f"sawlog {__version__}; begun {examination.begun}, ended {ended}"
-    parts = "\n".join([*map(_part, examination.parts), _timeline(examination)])
+    parts = "\n".join([*map(_render_part, examination.parts), _render_timeline(examination)])
     skipped = [(escape(file.path), f"{file.bytes:,}", escape(file.reason)) for file in examination.skipped]
-    missed = f"<h2>Not read</h2>{_table(('file', 'bytes', 'why'), skipped)}" if skipped else ""
+    missed = f"<h2>Not read</h2>{_render_table(('file', 'bytes', 'why'), skipped)}" if skipped else ""
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>{escape(named)} \u00b7 sawlog report</title><style>{_STYLE}</style>"
@@ -74,7 +74,7 @@ def page(examination: Examination) -> str:
     )
 
 
-def _part(part: ExaminedPart) -> str:
+def _render_part(part: ExaminedPart) -> str:
     escape = html.escape
     report = part.report
     verdict = str(report.verdict)
@@ -102,17 +102,17 @@ def _part(part: ExaminedPart) -> str:
     sections = [
         f"<h2>{escape(part.path)}</h2>",
         f"<p>{escape(part.title)}: <strong class='{verdict}'>{escape(verdict)}</strong></p>",
-        _table(("view", "rows"), views),
-        f"<h3>Findings</h3>{_table(('file', 'byte', 'bytes', 'kind', 'detail'), damages)}" if damages else "",
-        f"<h3>Files that were read</h3>{_table(('file', 'bytes', 'changed', 'SHA-256'), files)}",
+        _render_table(("view", "rows"), views),
+        f"<h3>Findings</h3>{_render_table(('file', 'byte', 'bytes', 'kind', 'detail'), damages)}" if damages else "",
+        f"<h3>Files that were read</h3>{_render_table(('file', 'bytes', 'changed', 'SHA-256'), files)}",
     ]
     skipped = [(escape(file.path), f"{file.bytes:,}", escape(file.reason)) for file in report.skipped]
     if skipped:
-        sections.append(f"<h3>Left out</h3>{_table(('file', 'bytes', 'why'), skipped)}")
+        sections.append(f"<h3>Left out</h3>{_render_table(('file', 'bytes', 'why'), skipped)}")
     return "\n".join(sections)
 
 
-def _timeline(examination: Examination) -> str:
+def _render_timeline(examination: Examination) -> str:
     shown = html.escape
     days = [
         (day.day, f"<code>{shown(day.part)}</code>", shown(day.view), shown(day.column), f"{day.count:,}")
@@ -133,13 +133,13 @@ def _timeline(examination: Examination) -> str:
         return ""
     return (
         "<h2>Timeline</h2><p>Times in rows as they are now. Those without a zone are sorted as if they were in UTC.</p>"
-        f"<h3>Rows per day</h3>{_table(('day', 'part', 'view', 'column', 'rows'), days)}"
+        f"<h3>Rows per day</h3>{_render_table(('day', 'part', 'view', 'column', 'rows'), days)}"
         f"<h3>Newest {NEWEST} of each part</h3>"
-        f"{_table(('time', 'zone', 'part', 'view', 'column', 'row'), events)}"
+        f"{_render_table(('time', 'zone', 'part', 'view', 'column', 'row'), events)}"
     )
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _render_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
     head = "".join(f"<th>{name}</th>" for name in heads)
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

@@ -14,7 +14,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Page, log, show
+from sawlog.cli.output import Page, print_event, show
 from sawlog.pipeline.settings import Pipeline, load
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ class _PlanOutcome:
 
     @classmethod
     def of(cls, plan: Plan) -> _PlanOutcome:
-        """The plan of a pipeline, without its secrets."""
+        """Return the plan of a pipeline, without its secrets."""
         pipeline = plan.pipeline
         redact = pipeline.document.secrets.redact
         facts = {"mode": pipeline.mode, "checkpoint": pipeline.checkpoint or "", "trigger": pipeline.trigger or ""}
         facts.update(pipeline.spark)
         if pipeline.metrics is not None:
             facts["metrics"] = f"http://{pipeline.metrics.address}:{pipeline.metrics.port}/metrics"
-        parts = plan.parts()
+        parts = plan.list_parts()
         for part in parts:
             part.facts.update({name: redact(value) for name, value in part.facts.items()})
         return cls(pipeline.name, {name: redact(value) for name, value in facts.items() if value}, parts)
@@ -47,13 +47,13 @@ class _PlanOutcome:
         return asdict(self)
 
     def print_to(self, page: Page) -> None:
-        page.line((self.name, "bold"))
-        page.grid("  ", self.facts.items())
+        page.print_line((self.name, "bold"))
+        page.print_grid("  ", self.facts.items())
         for part in self.parts:
-            page.line((f"{part.kind} {part.name}".rstrip(), "bold"))
-            page.grid("  ", part.facts.items())
-            page.line(("  columns", "dim"))
-            page.grid("    ", part.schema.items())
+            page.print_line((f"{part.kind} {part.name}".rstrip(), "bold"))
+            page.print_grid("  ", part.facts.items())
+            page.print_line(("  columns", "dim"))
+            page.print_grid("    ", part.schema.items())
 
 
 def run(
@@ -74,17 +74,17 @@ def run(
     1, 2, 4, 8 and 16 seconds. Exit code 1 if damage stopped it, 3 if damage was skipped.
     """
     pipeline = load(path)
-    settings = log_level(pipeline) | arguments.key_values(conf, "--conf")
+    settings = choose_log_level(pipeline) | arguments.parse_key_values(conf, "--conf")
     from sawlog.pipeline.errors import PipelineError
     from sawlog.pipeline.plan import Plan
-    from sawlog.pipeline.session import session
+    from sawlog.pipeline.session import open_session
 
     if find_spec("pyspark") is not None:
         from sawlog.pipeline.beforehand import check
 
         check(pipeline, settings)
     try:
-        with session(pipeline, settings) as spark:
+        with open_session(pipeline, settings) as spark:
             plan = Plan(pipeline, spark)
             if dry_run:
                 show(_PlanOutcome.of(plan), json=json)
@@ -95,8 +95,8 @@ def run(
         return Exit.DAMAGED if error.damaged else Exit.UNUSABLE
 
 
-def log_level(pipeline: Pipeline) -> dict[str, str]:
-    """Spark's log level: the file's, or only errors where warnings of the JVM would break the live status."""
+def choose_log_level(pipeline: Pipeline) -> dict[str, str]:
+    """Return Spark's log level: the file's, or only errors where warnings of the JVM would break the live status."""
     from sawlog.cli.status import is_shown
 
     level = "spark.log.level"
@@ -105,7 +105,7 @@ def log_level(pipeline: Pipeline) -> dict[str, str]:
 
 def run_pipeline(pipeline: Pipeline, plan: Plan, *, json: bool = False) -> int:
     """Run a planned pipeline to its end, with its status on the screen or as JSON; the exit code."""
-    from sawlog.cli.status import live_status
+    from sawlog.cli.status import show_status
     from sawlog.pipeline.metrics import serve
     from sawlog.pipeline.progress import BatchReport
     from sawlog.pipeline.run import Run
@@ -115,16 +115,16 @@ def run_pipeline(pipeline: Pipeline, plan: Plan, *, json: bool = False) -> int:
         if pipeline.metrics is not None:
             listeners.append(stack.enter_context(serve(pipeline.metrics)))
         # The status comes before the line: printing the line draws the status again below it.
-        listeners += [stack.enter_context(live_status(pipeline)), lambda batch: log(batch.to_dict(), json=json)]
+        listeners += [stack.enter_context(show_status(pipeline)), lambda batch: print_event(batch.to_dict(), json=json)]
 
         def report(batch: BatchReport) -> None:
             for listener in listeners:
                 listener(batch)
 
         # A batch has no end but its own: a signal ends it as it ends any other command.
-        stop = stack.enter_context(_stoppable()) if pipeline.mode == "stream" else None
+        stop = stack.enter_context(_catch_stop_signals()) if pipeline.mode == "stream" else None
         totals = Run(plan, report, stop, complain)()
-    log(totals.to_dict(), json=json)
+    print_event(totals.to_dict(), json=json)
     if totals.skipped:
         return Exit.LOST
     return Exit.INTERRUPTED if stop is not None and stop.interrupted else Exit.OK
@@ -141,8 +141,8 @@ class _Stop(threading.Event):
 
 
 @contextlib.contextmanager
-def _stoppable() -> Iterator[_Stop]:
-    """An event that is set by SIGTERM and by the first Ctrl-C; the second one interrupts."""
+def _catch_stop_signals() -> Iterator[_Stop]:
+    """Provide an event in the block, which SIGTERM and the first Ctrl-C set; the second Ctrl-C interrupts."""
     stop = _Stop()
 
     def ask(number: int, _: object) -> None:

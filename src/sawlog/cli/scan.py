@@ -19,13 +19,13 @@ from sawlog.format.damage import (
     Verdict,
     count_findings,
     describe_losses,
+    describe_skipped,
     merge_findings,
-    remarks,
 )
 from sawlog.storage.workers import PIECE_BYTES
 
 
-def verdict_code(verdicts: Iterable[Verdict]) -> Exit:
+def choose_exit_code(verdicts: Iterable[Verdict]) -> Exit:
     """Return the exit code of the worst of some verdicts."""
     present = set(verdicts)
     if present - {Verdict.CLEAN, Verdict.UNSUPPORTED}:
@@ -50,50 +50,50 @@ class DamageSummary(HasVerdict):
     @property
     def code(self) -> Exit:
         """The exit code of a command that shows what it can read."""
-        return verdict_code([self.verdict])
+        return choose_exit_code([self.verdict])
 
     def report(self) -> None:
         """Report a line per file with damage or an unfinished tail, and one per reason why others were not read."""
-        for remark in remarks(self.skipped):
+        for remark in describe_skipped(self.skipped):
             complain(f"warning: {remark}")
         for path, findings in self.files.items():
             for remark in describe_losses(findings, path):
                 complain(f"warning: {remark}")
 
 
-def rows(dataset: Dataset, losses: DamageSummary, advance: Advance) -> Iterator[pa.RecordBatch]:
-    """The rows of a dataset; what is left out is entered into `losses`."""
+def read_dataset_rows(dataset: Dataset, losses: DamageSummary, advance: Advance) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a dataset; what is left out is entered into `losses`."""
     done = make_recorder(losses, advance)
     return read_rows(dataset.contents, dataset.request, done, PIECE_BYTES if can_show_progress() else None)
 
 
 def make_recorder(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:
-    """Enters what fragments come across into `losses`, and moves the bar."""
+    """Return enters what fragments come across into `losses`, and moves the bar."""
 
-    def done(fragment: Fragment, findings: Findings) -> None:
+    def record_findings(fragment: Fragment, findings: Findings) -> None:
         losses.add(fragment, findings)
         advance(fragment.size)
 
-    return done
+    return record_findings
 
 
 @contextmanager
-def part_progress(size: int, advance: Advance) -> Iterator[Advance]:
+def divide_progress(size: int, advance: Advance) -> Iterator[Advance]:
     """Yield the advance of one of several parts that a bar is for: its bytes in all, however it counts them itself."""
     remainder = size
 
-    def step(done: int) -> None:
+    def advance_part(done: int) -> None:
         nonlocal remainder
         done = min(done, remainder)
         remainder -= done
         advance(done)
 
     try:
-        yield step
+        yield advance_part
     finally:
         advance(remainder)
 
 
-def size_of(dataset: Dataset) -> int:
-    """Bytes of all files."""
+def count_bytes(dataset: Dataset) -> int:
+    """Return bytes of all files."""
     return sum(file.size for file in dataset.files)

@@ -38,17 +38,17 @@ _received: list[int] = []
 
 
 @contextlib.contextmanager
-def terminable() -> Iterator[None]:
+def raise_on_signals() -> Iterator[None]:
     """Have the signals that end a process raise `KeyboardInterrupt`, unless somebody wants them otherwise."""
     before = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: handler for number in _ENDINGS if (handler := signal.getsignal(number)) in _DEFAULTS}
     for number in before:
-        signal.signal(number, _end)
+        signal.signal(number, _handle_signal)
     repeated = bool(before) and hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
     if repeated:
         before[signal.SIGALRM] = signal.SIG_DFL
-        signal.signal(signal.SIGALRM, _end_again)
+        signal.signal(signal.SIGALRM, _repeat_signal)
     try:
         with _wake_main_thread() if repeated else contextlib.nullcontext():
             yield
@@ -95,7 +95,7 @@ def _wake_main_thread() -> Iterator[None]:
 
 
 def find_exit_code(error: BaseException) -> int | None:
-    """The exit code of a process that a signal has ended; None where an error is one.
+    """Return the exit code of a process that a signal has ended; None where an error is one.
 
     Libraries answer the end of a process with errors of their own: Spark's JVM is gone, a query was cut short.
     """
@@ -106,14 +106,14 @@ def find_exit_code(error: BaseException) -> int | None:
     return _received[0] if _received else None
 
 
-def _end(number: int, frame: object) -> None:
+def _handle_signal(number: int, frame: object) -> None:
     _received.append(_ENDINGS[signal.Signals(number)])
-    if hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == _end_again:
+    if hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == _repeat_signal:
         signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
     _raise(_received[-1])
 
 
-def _end_again(number: int, frame: object) -> None:
+def _repeat_signal(number: int, frame: object) -> None:
     """End what goes on as if there had been no signal; what takes back what was begun is not disturbed."""
     error = sys.exc_info()[1]
     while error is not None:

@@ -12,7 +12,7 @@ def spark_jar() -> int:
 
     With the jar, Spark reads faster; give it to `spark-submit --jars`.
     """
-    from sawlog.spark.jar import spark_jar as find
+    from sawlog.spark.jar import locate_jar as find
 
     typer.echo(find())
     return Exit.OK

@@ -27,7 +27,7 @@ def sql(
     storage: arguments.StorageOptions = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --output jsonl.")] = False,
 ) -> int:
-    """Query logs with SQL.
+    """Return query logs with SQL.
 
     Needs DuckDB, which the extra `sql` brings. Exit code 1 if damage stopped it.
     """
@@ -35,11 +35,11 @@ def sql(
 
     relation = duckdb.sql(
         query,
-        tables=arguments.key_values(table, "--table"),
+        tables=arguments.parse_key_values(table, "--table"),
         format=format,
         on_damage=on_damage.value,
-        storage_options=arguments.storage_options(storage),
-        **arguments.format_options(option, call=duckdb.sql),
+        storage_options=arguments.parse_storage_options(storage),
+        **arguments.parse_format_options(option, call=duckdb.sql),
     )
     rows = pa.RecordBatchReader.from_stream(relation)
     print_rows(iter(rows), rows.schema, Rendering.JSONL if json else output)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def is_shown(pipeline: Pipeline) -> bool:
-    """Whether a pipeline has a live status: it streams, and somebody may see it."""
+    """Return whether a pipeline has a live status: it streams, and somebody may see it."""
     return pipeline.mode == "stream" and can_show_progress()
 
 
 @contextlib.contextmanager
-def live_status(pipeline: Pipeline) -> Iterator[Callable[[BatchReport], None]]:
-    """A table on stderr that follows the sinks of a stream, where somebody may see it.
+def show_status(pipeline: Pipeline) -> Iterator[Callable[[BatchReport], None]]:
+    """Show a table on stderr in the block, which follows the sinks of a stream, where somebody may see it.
 
     Yields:
         What is to be reported of every batch.
@@ -61,7 +61,7 @@ class Status:
         self._begun = time.monotonic()
 
     def add(self, report: BatchReport) -> None:
-        """A batch is over."""
+        """Enter what a batch that is over has done."""
         self._last[report.sink] = report
         self._seen[report.sink] = time.monotonic()
         self._rows[report.sink] = self._rows.get(report.sink, 0) + report.rows
@@ -71,7 +71,7 @@ class Status:
         from rich.table import Table
 
         now = time.monotonic()
-        table = Table(title=f"{self._pipeline.name}, up {_duration(now - self._begun)}", title_justify="left")
+        table = Table(title=f"{self._pipeline.name}, up {_render_duration(now - self._begun)}", title_justify="left")
         for name in ("sink", "batch", "rows", "rows/s", "lag", "damage", "last batch"):
             table.add_column(name, justify="left" if name == "sink" else "right")
         for sink, rows in self._rows.items():
@@ -81,13 +81,13 @@ class Status:
                 continue
             rate = last.rows / last.seconds if last.seconds else 0
             lag = "" if last.lag_bytes is None else f"{last.lag_bytes:,} bytes"
-            age = f"{_duration(now - self._seen[sink])} ago"
+            age = f"{_render_duration(now - self._seen[sink])} ago"
             damage = f"{self._damage[sink]:,}"
             table.add_row(Text(sink), f"{last.batch:,}", f"{rows:,}", f"{rate:,.0f}", lag, damage, age)
         yield table
 
 
-def _duration(seconds: float) -> str:
+def _render_duration(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

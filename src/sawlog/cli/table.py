@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.arrow import call_function, is_binary
 from sawlog.cli.errors import complain
 from sawlog.cli.output import Page
-from sawlog.format.printing import printable, texts
+from sawlog.format.printing import encode_texts, escape_unprintable
 
 _SAMPLE_ROWS = 200
 """Rows that determine the widths of columns."""
@@ -34,33 +34,33 @@ def print_table(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
     """
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     first = next(batches, None)
-    sample = [] if first is None else _cells(first.slice(0, _SAMPLE_ROWS), room)
-    heads = [(printable(field.name), type_name(field.type)) for field in schema]
+    sample = [] if first is None else _render_cells(first.slice(0, _SAMPLE_ROWS), room)
+    heads = [(escape_unprintable(field.name), render_type(field.type)) for field in schema]
     columns = itertools.zip_longest(heads, sample, fillvalue=())
-    natural = [max(map(cell_width, (*head, *cells)), default=0) for head, cells in columns]
+    natural = [max(map(measure_width, (*head, *cells)), default=0) for head, cells in columns]
     widths = fit(natural, room) if room is not None else [min(width, _PIPE_WIDTH) for width in natural]
     hidden = schema.names[len(widths) :]
     printer = _Printer(widths, [_is_number(field.type) for field in schema], room is not None)
-    printer.header(heads)
+    printer.print_header(heads)
     for batch in itertools.chain([] if first is None else [first], batches):
-        printer.rows(_cells(batch.select(list(range(len(widths)))), room))
+        printer.print_rows(_render_cells(batch.select(list(range(len(widths)))), room))
     if hidden:
         complain(f"columns without room: {', '.join(hidden)}; choose with --columns, or take --json")
 
 
-def type_name(kind: pa.DataType) -> str:
-    """The name of a type, of nested ones without their fields: a header is no schema; `sawlog info` shows that."""
+def render_type(kind: pa.DataType) -> str:
+    """Return name of a type, of nested ones without their fields: a header is no schema; `sawlog info` shows that."""
     if pa.types.is_struct(kind):
         return "struct"
     if pa.types.is_map(kind):
-        return f"map<{type_name(kind.key_type)}, {type_name(kind.item_type)}>"
+        return f"map<{render_type(kind.key_type)}, {render_type(kind.item_type)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"list<{type_name(kind.value_type)}>"
+        return f"list<{render_type(kind.value_type)}>"
     return str(kind)
 
 
 def fit(natural: Sequence[int], room: int) -> list[int]:
-    """Widths for as many columns as fit into `room` cells: the widest give way first."""
+    """Return widths for as many columns as fit into `room` cells: the widest give way first."""
     min_widths = [min(width, MIN_WIDTH) for width in natural]
     shown_columns = len(min_widths)
     while shown_columns > 1 and sum(min_widths[:shown_columns]) + len(_GAP) * (shown_columns - 1) > room:
@@ -74,8 +74,8 @@ def fit(natural: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def cell_width(text: str) -> int:
-    """Terminal cells that a text takes."""
+def measure_width(text: str) -> int:
+    """Return terminal cells that a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -89,27 +89,27 @@ class _Printer:
         self._numbers = numbers
         self._cut = cut
 
-    def header(self, heads: list[tuple[str, str]]) -> None:
-        """Names in bold, types below them dimmed, where a terminal can show that."""
+    def print_header(self, heads: list[tuple[str, str]]) -> None:
+        """Print names in bold, types below them dimmed, where a terminal can show that."""
         page = Page()
         for line, style in zip(zip(*heads, strict=True), ("bold", "dim"), strict=False):
-            page.line((self._line(line[: len(self._widths)]), style))
+            page.print_line((self._render_line(line[: len(self._widths)]), style))
 
-    def rows(self, columns: list[list[str]]) -> None:
-        lines = (self._line(cells) for cells in zip(*columns, strict=True))
+    def print_rows(self, columns: list[list[str]]) -> None:
+        lines = (self._render_line(cells) for cells in zip(*columns, strict=True))
         text = "".join(f"{line}\n" for line in lines)
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
 
-    def _line(self, cells: Sequence[str]) -> str:
+    def _render_line(self, cells: Sequence[str]) -> str:
         padded = map(self._pad, cells, self._widths, self._numbers)
         return _GAP.join(padded).rstrip()
 
     def _pad(self, text: str, width: int, number: bool) -> str:
-        used = cell_width(text)
+        used = measure_width(text)
         if used > width and self._cut:
             text = _shorten(text, width)
-            used = cell_width(text)
+            used = measure_width(text)
         space = " " * (width - used)
         return space + text if number else text + space
 
@@ -122,14 +122,17 @@ def _shorten(text: str, width: int) -> str:
     return set_cell_size(text, width - 1).rstrip() + _CUT
 
 
-def _cells(batch: pa.RecordBatch, room: int | None) -> list[list[str]]:
-    """The texts of a batch by column, safe to show on a terminal."""
-    columns = [_heads(column, room) if room and is_binary(column.type) else column for column in batch.columns]
-    return [[_NULL if text is None else printable(text) for text in texts(column, nulls=False)] for column in columns]
+def _render_cells(batch: pa.RecordBatch, room: int | None) -> list[list[str]]:
+    """Return the texts of a batch by column, safe to show on a terminal."""
+    columns = [_cut_values(column, room) if room and is_binary(column.type) else column for column in batch.columns]
+    return [
+        [_NULL if text is None else escape_unprintable(text) for text in encode_texts(column, nulls=False)]
+        for column in columns
+    ]
 
 
-def _heads(column: pa.Array, room: int) -> pa.Array:
-    """No more of long binary values than can be shown."""
+def _cut_values(column: pa.Array, room: int) -> pa.Array:
+    """Return no more of long binary values than can be shown."""
     return call_function("binary_slice", column, options=("SliceOptions", 0, 4 * room))
 
 

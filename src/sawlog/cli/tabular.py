@@ -11,13 +11,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import GrowingDictionary, array_of, is_text, validate_batches
-from sawlog.cli.databases import DatabaseWriteOptions, DuckdbEncoder, SqliteEncoder, unread
-from sawlog.cli.output import Advance, text_sink
+from sawlog.arrow import GrowingDictionary, is_text, make_array, validate_batches
+from sawlog.cli.databases import DatabaseWriteOptions, DuckdbEncoder, SqliteEncoder, refuse_reading
+from sawlog.cli.output import Advance, make_text_sink
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format.contract import FileWriter
 from sawlog.format.options import NoOptions
-from sawlog.format.printing import DECODE, ENCODE, BinaryText, json_lines, text_array
+from sawlog.format.printing import DECODE, ENCODE, BinaryText, encode_json_lines, make_text_array
 from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage import File, Storage, is_remote, normalize
 from sawlog.storage.sources import SourceFile
@@ -140,15 +140,17 @@ class CsvEncoder:
         from pyarrow import csv
 
         self._encode, self._names = ENCODE[options.binary], schema.names
-        self._writer = csv.CSVWriter(sink, self._text([pa.nulls(0, field.type) for field in schema]).schema)
+        self._writer = csv.CSVWriter(sink, self._convert_to_text([pa.nulls(0, field.type) for field in schema]).schema)
         self.close = self._writer.close
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
-        self._writer.write(self._text(batch.columns))
+        self._writer.write(self._convert_to_text(batch.columns))
 
-    def _text(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([text_array(column, self._encode) for column in columns], names=self._names)
+    def _convert_to_text(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [make_text_array(column, self._encode) for column in columns], names=self._names
+        )
 
 
 class JsonlEncoder:
@@ -159,10 +161,10 @@ class JsonlEncoder:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
-        self._sink.write("".join(f"{line}\n" for line in json_lines(batch, self._encode)).encode())
+        self._sink.write("".join(f"{line}\n" for line in encode_json_lines(batch, self._encode)).encode())
 
     def close(self) -> None:
-        """Nothing ends a file of lines."""
+        """Do nothing: a file of lines needs no end."""
 
 
 def _read_parquet(file: pa.NativeFile, _: NoOptions) -> Rows:
@@ -173,13 +175,13 @@ def _read_parquet(file: pa.NativeFile, _: NoOptions) -> Rows:
 
 
 def _read_arrow(file: pa.NativeFile, _: NoOptions) -> Rows:
-    """Schema and batches of an Arrow IPC file."""
+    """Return the schema and batches of an Arrow IPC file."""
     opened = _run_decoder(pa.ipc.open_file, file)
     return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
 
 
 def read_csv(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
-    """Types are inferred from the first block."""
+    """Return types are inferred from the first block."""
     from pyarrow import csv
 
     convert = csv.ConvertOptions(
@@ -194,7 +196,7 @@ def read_csv(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
 
 
 def _read_jsonl(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
-    """Types are inferred from the first block."""
+    """Return types are inferred from the first block."""
     from pyarrow import json
 
     return _with_binary(_run_decoder(json.open_json, file, json.ReadOptions(block_size=_BLOCK_BYTES)), options)
@@ -245,12 +247,12 @@ class TableFormat:
                 raise SchemaError(f"two columns are named {name!r}; {self.title} cannot tell them apart")
         return TableWriter(path, lambda sink: self.encoder(sink, schema, options), storage)
 
-    def partitioned_writer(self, path: str, column: str, *_: Any) -> TableWriter:
-        """Refused: that is what other tools are for."""
+    def open_partitioned_writer(self, path: str, column: str, *_: Any) -> TableWriter:
+        """Refuse: that is what other tools are for."""
         raise OptionError(f"--partition-by {column}: {self.title} is written as one file")
 
     def open(self, file: File, options: Any, storage: Storage) -> Rows:
-        """Schema and rows of one file, in batches of bounded size.
+        """Return the schema and rows of one file, in batches of bounded size.
 
         Raises:
             FormatError: When it cannot be read; names the file.
@@ -259,9 +261,9 @@ class TableFormat:
         with self._explain_errors(file):
             stream = pa.PythonFile(SourceFile(storage.open(name)), mode="r") if is_remote(name) else pa.OSFile(name)
             schema, rows = self.read(stream, options)
-        return schema, self._bound_batches(rows, file)
+        return schema, self._cut_batches(rows, file)
 
-    def _bound_batches(self, rows: Iterator[pa.RecordBatch], file: File) -> Iterator[pa.RecordBatch]:
+    def _cut_batches(self, rows: Iterator[pa.RecordBatch], file: File) -> Iterator[pa.RecordBatch]:
         with self._explain_errors(file):
             for batch in validate_batches(iter(partial(_run_decoder, next, rows, None), None)):
                 for start in range(0, batch.num_rows, BATCH_ROWS):
@@ -302,9 +304,17 @@ TABLE_FORMATS: dict[str, TableFormat] = {
         TableFormat(
             "jsonl", "JSON lines", (".jsonl", ".ndjson"), _read_jsonl, JsonlEncoder, _TextReadOptions, TextWriteOptions
         ),
-        TableFormat("duckdb", "DuckDB database", (".duckdb",), unread, DuckdbEncoder, NoOptions, DatabaseWriteOptions),
         TableFormat(
-            "sqlite", "SQLite database", (".sqlite", ".sqlite3"), unread, SqliteEncoder, NoOptions, DatabaseWriteOptions
+            "duckdb", "DuckDB database", (".duckdb",), refuse_reading, DuckdbEncoder, NoOptions, DatabaseWriteOptions
+        ),
+        TableFormat(
+            "sqlite",
+            "SQLite database",
+            (".sqlite", ".sqlite3"),
+            refuse_reading,
+            SqliteEncoder,
+            NoOptions,
+            DatabaseWriteOptions,
         ),
     )
 }
@@ -318,19 +328,19 @@ class TableWriter(FileWriter):
         self.storage = storage
         self._file = storage.stage(path)
         try:
-            with _unwritable():
-                write = text_sink(self._file.write) if path in STDOUT else self._file.write
+            with _explain_write_errors():
+                write = make_text_sink(self._file.write) if path in STDOUT else self._file.write
                 self._encoder = encoder(pa.PythonFile(Sink(write), mode="w"))
         except BaseException:
             self._file.discard(storage)
             raise
 
     def write(self, batch: pa.RecordBatch) -> None:
-        with _unwritable():
+        with _explain_write_errors():
             self._encoder.write(batch)
 
     def _flush(self) -> None:
-        with _unwritable():
+        with _explain_write_errors():
             self._encoder.close()
 
     def abort(self) -> None:
@@ -346,7 +356,7 @@ class Sink(io.RawIOBase):
         self._write = write
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True: bytes can always be written."""
         return True
 
     def write(self, data: Any) -> int:
@@ -356,16 +366,16 @@ class Sink(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def _unwritable() -> Iterator[None]:
-    """Types and values that Arrow cannot write are the data's fault."""
+def _explain_write_errors() -> Iterator[None]:
+    """Report, in the block, types and values that Arrow cannot write as the data's fault."""
     try:
         yield
     except pa.ArrowException as error:
         raise SchemaError(f"cannot be written: {error}") from error
 
 
-def by_suffix(path: str) -> TableFormat | None:
-    """The table format of a file's suffix."""
+def find_by_suffix(path: str) -> TableFormat | None:
+    """Return the table format of a file's suffix."""
     lowered = path.lower()
     return next(
         (table_format for table_format in TABLE_FORMATS.values() if lowered.endswith(table_format.suffixes)), None
@@ -375,7 +385,7 @@ def by_suffix(path: str) -> TableFormat | None:
 def open_tables(
     format: TableFormat, files: Sequence[File], options: Any, storage: Storage
 ) -> tuple[pa.Schema, Callable[[Advance], Iterator[pa.RecordBatch]]]:
-    """Schema of some files, and how to read their rows, once.
+    """Return the schema of some files, and how to read their rows, once.
 
     Raises:
         FormatError: When a file cannot be read as the format.
@@ -383,7 +393,7 @@ def open_tables(
     """
     schema, first = format.open(files[0], options, storage)
 
-    def batches(advance: Advance) -> Iterator[pa.RecordBatch]:
+    def read_batches(advance: Advance) -> Iterator[pa.RecordBatch]:
         for file in files:
             file_schema, rows = (schema, first) if file is files[0] else format.open(file, options, storage)
             if file_schema != schema:
@@ -391,11 +401,11 @@ def open_tables(
             yield from rows
             advance(file.size)
 
-    return schema, batches
+    return schema, read_batches
 
 
 def _with_binary(reader: Any, options: _TextReadOptions) -> Rows:
-    """Rows of text columns, with binary made of those that hold it."""
+    """Return rows of text columns, with binary made of those that hold it."""
     names, schema = options.binary_columns, reader.schema
     for name in names:
         if name not in schema.names:
@@ -404,7 +414,7 @@ def _with_binary(reader: Any, options: _TextReadOptions) -> Rows:
             raise SchemaError(f"binary_columns: column {name!r} is {schema.field(name).type}, not text")
     decoded = pa.schema([pa.field(f.name, pa.large_binary()) if f.name in names else f for f in schema])
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def read_batches() -> Iterator[pa.RecordBatch]:
         row = 0
         for batch in reader:
             columns = zip(batch.schema.names, batch.columns, strict=True)
@@ -415,7 +425,7 @@ def _with_binary(reader: Any, options: _TextReadOptions) -> Rows:
             yield pa.RecordBatch.from_arrays(arrays, schema=decoded)
             row += batch.num_rows
 
-    return decoded, batches()
+    return decoded, read_batches()
 
 
 def _decode_column(column: pa.Array, name: str, first: int, binary: BinaryText) -> pa.Array:
@@ -425,4 +435,4 @@ def _decode_column(column: pa.Array, name: str, first: int, binary: BinaryText) 
             items.append(None if text is None else DECODE[binary](text))
         except ValueError as error:
             raise SchemaError(f"column {name!r}, row {first + len(items)}: not binary as {binary}: {error}") from error
-    return array_of(items, pa.large_binary())
+    return make_array(items, pa.large_binary())

@@ -10,7 +10,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Outcome, format_count, show
+from sawlog.cli.output import Outcome, render_count, show
 from sawlog.errors import OptionError
 from sawlog.storage.vacuum import vacuum as delete
 
@@ -38,22 +38,22 @@ def vacuum(
     """
     leftovers = delete(
         path,
-        older_than=_seconds(older_than),
+        older_than=_parse_seconds(older_than),
         dry_run=dry_run,
-        storage_options=arguments.storage_options(storage),
+        storage_options=arguments.parse_storage_options(storage),
     )
     dead = [leftover for leftover in leftovers if leftover.dead]
     document = {"path": path, "dry_run": dry_run, "leftovers": [asdict(leftover) for leftover in leftovers]}
     summary = f"{'would be ' if dry_run else ''}deleted, {len(leftovers) - len(dead)} kept"
     facts = [
-        (leftover.path, f"{format_count(leftover.files, 'file')}, {leftover.size:,} bytes: {leftover.reason}")
+        (leftover.path, f"{render_count(leftover.files, 'file')}, {leftover.size:,} bytes: {leftover.reason}")
         for leftover in leftovers
     ]
-    show(Outcome(document, format_count(len(dead), "leftover"), summary, facts), json=json)
+    show(Outcome(document, render_count(len(dead), "leftover"), summary, facts), json=json)
     return Exit.OK
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
     if match is None:
         raise OptionError(f"--older-than {text!r}: expected a number and s, m, h or d, as in 12h")

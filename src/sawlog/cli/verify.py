@@ -15,19 +15,19 @@ from sawlog.cli.errors import Exit, complain, explain
 from sawlog.cli.output import (
     Advance,
     Page,
-    account_text,
     can_show_progress,
-    format_count,
-    progress,
+    describe_account,
+    describe_tail,
+    render_count,
+    render_size,
     show,
-    size_text,
-    tail_text,
+    show_progress,
 )
-from sawlog.cli.scan import part_progress, verdict_code
+from sawlog.cli.scan import choose_exit_code, divide_progress
 from sawlog.dataset.folder import Folder, FolderPart, open_folder, report
 from sawlog.errors import InternalError, UnsupportedError
 from sawlog.format.damage import Account, FileReport, HasVerdict, Report, Verdict
-from sawlog.format.recognition import formats
+from sawlog.format.recognition import load_formats
 from sawlog.storage.workers import PIECE_BYTES
 
 _STYLES = {
@@ -90,7 +90,7 @@ class _VerifyOutcome(HasVerdict):
         """Exit code: the worst of all paths."""
         if any(path.report is None and not path.unsupported for path in self.paths):
             return Exit.UNUSABLE
-        return verdict_code([self.verdict, *(Verdict.UNSUPPORTED for path in self.paths if path.unsupported)])
+        return choose_exit_code([self.verdict, *(Verdict.UNSUPPORTED for path in self.paths if path.unsupported)])
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -113,8 +113,8 @@ class _VerifyOutcome(HasVerdict):
         datasets = sum(max(1, len(path.report.parts)) for path in self.paths if path.report is not None)
         inside = f" in {datasets} parts" if datasets > len(self.paths) else ""
         parts = [
-            f"{format_count(len(files), 'file')}{inside}: {verdicts[Verdict.CLEAN]} clean",
-            format_count(sum(file.rows for file in files), "row"),
+            f"{render_count(len(files), 'file')}{inside}: {verdicts[Verdict.CLEAN]} clean",
+            render_count(sum(file.rows for file in files), "row"),
             f"{account.damage:,} of {account.total:,} bytes damaged",
         ]
         parts[0] += f", {verdicts[Verdict.DAMAGED]} damaged"
@@ -124,34 +124,34 @@ class _VerifyOutcome(HasVerdict):
             parts[0] += f", {verdicts[Verdict.UNSUPPORTED]} unsupported"
             parts.append(f"{account.unsupported:,} bytes unsupported")
         if unfinished := sum(file.tail.unfinished for file in files):
-            parts.append(format_count(unfinished, "unfinished tail"))
+            parts.append(render_count(unfinished, "unfinished tail"))
         if unusable := sum(path.report is None for path in self.paths):
-            parts.append(f"{format_count(unusable, 'path')} unusable")
-        page.line(("; ".join(parts), "bold"))
+            parts.append(f"{render_count(unusable, 'path')} unusable")
+        page.print_line(("; ".join(parts), "bold"))
 
     def _print_report(self, page: Page, report: Report) -> None:
         for part in report.parts or [report]:
             if part.path:
-                page.line((part.path, "bold"), (f"  {formats()[part.format].title}", "cyan"))
+                page.print_line((part.path, "bold"), (f"  {load_formats()[part.format].title}", "cyan"))
             for file in part.files:
                 self._print_file(page, file)
-            page.skipped(part.skipped)
+            page.print_skipped(part.skipped)
             if part.rescue:
-                page.fact("rescue", part.rescue)
-        page.skipped(report.own_skipped if report.parts else ())
+                page.print_fact("rescue", part.rescue)
+        page.print_skipped(report.own_skipped if report.parts else ())
 
     def _print_file(self, page: Page, file: FileReport) -> None:
-        size = f"  {format_count(file.rows, 'row')}, {size_text(file.size)}"
-        page.line(
+        size = f"  {render_count(file.rows, 'row')}, {render_size(file.size)}"
+        page.print_line(
             (f"{file.verdict:<8} ", _STYLES[file.verdict]),
             (file.path, "bold"),
             (size, ""),
         )
-        page.line((f"         {account_text(file.account)}; tail {tail_text(file.tail)}", ""))
+        page.print_line((f"         {describe_account(file.account)}; tail {describe_tail(file.tail)}", ""))
         if file.notes:
             notes = ", ".join(f"{note.replace('_', ' ')} {count:,}" for note, count in sorted(file.notes.items()))
-            page.line((f"         notes: {notes}", "yellow"))
-        page.damages(file.damages, sum(file.kinds.values()), every=self.every)
+            page.print_line((f"         notes: {notes}", "yellow"))
+        page.print_damage(file.damages, sum(file.kinds.values()), every=self.every)
 
 
 def verify(
@@ -168,7 +168,7 @@ def verify(
     With a view, also what the bytes mean to it. Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 unsupported
     in part.
     """
-    opened = functools.partial(open_folder, format=format, view=view, on_damage="skip", **reading.settings())
+    opened = functools.partial(open_folder, format=format, view=view, on_damage="skip", **reading.collect_settings())
     verified = _VerifyOutcome([_verify(path, opened, every) for path in paths], every)
     show(verified, json=json)
     for path in verified.paths:
@@ -180,7 +180,7 @@ def verify(
 def _verify(path: str, opened: Callable[..., Folder], every: bool) -> _VerifiedPath:
     try:
         folder = opened(path)
-        with progress(folder.size, f"verifying {path}") as advance:
+        with show_progress(folder.size, f"verifying {path}") as advance:
             return _VerifiedPath(path, report(folder, functools.partial(_report, every=every, advance=advance)))
     except Exception as error:
         message = explain(error)
@@ -190,5 +190,5 @@ def _verify(path: str, opened: Callable[..., Folder], every: bool) -> _VerifiedP
 
 
 def _report(part: FolderPart, *, every: bool, advance: Advance) -> Report:
-    with part_progress(part.size, advance) as step:
+    with divide_progress(part.size, advance) as step:
         return part.open().report(PIECE_BYTES if can_show_progress() else None, step, every=every)

@@ -27,12 +27,12 @@ from sawlog.format.damage import (
     Findings,
     Report,
     Skipped,
+    describe_skipped,
     merge_findings,
-    remarks,
     warn_of_losses,
 )
 from sawlog.format.planning import bind_scan, describe_files, plan_fragments, plan_tasks
-from sawlog.format.recognition import left_out
+from sawlog.format.recognition import explain_unselected
 from sawlog.format.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.guard import wrap_errors
 from sawlog.storage import File
@@ -84,26 +84,26 @@ class Dataset:
     def skipped(self) -> list[Skipped]:
         """Contents of the path that a read leaves out."""
         unselected = self.contents.unselected
-        unread = left_out(self.format, self.files, unselected, self.scan) if unselected else []
+        unread = explain_unselected(self.format, self.files, unselected, self.scan) if unselected else []
         return [*unread, *self.contents.skipped_files(self.request)]
 
     def info(self) -> dict[str, Any]:
-        """Facts about the content that cost no more than headers, for people to read."""
+        """Return facts about the content that cost no more than headers, for people to read."""
         with wrap_errors(f"{describe_files(self.contents)}: info failed"):
             facts = self.contents.facts(self.request)
         self.scan.storage.confirm()
         return facts
 
     def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
-        """Fragments in reading order; together they hold every row exactly once."""
+        """Return fragments in reading order; together they hold every row exactly once."""
         return list(plan_fragments(self.contents, self.request, task_bytes))
 
     def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
-        """Fragments packed, in order, into tasks of about `task_bytes` of input."""
+        """Return fragments packed, in order, into tasks of about `task_bytes` of input."""
         return plan_tasks(self.contents, self.request, task_bytes)
 
     def with_projection(self, columns: Columns | None = None, filter: Any = None) -> Self:
-        """The same dataset with fewer columns or rows; what was read of the files is not read again.
+        """Return the same dataset with fewer columns or rows; what was read of the files is not read again.
 
         Args:
             columns: Names, in order, or names and expressions; those of the dataset if not given.
@@ -126,7 +126,7 @@ class Dataset:
         return replace(self, scan=scan)
 
     def scanner(self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None) -> Scanner:
-        """Rows under one more choice of columns and rows, which is pushed into the decoder.
+        """Return rows under one more choice of columns and rows, which is pushed into the decoder.
 
         Args:
             columns: Names, in order, or a dictionary of names and the expressions that make them.
@@ -141,7 +141,7 @@ class Dataset:
     def to_batches(
         self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows, as record batches, in order. What was left out becomes a warning, once per file.
+        """Yield the rows, as record batches, in order. What was left out becomes a warning, once per file.
 
         Arguments are those of `scanner`.
         """
@@ -153,21 +153,21 @@ class Dataset:
         collector.report()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of record batches."""
+        """Return the rows as a stream of record batches."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_table(self, columns: Columns | None = None, filter: Any = None) -> pa.Table:
-        """The rows as a table in memory; arguments are those of `scanner`."""
+        """Return the rows as a table in memory; arguments are those of `scanner`."""
         projected = self.with_projection(columns, filter)
         collector = _WarningCollector(projected.skipped)
-        batches = _at_once(
+        batches = _run_at_once(
             projected, lambda contents, done: list(read_rows(contents, projected.request, done)), collector.add
         )
         collector.report()
         return pa.Table.from_batches(batches, projected.schema)
 
     def to_pandas(self, **settings: Any) -> Any:
-        """The rows as a data frame of pandas; settings are those of `pyarrow.Table.to_pandas`."""
+        """Return the rows as a data frame of pandas; settings are those of `pyarrow.Table.to_pandas`."""
         return self.to_table().to_pandas(**settings)
 
     def count_rows(self, filter: Any = None) -> int:
@@ -182,7 +182,7 @@ class Dataset:
         return total
 
     def head(self, n: int = 10) -> pa.Table:
-        """The first `n` rows; nothing after them is read."""
+        """Return the first `n` rows; nothing after them is read."""
         batches = []
         missing = n
         fragments = plan_fragments(self.contents, self.request, None)
@@ -229,7 +229,7 @@ class Dataset:
         return Report(self.format.name, file_reports, self.skipped, rows_hint)
 
     def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:
-        """The rows, and those that are written from now on: an endless iterator of record batches.
+        """Return the rows, and those that are written from now on: an endless iterator of record batches.
 
         Files that the path holds and the view leaves out become a warning.
 
@@ -242,12 +242,12 @@ class Dataset:
         """
         from sawlog.dataset.watch import Watch
 
-        for remark in remarks(self.skipped):
+        for remark in describe_skipped(self.skipped):
             warn(remark, DamageWarning)
         return Watch(self.contents, self.scan, positions, poll)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""
+        """Return the Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""
         return export_reader(self.to_reader(), requested_schema)
 
     def __len__(self) -> int:
@@ -255,11 +255,11 @@ class Dataset:
         return self.count_rows()
 
     def __bool__(self) -> bool:
-        """True: to ask whether there is a dataset costs nothing."""
+        """Return True: to ask whether there is a dataset costs nothing."""
         return True
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The rows, as record batches."""
+        """Return the rows, as record batches."""
         return self.to_batches()
 
     def _repr_html_(self) -> str:
@@ -292,17 +292,17 @@ class Scanner:
     projected_schema = schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, as record batches, in order."""
+        """Yield the rows, as record batches, in order."""
         for batch in self.dataset.to_batches():
             for start in range(0, batch.num_rows, self._batch_size or batch.num_rows):
                 yield batch.slice(start, self._batch_size)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of record batches."""
+        """Return the rows as a stream of record batches."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """The rows as a table in memory."""
+        """Return the rows as a table in memory."""
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def count_rows(self) -> int:
@@ -310,16 +310,16 @@ class Scanner:
         return self.dataset.count_rows()
 
     def head(self, n: int = 10) -> pa.Table:
-        """The first `n` rows; nothing after them is read."""
+        """Return the first `n` rows; nothing after them is read."""
         return self.dataset.head(n)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow C stream."""
+        """Return the Arrow C stream."""
         return export_reader(self.to_reader(), requested_schema)
 
 
 def export_reader(reader: pa.RecordBatchReader, requested: object = None) -> object:
-    """A reader as an Arrow C stream.
+    """Return a reader as an Arrow C stream.
 
     Raises:
         SchemaError: For columns that the C stream would call otherwise: its names end at a NUL.
@@ -332,11 +332,13 @@ def export_reader(reader: pa.RecordBatchReader, requested: object = None) -> obj
 
 def count_rows(dataset: Dataset, done: OnFragmentDone) -> int:
     """Return how many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
-    return _at_once(dataset, lambda contents, done: scanning.count_rows(contents, dataset.request, done), done)
+    return _run_at_once(dataset, lambda contents, done: scanning.count_rows(contents, dataset.request, done), done)
 
 
-def _at_once(dataset: Dataset, work: Callable[[Contents, OnFragmentDone], _Result], done: OnFragmentDone) -> _Result:
-    """The result of work on all rows together: see `PlansWholeReads`."""
+def _run_at_once(
+    dataset: Dataset, work: Callable[[Contents, OnFragmentDone], _Result], done: OnFragmentDone
+) -> _Result:
+    """Return the result of work on all rows together: see `PlansWholeReads`."""
     contents = dataset.contents.plan_whole_read() if isinstance(dataset.contents, PlansWholeReads) else None
     if contents is not None:
         reported: list[tuple[Fragment, Findings]] = []
@@ -355,7 +357,7 @@ class _WarningCollector:
     """Warns of what was left out: of files at once, of what is in them once per file, however many fragments it has."""
 
     def __init__(self, skipped: Iterable[Skipped]) -> None:
-        for remark in remarks(skipped):
+        for remark in describe_skipped(skipped):
             warn(remark, DamageWarning)
         self._path = ""
         self._findings: Findings | None = None

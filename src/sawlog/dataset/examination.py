@@ -12,12 +12,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from sawlog.dataset.folder import Folder, FolderPart, missed_part
+from sawlog.dataset.folder import Folder, FolderPart, describe_missed_part
 from sawlog.dataset.timeline import NEWEST, Day, Event, Timeline
-from sawlog.errors import collected_warnings
+from sawlog.errors import collect_warnings
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.damage import Report, Skipped, Verdict
-from sawlog.storage import File, PathLike, Source, Storage, each_file, normalize
+from sawlog.storage import File, PathLike, Source, Storage, map_files, normalize
 
 _WINDOW_BYTES = 4 << 20
 
@@ -25,7 +25,7 @@ _OPENED: ContextVar[dict[str, None] | None] = ContextVar("opened", default=None)
 
 
 @contextlib.contextmanager
-def recorded_files() -> Iterator[dict[str, None]]:
+def record_files() -> Iterator[dict[str, None]]:
     """Record the files that a `RecordingStorage` opens, here and in the threads that work for this one."""
     opened: dict[str, None] = {}
     token = _OPENED.set(opened)
@@ -37,16 +37,16 @@ def recorded_files() -> Iterator[dict[str, None]]:
 
 @dataclass(frozen=True)
 class RecordingStorage(Storage):
-    """A storage that records the files that are opened, for whom `recorded_files` asks."""
+    """A storage that records the files that are opened, for whom `record_files` asks."""
 
     def open(self, path: PathLike | File, end: int | None = None) -> Source:
         """Open one file for reading, and record its path."""
-        self._record(path)
+        self._record_path(path)
         return super().open(path, end)
 
     def read(self, path: PathLike | File, offset: int = 0, length: int | None = None) -> bytes:
-        """A small range of one file, whose path is recorded."""
-        self._record(path)
+        """Return a small range of one file, whose path is recorded."""
+        self._record_path(path)
         return super().read(path, offset, length)
 
     def _open(self, name: str, path: PathLike | File, end: int | None) -> Source:
@@ -54,12 +54,12 @@ class RecordingStorage(Storage):
         self._note(name)
         return super()._open(name, path, end)
 
-    def files_of(self, name: str) -> list[str]:
-        """The file; of an object that a server keeps, its metadata on drives: its parts are recorded when read."""
+    def list_object_files(self, name: str) -> list[str]:
+        """Return file; of an object that a server keeps, its metadata on drives: its parts are recorded when read."""
         stored = self._find_object(name)
         return [name] if stored is None else [shard.meta for shard in stored.shards.values()]
 
-    def _record(self, path: PathLike | File) -> None:
+    def _record_path(self, path: PathLike | File) -> None:
         name = path.path if isinstance(path, File) else normalize(path)
         if self._find_object(name) is None:
             self._note(name)
@@ -100,7 +100,7 @@ class HashedFile:
             return None
         with contextlib.closing(opened) as source:
             for start in range(0, source.size, _WINDOW_BYTES):
-                digest.update(source.window(start, min(_WINDOW_BYTES, source.size - start)).tobytes())
+                digest.update(source.read_window(start, min(_WINDOW_BYTES, source.size - start)).tobytes())
             size = source.size
         modified = None
         with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ class HashedFile:
         return cls(path, size, modified, digest.hexdigest())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {"path": self.path, "size": self.size, "modified": self.modified, "sha256": self.sha256}
 
 
@@ -133,7 +133,7 @@ class ExaminedPart:
     timeline: Timeline
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {
             "path": self.path,
             "title": self.title,
@@ -178,7 +178,7 @@ class Examination:
         return sorted((day for part in self.parts for day in part.timeline.days), key=lambda day: day.order)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {
             "begun": self.begun,
             "paths": self.paths,
@@ -208,9 +208,9 @@ def examine(
     """
     begun = dt.datetime.now().astimezone().isoformat(timespec="seconds")
     examination = Examination(paths, begun, skipped=list(folder.skipped))
-    for part, outcome in folder.work(functools.partial(_examine_part, recorder=recorder)):
+    for part, outcome in folder.map_parts(functools.partial(_examine_part, recorder=recorder)):
         if isinstance(outcome, Exception):
-            examination.skipped.append(missed_part(part, outcome))
+            examination.skipped.append(describe_missed_part(part, outcome))
         else:
             examination.parts.append(outcome)
         if advance is not None:
@@ -219,20 +219,20 @@ def examine(
 
 
 def _examine_part(part: FolderPart, recorder: RecordingStorage) -> ExaminedPart:
-    with recorded_files() as opened:
+    with record_files() as opened:
         dataset = part.open()
         report = dataset.report(every=True)
         views = {dataset.scan.view: report.rows}
         timeline = Timeline(part.path)
         contents = dataset.contents
-        with collected_warnings():  # the report has what they say
+        with collect_warnings():  # the report has what they say
             for name, table in part.open_tables(dataset).items():
                 timeline.read(table, f"{table.scan.view} of {name}" if name else table.scan.view)
-            for view in contents.decoders() if isinstance(contents, HasDecoders) else ():
+            for view in contents.find_decoders() if isinstance(contents, HasDecoders) else ():
                 decoded = part.open(view=view)
                 rows = timeline.read(decoded, view)
                 views[view] = decoded.count_rows() if rows is None else rows
-    paths = {path for file in dataset.files for path in recorder.files_of(file.path)} | opened.keys()
-    hashes = each_file(lambda file: HashedFile.of(file.path, recorder), [File(path, 0) for path in sorted(paths)])
+    paths = {path for file in dataset.files for path in recorder.list_object_files(file.path)} | opened.keys()
+    hashes = map_files(lambda file: HashedFile.of(file.path, recorder), [File(path, 0) for path in sorted(paths)])
     hashed = [file for file in hashes if file is not None]
     return ExaminedPart(part.path, part.title, report, views, hashed, timeline)

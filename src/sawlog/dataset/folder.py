@@ -9,19 +9,27 @@ from typing import Any, TypeVar
 
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.index import with_index
-from sawlog.dataset.opening import GENERAL, DatasetFiles, find, names_of_inputs, open_found, storage_of, threads_of
+from sawlog.dataset.opening import (
+    GENERAL,
+    DatasetFiles,
+    find,
+    list_input_names,
+    make_storage,
+    open_found,
+    resolve_threads,
+)
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, suggest_name
 from sawlog.format.capabilities import list_tables
-from sawlog.format.contract import Contents, Format, view_names
+from sawlog.format.contract import Contents, Format, list_view_names
 from sawlog.format.damage import Report, Skipped
-from sawlog.format.options import names
-from sawlog.format.recognition import Part, find_unread, formats, named_parts, parts
+from sawlog.format.options import list_option_names
+from sawlog.format.recognition import Part, find_named_parts, find_parts, find_unread, load_formats
 from sawlog.format.scan import NamedTable
 from sawlog.storage import File, Storage
 from sawlog.storage.flight import AHEAD_BYTES
 from sawlog.storage.inputs import Input
 from sawlog.storage.names import is_remote
-from sawlog.storage.workers import map_ordered, single_step
+from sawlog.storage.workers import map_ordered, wrap_single_step
 
 _REMOTE_PARTS = 32
 """Remote datasets that are worked on at a time, where they are small: they wait for the network."""
@@ -54,7 +62,7 @@ class Folder:
         """Bytes of its datasets."""
         return sum(part.size for part in self.parts)
 
-    def work(
+    def map_parts(
         self, work: Callable[[FolderPart], Result], threads: int | None = None
     ) -> Iterator[tuple[FolderPart, Result | Exception]]:
         """Work on several datasets at a time; yields each, in order, with the result, or the error that it ended with.
@@ -67,10 +75,10 @@ class Folder:
             SawlogError: When the path is one dataset, and cannot be read, and for faults of sawlog's own.
         """
         threads = self.threads if threads is None else threads
-        yield from work_apart(self.parts, work, threads, is_single=self.is_single)
+        yield from map_items(self.parts, work, threads, is_single=self.is_single)
 
 
-def work_apart(
+def map_items(
     items: Sequence[Item], work: Callable[[Item], Result], threads: int, *, is_single: bool = False
 ) -> Iterator[tuple[Item, Result | Exception]]:
     """Work on several items at a time; yields each, in order, with the result, or the error that it ended with.
@@ -87,7 +95,7 @@ def work_apart(
                 raise
             return error
 
-    yield from map_ordered(items, single_step(attempt), threads)
+    yield from map_ordered(items, wrap_single_step(attempt), threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +130,14 @@ class FolderPart:
             SawlogError: When it, or one of its tables, cannot be opened.
         """
         dataset = dataset or self.open()
-        tables = distinct_tables(dataset.contents)
+        tables = list_distinct_tables(dataset.contents)
         is_chosen = any(table.options.keys() <= self.options.keys() for table in tables)
         if len(tables) < 2 or is_chosen or dataset.scan.view != next(iter(dataset.format.views)):
             return {"": dataset}
         return {table.title: self.open(**table.options) for table in tables}
 
 
-def distinct_tables(contents: Contents) -> list[NamedTable]:
+def list_distinct_tables(contents: Contents) -> list[NamedTable]:
     """Return the tables that options can name, each once, by the first of its names."""
     named = {repr(table.options): table for table in reversed(list_tables(contents))}
     return list(reversed(named.values()))
@@ -144,37 +152,41 @@ def open_folder(
         FormatError: When no format knows any of it.
         OptionError: For an option that no part has.
     """
-    storage = storage_of(given.pop("storage_options", None), given.pop("memory_map", False))
-    paths = names_of_inputs(path, storage)
+    storage = make_storage(given.pop("storage_options", None), given.pop("memory_map", False))
+    paths = list_input_names(path, storage)
     if index := given.pop("index", False):
         storage = with_index(storage, index, paths)
     general = {name: given.pop(name) for name in GENERAL if name in given}
     general |= {"storage_options": storage, "is_format_named": format is not None}
     files = storage.find(paths)
     found, all_parts, skipped = _split_into_parts(files, storage, paths, format, view, given)
-    threads = threads_of(general.get("use_threads", True))
+    threads = resolve_threads(general.get("use_threads", True))
     if found is not None and len(all_parts) < 2:
-        return Folder([folder_part(found, paths, general, given, home=all_parts[0].path)], threads=threads)
-    known = {name for part in all_parts for name in names(_format(part).read_options)}
+        return Folder([make_folder_part(found, paths, general, given, home=all_parts[0].path)], threads=threads)
+    known = {name for part in all_parts for name in list_option_names(_require_format(part).read_options)}
     for name in given.keys() - known:
         raise OptionError(
             f"unknown option {name!r}{suggest_name(name, known)}; options of its parts: {', '.join(sorted(known))}"
         )
-    carriers = Counter(name for chosen in {_format(part) for part in all_parts} for name in names(chosen.read_options))
+    carriers = Counter(
+        name
+        for chosen in {_require_format(part) for part in all_parts}
+        for name in list_option_names(chosen.read_options)
+    )
     shared = frozenset(name for name in given if carriers[name] > 1)
     opened = []
     for part in all_parts:
-        chosen = _format(part)
-        wanted = view_names(chosen).get(view, "rows")
+        chosen = _require_format(part)
+        wanted = list_view_names(chosen).get(view, "rows")
         part_found = DatasetFiles(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
-        own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
-        opened.append(folder_part(part_found, [part.path], general, own, shared))
+        own = {name: value for name, value in given.items() if name in list_option_names(chosen.read_options)}
+        opened.append(make_folder_part(part_found, [part.path], general, own, shared))
     if general.get("use_threads", True) is True:
-        threads = threads_for(opened, threads)
+        threads = limit_threads(opened, threads)
     return Folder(opened, skipped, threads)
 
 
-def threads_for(datasets: Sequence[FolderPart | Part], threads: int) -> int:
+def limit_threads(datasets: Sequence[FolderPart | Part], threads: int) -> int:
     """Return how many datasets are worked on at a time: of remote ones as many as one read may keep ahead, whole."""
     largest = max((dataset.size for dataset in datasets), default=0)
     if not datasets or not is_remote(datasets[0].path):
@@ -182,7 +194,7 @@ def threads_for(datasets: Sequence[FolderPart | Part], threads: int) -> int:
     return max(threads, min(_REMOTE_PARTS, AHEAD_BYTES // max(1, largest)))
 
 
-def folder_part(
+def make_folder_part(
     found: DatasetFiles,
     paths: Sequence[str],
     general: Mapping[str, Any],
@@ -206,7 +218,7 @@ def folder_part(
     return FolderPart(paths[0], home or paths[0], found, sum(file.size for file in found.files), options, open_part)
 
 
-def _format(part: Part) -> Format:
+def _require_format(part: Part) -> Format:
     assert part.format is not None
     return part.format
 
@@ -223,14 +235,14 @@ def _split_into_parts(
     try:
         found = find(paths, format, view, storage, files)
     except FormatError:
-        others = parts(files, storage) if format is None else []
+        others = find_parts(files, storage) if format is None else []
         if sum(part.format is not None for part in others) < (1 if view == "rows" else 2):
             raise
         primary: list[Part] = []
         skipped: list[Skipped] = []
     else:
         chosen = found.format
-        primary = _homes(found, paths, options)
+        primary = _find_homes(found, paths, options)
         homes = {part.path for part in primary}
         near = [
             one
@@ -241,7 +253,7 @@ def _split_into_parts(
         skipped = [one for one in find_unread(chosen, near, view) if not one.missed]
         explained = {one.path for one in skipped}
         rest = [file for file in found.unselected if file.path not in explained]
-        others = parts(rest, storage) if rest and (format is None or chosen.directory_layout.is_directory) else []
+        others = find_parts(rest, storage) if rest and (format is None or chosen.directory_layout.is_directory) else []
         if format is not None:
             others = [part for part in others if part.format is chosen]
         parts_by_home = {part.path: part for part in primary}
@@ -257,14 +269,14 @@ def _split_into_parts(
     return found, sorted([*primary, *others], key=lambda part: part.path), skipped
 
 
-def _homes(found: DatasetFiles, paths: list[str], options: Mapping[str, Any]) -> list[Part]:
+def _find_homes(found: DatasetFiles, paths: list[str], options: Mapping[str, Any]) -> list[Part]:
     """Return the datasets of found files: directories, tables by the names of their files, or one of all files."""
     chosen = found.format
     if not chosen.directory_layout.is_directory:
         named = {chosen.directory_layout.table_name(file) for file in found.files}
         table_options = {name for file in found.files for name in chosen.directory_layout.table_options(file)}
         if len(named) > 1 and table_options.isdisjoint(options):
-            return named_parts(found.files, formats().keys() - {chosen.name})
+            return find_named_parts(found.files, load_formats().keys() - {chosen.name})
         homes = {chosen.directory_layout.dataset_directory(file) for file in found.files}
         return [Part(homes.pop() or "." if len(homes) == 1 else paths[0], chosen, found.files)]
     groups: dict[str, list[File]] = defaultdict(list)
@@ -273,7 +285,7 @@ def _homes(found: DatasetFiles, paths: list[str], options: Mapping[str, Any]) ->
     return [Part(home or ".", chosen, group) for home, group in groups.items()]
 
 
-def missed_part(part: FolderPart, error: object, failure: str = "cannot be read") -> Skipped:
+def describe_missed_part(part: FolderPart, error: object, failure: str = "cannot be read") -> Skipped:
     """Return what is said of a part that ended with an error."""
     return Skipped(part.path, f"{part.title}, which {failure}: {error}", part.size, missed=True)
 
@@ -292,9 +304,9 @@ def report(
     if folder.is_single:
         return examine(folder.parts[0])
     combined = Report("", skipped=list(folder.skipped))
-    for part, outcome in folder.work(examine, threads):
+    for part, outcome in folder.map_parts(examine, threads):
         if isinstance(outcome, Exception):
-            combined.skipped.append(missed_part(part, outcome, failure))
+            combined.skipped.append(describe_missed_part(part, outcome, failure))
             continue
         outcome.path = part.path
         combined.parts.append(outcome)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, scalar_of
+from sawlog.arrow import make_array, make_scalar
 from sawlog.errors import ChangedError, FormatError, InternalError, OptionError, SawlogError, StorageError, warn
-from sawlog.format.capabilities import PrefetchesHeaders, file_options
+from sawlog.format.capabilities import PrefetchesHeaders, find_file_options
 from sawlog.format.contract import TASK_BYTES, Format
 from sawlog.format.damage import Findings, TailStatus
 from sawlog.format.options import parse_options
@@ -24,9 +24,9 @@ from sawlog.format.planning import (
     ROWS_QUESTION,
     bind_scan,
     find_whole_end,
+    make_question,
     pack,
     plan,
-    question_by_options,
     scan_for_splits,
 )
 from sawlog.format.recognition import get_format, recognize
@@ -39,9 +39,9 @@ from sawlog.storage.index import (
     Index,
     IndexedFileFacts,
     Notebook,
-    last_change,
+    find_last_change,
+    find_value_type,
     pack_numbers,
-    value_type,
 )
 from sawlog.storage.names import PathLike, is_remote, normalize
 from sawlog.storage.workers import count_cores, map_all
@@ -116,20 +116,20 @@ def index(
     """
     storage = Storage(dict(storage_options or {}))
     location, start_time = normalize(path), time.time()
-    place = index_path(to if to is not None else True, [location])
+    place = choose_index_path(to if to is not None else True, [location])
     listed = storage.find(location)
     detected_format = get_format(format) if format is not None else recognize(listed, storage, location)
     files = detected_format.select(listed, "rows")
     if not files:
         raise FormatError(f"{location}: none of the {len(listed)} files there is a {detected_format.title}")
     parsed: Any = parse_options(detected_format.read_options, options, where=f"reading {detected_format.name}")
-    parsed = file_options(detected_format, parsed)
+    parsed = find_file_options(detected_format, parsed)
     before = load_index(storage, place, missing=True) or Index(options=repr(parsed))
     if statistics is None:
         statistics = before.has_statistics
     if before.options != repr(parsed):
         before = before.without_statistics()
-    known_files = before.known(files, statistics=statistics)
+    known_files = before.select_indexed(files, statistics=statistics)
     groups: dict[str, list[File]] = {}
     for file in files:
         groups.setdefault(detected_format.directory_layout.judged_together(file) or file.path, []).append(file)
@@ -137,7 +137,7 @@ def index(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the reader of the files gets warnings
         look = partial(look_into, detected_format, storage, parsed, statistics=statistics)
-        parts = _parts(unknown, statistics=statistics, many=run is not None)
+        parts = _split_parts(unknown, statistics=statistics, many=run is not None)
         indexes = run(look, parts) if run is not None else map_all(parts, look, count_cores())
     if not (statistics or known_files or any(index_part.answers for index_part in indexes)):
         raise OptionError(
@@ -145,10 +145,10 @@ def index(
         )
     storage.confirm()
     looked = [file for group in unknown for file in group]
-    stable = [file for file in looked if _stable(storage, file, start_time)]
+    stable = [file for file in looked if _is_stable(storage, file, start_time)]
     old = before.of_files(known_files.difference(looked))
     new = Index.join_indexes([old, *(index_part.of_files(stable) for index_part in indexes)], repr(parsed))
-    dropped = before.rows.num_rows - len(before.known(files))
+    dropped = before.rows.num_rows - len(before.select_indexed(files))
     if looked or dropped or not before.rows.num_rows:
         staged = storage.stage(place)
         try:
@@ -161,7 +161,7 @@ def index(
 
 
 def look_into(format: Format, storage: Storage, options: Any, part: Part, *, statistics: bool) -> Index:
-    """Answers to planning's questions, and limits, of files that have not changed since they were listed."""
+    """Return answers to planning's questions, and limits, of files that have not changed since they were listed."""
     notebook = Notebook()
     scan = Scan(on_damage="skip", options=options, storage=replace(storage, index=notebook))
     changed_files: set[File] = set()
@@ -216,12 +216,12 @@ def _measure_limits(format: Format, scan: Scan, file: File) -> Mapping[str, tupl
                 prove(file, find_whole_end(contents, request, file), scan.storage)
             if not scan_for_splits(contents, request):
                 return {}
-            note_answer(scan.storage, file, question_by_options(contents, ROWS_QUESTION), pack_numbers([rows]))
+            note_answer(scan.storage, file, make_question(contents, ROWS_QUESTION), pack_numbers([rows]))
     except (StorageError, InternalError):
         raise
     except SawlogError:
         return {}
-    limits = {field.name: _limits(field.type, values) for field, values in ends.items()}
+    limits = {field.name: _choose_limits(field.type, values) for field, values in ends.items()}
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
@@ -230,7 +230,7 @@ def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None
     import pyarrow.compute as pc
 
     for field, column in list(zip(batch.schema, batch.columns, strict=True))[:_MOST_COLUMNS]:
-        kind = value_type(field.type)
+        kind = find_value_type(field.type)
         if not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or _is_text(kind)):
             continue
         if pa.types.is_boolean(kind) or pa.types.is_float16(kind) or pa.types.is_duration(kind):
@@ -240,14 +240,17 @@ def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None
         limit_values = ends.setdefault(field.with_type(kind), [])
         limit_values += [limits["min"], limits["max"]]
         if pa.types.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
-            limit_values.append(scalar_of(float("nan"), kind))
+            limit_values.append(make_scalar(float("nan"), kind))
 
 
-def _limits(kind: pa.DataType, values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar] | None:
-    """Between which values those of a column are; `None` for nulls only, where there are NaNs, and for long texts."""
+def _choose_limits(kind: pa.DataType, values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """Return between which values those of a column are.
+
+    `None` for nulls only, where there are NaNs, and for long texts.
+    """
     import pyarrow.compute as pc
 
-    limits = pc.min_max(array_of(values, kind))
+    limits = pc.min_max(make_array(values, kind))
     low, high = limits["min"], limits["max"]
     if not low.is_valid or (
         pa.types.is_floating(kind) and any(value.is_valid and isnan(value.as_py()) for value in values)
@@ -260,15 +263,15 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _parts(groups: list[list[File]], *, statistics: bool, many: bool) -> Sequence[Part]:
-    """The groups in parts of as much work as one task has."""
+def _split_parts(groups: list[list[File]], *, statistics: bool, many: bool) -> Sequence[Part]:
+    """Return the groups in parts of as much work as one task has."""
     if statistics:
         return pack(groups, TASK_BYTES, lambda group: sum(file.size for file in group))
     step = FILES if many else max(1, len(groups))
     return [groups[start : start + step] for start in range(0, len(groups), step)]
 
 
-def index_path(index_option: PathLike | bool, paths: Sequence[str]) -> str:
+def choose_index_path(index_option: PathLike | bool, paths: Sequence[str]) -> str:
     """Return where the index of some paths is: by its path, or, for `True` or the text `true`, in the directory.
 
     Raises:
@@ -282,9 +285,9 @@ def index_path(index_option: PathLike | bool, paths: Sequence[str]) -> str:
 
 
 def load_index(storage: Storage, place: str, *, missing: bool = False) -> Index | None:
-    """An index; `None`, with a warning that says why, where it cannot be used."""
+    """Return an index; `None`, with a warning that says why, where it cannot be used."""
     try:
-        return Index.from_bytes(storage.fresh().read(place))
+        return Index.from_bytes(storage.make_fresh().read(place))
     except (FileNotFoundError, NotADirectoryError) as error:
         if not missing:
             warn(f"{place}: there is no index; `sawlog index` makes it ({type(error).__name__})", IndexWarning)
@@ -294,14 +297,14 @@ def load_index(storage: Storage, place: str, *, missing: bool = False) -> Index 
 
 
 def with_index(storage: Storage, index_option: PathLike | bool, paths: Sequence[str]) -> Storage:
-    """The storage that answers from an index where it can."""
+    """Return the storage that answers from an index where it can."""
     if index_option == "false":
         return storage
-    return replace(storage, index=load_index(storage, index_path(index_option, paths)))
+    return replace(storage, index=load_index(storage, choose_index_path(index_option, paths)))
 
 
-def _stable(storage: Storage, file: File, start_time: float) -> bool:
-    """Whether another version of a file would be recognised as one."""
+def _is_stable(storage: Storage, file: File, start_time: float) -> bool:
+    """Return whether another version of a file would be recognised as one."""
     if is_remote(file.path) and file.is_tagged:
         return True
-    return (changed := last_change(file)) is not None and changed < start_time - STABLE_SECONDS
+    return (changed := find_last_change(file)) is not None and changed < start_time - STABLE_SECONDS

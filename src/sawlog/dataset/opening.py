@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FormatError, OptionError, suggest_name
-from sawlog.format.contract import Format, view_names
+from sawlog.format.contract import Format, list_view_names
 from sawlog.format.damage import OnDamage, check_on_damage
 from sawlog.format.options import parse_options
-from sawlog.format.recognition import get_format, named_homes, recognize
+from sawlog.format.recognition import find_named_homes, get_format, recognize
 from sawlog.format.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.guard import wrap_errors
 from sawlog.storage import File, Storage, normalize
@@ -21,12 +21,12 @@ from sawlog.storage.workers import count_cores
 Filters = Sequence[tuple[str, str, Any] | list[tuple[str, str, Any]]]
 
 
-def storage_of(storage_options: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
+def make_storage(storage_options: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
     """Return the storage of paths: one that is in use already knows what came through pipes."""
     return storage_options if isinstance(storage_options, Storage) else Storage(dict(storage_options or {}), memory_map)
 
 
-def threads_of(use_threads: bool | int) -> int:
+def resolve_threads(use_threads: bool | int) -> int:
     """Return how many threads are to be used."""
     if isinstance(use_threads, bool):
         return count_cores() if use_threads else 1
@@ -44,10 +44,10 @@ class DatasetFiles(NamedTuple):
     unselected: list[File]
 
 
-def names_of_inputs(inputs: Input | Sequence[Input], storage: Storage) -> list[str]:
-    """The paths of inputs; what has none gets a name."""
+def list_input_names(inputs: Input | Sequence[Input], storage: Storage) -> list[str]:
+    """Return the paths of inputs; what has none gets a name."""
     several = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
-    return [storage.inputs.name(single) for single in several]
+    return [storage.inputs.name_input(single) for single in several]
 
 
 def find(
@@ -65,9 +65,9 @@ def find(
         raise FormatError(f"{location}: the directory holds no files (names that begin with . or _ do not count)")
     if detected is None:
         detected = recognize(files_of_paths, storage, paths, view)
-    full_view = view_names(detected).get(view, view)
+    full_view = list_view_names(detected).get(view, view)
     selected = detected.select(files_of_paths, full_view)
-    if named := named_homes(detected, selected, paths):
+    if named := find_named_homes(detected, selected, paths):
         selected = [file for file in selected if detected.directory_layout.dataset_directory(file) in named]
     if not selected:
         other_views = [
@@ -105,7 +105,7 @@ def open_found(
     """Open files that were found at paths; arguments are those of `open`."""
     format = selection.format
     if selection.view not in format.views:
-        near = suggest_name(selection.view, view_names(format))
+        near = suggest_name(selection.view, list_view_names(format))
         raise OptionError(f"{format.name} has no view {selection.view!r}{near}; views: {', '.join(format.views)}")
     scan = Scan(
         view=selection.view,
@@ -117,7 +117,7 @@ def open_found(
         options=parse_options(format.read_options, options, where=f"reading {format.name}", general=GENERAL),
         storage=storage_options,
         roots=tuple(map(normalize, paths)),
-        threads=threads_of(use_threads),
+        threads=resolve_threads(use_threads),
         is_format_named=is_format_named,
     )
     with wrap_errors(f"{scan.roots[0]}: opening as {format.name} failed"):

@@ -19,7 +19,7 @@ from sawlog.format.capabilities import RemarksOnRepairs, RepairsParts, RepairsTo
 from sawlog.format.contract import Format, Scan, repair_each
 from sawlog.format.damage import FileReport, Remark, Report, Skipped
 from sawlog.storage import File, PathLike, Source, Storage, discard_staged, normalize
-from sawlog.storage.staging import STAGED_SUFFIX, Staged, StagedFile, destination
+from sawlog.storage.staging import STAGED_SUFFIX, Staged, StagedFile, resolve_destination
 
 
 def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str) -> Report:
@@ -39,17 +39,19 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report says it
-            source = _source(format, [file for file, _ in places], scan)
+            source = _open_source(format, [file for file, _ in places], scan)
             if isinstance(format, RepairsTogether):
                 format.repair_files(source.contents, places, holding)
             else:
                 repair_each(format, source.scan.options, places, holding, source.scan.threads)
-            copies = [File(place, holding.size(place), file.explicit) for file, place in places if holding.holds(place)]
-            copies += holding.in_directories()
+            copies = [
+                File(place, holding.count_bytes(place), file.explicit) for file, place in places if holding.holds(place)
+            ]
+            copies += holding.list_directory_files()
             copied = replace(scan, storage=holding, roots=(normalize(target),))
             files = [file for file, _ in places]
             unsupported = _prove(source, files, copies, copied, target)
-            report = Report(format.name, _reports(source, files), source.contents.skipped_files(source.request))
+            report = Report(format.name, _merge_reports(source, files), source.contents.skipped_files(source.request))
             report.unsupported_in_copy = unsupported
             if isinstance(format, RemarksOnRepairs):
                 remarks = format.remark_on_repair(source.contents)
@@ -79,7 +81,7 @@ class _HoldingStorage(Storage):
             self.drop()
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
-        """A staged file; bytes that go into a pipe are held in a temporary file."""
+        """Return a staged file; bytes that go into a pipe are held in a temporary file."""
         staged = super().stage(path, marker)
         if staged.temporary != staged.final:
             return staged
@@ -88,28 +90,28 @@ class _HoldingStorage(Storage):
         return StagedFile(os.fdopen(descriptor, "wb", buffering=0), temporary, staged.final)
 
     def open(self, path: PathLike | File, end: int | None = None) -> Source:
-        return super().open(self._held(path), end)
+        return super().open(self._redirect(path), end)
 
     def read(self, path: PathLike | File, offset: int = 0, length: int | None = None) -> bytes:
-        return super().read(self._held(path), offset, length)
+        return super().read(self._redirect(path), offset, length)
 
-    def _held(self, path: PathLike | File) -> PathLike | File:
+    def _redirect(self, path: PathLike | File) -> PathLike | File:
         name = path.path if isinstance(path, File) else normalize(path)
-        place = self._place(name)
+        place = self._find_place(name)
         return path if place == name else place
 
     def holds(self, path: str) -> bool:
-        """Whether something was published at a path."""
-        return destination(normalize(path)) in self.held
+        """Return whether something was published at a path."""
+        return resolve_destination(normalize(path)) in self.held
 
-    def in_directories(self) -> list[File]:
-        """The files of directories that are held, where they are now."""
+    def list_directory_files(self) -> list[File]:
+        """Return the files of directories that are held, where they are now."""
         directories = [staged.temporary for staged in self.held.values() if staged.directory]
-        return [file for directory in directories for file in self.files_in(directory)]
+        return [file for directory in directories for file in self.list_files(directory)]
 
-    def size(self, path: str) -> int:
-        """Bytes of what was published at a path."""
-        return self.held[destination(normalize(path))].size
+    def count_bytes(self, path: str) -> int:
+        """Return bytes of what was published at a path."""
+        return self.held[resolve_destination(normalize(path))].size
 
     def release(self) -> None:
         """Publish what is held."""
@@ -127,14 +129,14 @@ class _HoldingStorage(Storage):
         for pipe in self.pipes.values():
             pipe.stream.close()
 
-    def _place(self, path: PathLike) -> str:
+    def _find_place(self, path: PathLike) -> str:
         name = normalize(path)
-        staged = self.held.get(destination(name))
+        staged = self.held.get(resolve_destination(name))
         return name if staged is None else staged.temporary
 
 
-def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
-    """The rows of what is repaired; its damage where no row is read before it is repaired."""
+def _open_source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
+    """Return the rows of what is repaired; its damage where no row is read before it is repaired."""
     try:
         return Dataset(format.open(files, scan), scan)
     except FormatError:
@@ -142,10 +144,10 @@ def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
         return Dataset(format.open(files, scan), scan)
 
 
-def _tables(dataset: Dataset, files: Sequence[File]) -> Iterator[Dataset]:
-    """A dataset for each of the tables below a path, which these files make up."""
+def _open_tables(dataset: Dataset, files: Sequence[File]) -> Iterator[Dataset]:
+    """Yield a dataset for each of the tables below a path, which these files make up."""
     format, contents = dataset.format, dataset.contents
-    parts = format.repaired_parts(contents) if isinstance(format, RepairsParts) else ()
+    parts = format.list_repaired_parts(contents) if isinstance(format, RepairsParts) else ()
     parts = parts or [table.options for table in list_tables(contents)]
     named = {repr(options): options for options in parts}
     for options in named.values():
@@ -155,10 +157,10 @@ def _tables(dataset: Dataset, files: Sequence[File]) -> Iterator[Dataset]:
         yield dataset
 
 
-def _reports(source: Dataset, files: Sequence[File]) -> list[FileReport]:
-    """The reports of `verify` on all parts: files that only options lead to are added to that of the path."""
+def _merge_reports(source: Dataset, files: Sequence[File]) -> list[FileReport]:
+    """Return the reports of `verify` on all parts: files that only options lead to are added to that of the path."""
     reports = {report.path: report for report in source.verify()}
-    parts = () if list_tables(source.contents) else _tables(source, files)
+    parts = () if list_tables(source.contents) else _open_tables(source, files)
     for part in (table for table in parts if table.scan.options != source.scan.options):
         for report in part.verify():
             before = reports.setdefault(report.path, report)
@@ -182,9 +184,9 @@ def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan:
             wrong = next((damage for damage in report.damages), report.tail)
             raise SawlogError(f"{refused} it is not clean: {wrong}")
     for before, after in (
-        zip(_tables(source, files), _tables(copy, copies), strict=True) if source.scan.view == "rows" else ()
+        zip(_open_tables(source, files), _open_tables(copy, copies), strict=True) if source.scan.view == "rows" else ()
     ):
-        if not _same_rows(*map(_read_repaired_rows, (before, after))):
+        if not _are_rows_equal(*map(_read_repaired_rows, (before, after))):
             raise SawlogError(
                 f"{refused} on_damage='skip' returns {before.count_rows()} rows of the source, and"
                 f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip rewrites them"
@@ -196,13 +198,13 @@ def _read_repaired_rows(dataset: Dataset) -> Iterator[pa.RecordBatch]:
     format, marks = dataset.format, list_marks(dataset.format)
     for batch in dataset.to_batches():
         if isinstance(format, RepairsParts):
-            yield format.repaired_rows(batch)
+            yield format.convert_repaired_rows(batch)
         else:
             yield batch.select([name for name in batch.schema.names if name not in marks])
 
 
-def _same_rows(expected: Iterable[pa.RecordBatch], actual: Iterable[pa.RecordBatch]) -> bool:
-    """Whether two streams have equal rows in the same order, however they are cut; NaN is equal to itself.
+def _are_rows_equal(expected: Iterable[pa.RecordBatch], actual: Iterable[pa.RecordBatch]) -> bool:
+    """Return whether two streams have equal rows in the same order, however they are cut; NaN is equal to itself.
 
     A column that only one of them has may hold nothing but nulls.
     """
@@ -210,23 +212,23 @@ def _same_rows(expected: Iterable[pa.RecordBatch], actual: Iterable[pa.RecordBat
     first, second = next(remaining, None), next(right, None)
     while first is not None and second is not None:
         count = min(first.num_rows, second.num_rows)
-        if not _equal_batches(first.slice(0, count), second.slice(0, count)):
+        if not _are_batches_equal(first.slice(0, count), second.slice(0, count)):
             return False
         first = first.slice(count) if first.num_rows > count else next(remaining, None)
         second = second.slice(count) if second.num_rows > count else next(right, None)
     return first is second
 
 
-def _equal_batches(first: pa.RecordBatch, second: pa.RecordBatch) -> bool:
+def _are_batches_equal(first: pa.RecordBatch, second: pa.RecordBatch) -> bool:
     shared = [name for name in first.schema.names if name in second.schema.names]
     unshared = [batch.column(name) for batch in (first, second) for name in batch.schema.names if name not in shared]
     return all(column.null_count == len(column) for column in unshared) and all(
-        _equal(first.column(name), second.column(name)) for name in shared
+        _are_values_equal(first.column(name), second.column(name)) for name in shared
     )
 
 
-def _equal(first: pa.Array, second: pa.Array) -> bool:
-    """Whether values are equal: to Arrow, NaN is not NaN, and a dictionary in another order is another one."""
+def _are_values_equal(first: pa.Array, second: pa.Array) -> bool:
+    """Return whether values are equal: to Arrow, NaN is not NaN, and a dictionary in another order is another one."""
     kind = first.type
     if first.equals(second):
         return True
@@ -236,14 +238,14 @@ def _equal(first: pa.Array, second: pa.Array) -> bool:
         bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]
         return bool(first.view(bits).equals(second.view(bits)))
     if pa.types.is_dictionary(kind):
-        return _equal(first.dictionary_decode(), second.dictionary_decode())
+        return _are_values_equal(first.dictionary_decode(), second.dictionary_decode())
     if not pa.types.is_nested(kind) or not first.is_valid().equals(second.is_valid()):
         return False
     if pa.types.is_struct(kind):
-        return all(map(_equal, first.flatten(), second.flatten()))
+        return all(map(_are_values_equal, first.flatten(), second.flatten()))
     if pa.types.is_map(kind):
         first, second = (
             array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))) for array in (first, second)
         )
     lengths = pc.list_value_length(first).equals(pc.list_value_length(second))
-    return bool(lengths) and _equal(first.flatten(), second.flatten())
+    return bool(lengths) and _are_values_equal(first.flatten(), second.flatten())

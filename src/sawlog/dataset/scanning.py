@@ -18,7 +18,7 @@ from sawlog.format.options import as_text, find_rescue_options
 from sawlog.format.planning import bind_scan, count_threads, plan_for_threads
 from sawlog.format.scan import Scan
 from sawlog.storage import File, ask_ahead
-from sawlog.storage.workers import map_ordered, single_step
+from sawlog.storage.workers import map_ordered, wrap_single_step
 
 OnFragmentDone = Callable[[Fragment, Findings], None]
 """Called with a fragment and its findings after its rows were delivered."""
@@ -43,11 +43,11 @@ def read_fragments(fragments: Iterable[Fragment], threads: int, done: OnFragment
         open_fragments[id(fragment)] = fragment, findings
         yield from fragment.to_batches(findings)
 
-    def end(fragment: Fragment) -> None:
+    def finish_fragment(fragment: Fragment) -> None:
         done(*open_fragments.pop(id(fragment)))
 
     try:
-        for _, batch in map_ordered(fragments, read_batches, threads, end, _count_bytes):
+        for _, batch in map_ordered(fragments, read_batches, threads, finish_fragment, _count_bytes):
             yield batch
     finally:
         for fragment, findings in open_fragments.values() if threads <= 1 else ():
@@ -81,7 +81,7 @@ def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> 
     threads = count_threads(contents, request)
     fragments = ask_ahead(plan_for_threads(contents, request), threads)
     for fragment, findings in map_ordered(
-        fragments, single_step(lambda part: part.scan_into(Findings(part.scan.on_damage))), threads
+        fragments, wrap_single_step(lambda part: part.scan_into(Findings(part.scan.on_damage))), threads
     ):
         total += findings.rows
         done(fragment, findings)
@@ -135,7 +135,7 @@ def verify_fragments(
 ) -> Iterator[FileReport]:
     """Check every byte of fragments; yield one report for those in a row that are of one file."""
     if isinstance(contents, VerifiesOtherwise):
-        request = contents.verifying_request(request)
+        request = contents.make_verify_request(request)
     sizes = {file.path: file.size for file in contents.files}
     inspected = _inspect_fragments(contents, request, task_bytes, advance, every=every)
     for path, results in itertools.groupby(confirm_after(contents, inspected), key=lambda result: result[0].path):
@@ -156,7 +156,7 @@ def _inspect_fragments(
     """Yield the findings of every fragment, in order."""
     threads = count_threads(contents, request)
     fragments = ask_ahead(plan_for_threads(contents, request, task_bytes), threads)
-    for fragment, findings in map_ordered(fragments, single_step(lambda part: part.inspect(every=every)), threads):
+    for fragment, findings in map_ordered(fragments, wrap_single_step(lambda part: part.inspect(every=every)), threads):
         if advance is not None:
             advance(fragment.size)
         yield fragment, findings

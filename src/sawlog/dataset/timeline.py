@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import TICKS_PER_SECOND, call_function, fixed_array, values_of
+from sawlog.arrow import TICKS_PER_SECOND, call_function, make_fixed_array, view_values
 from sawlog.dataset.dataset import Dataset
-from sawlog.format.printing import texts
+from sawlog.format.printing import encode_texts
 
 NEWEST = 100
 """Times of a dataset that are kept; the others are counted."""
@@ -49,7 +49,7 @@ class Event:
     nanoseconds: int
 
     def to_dict(self) -> dict[str, str]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "nanoseconds"}
 
 
@@ -74,7 +74,7 @@ class Day:
     order: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "order"}
 
 
@@ -100,7 +100,14 @@ class Timeline:
     def days(self) -> list[Day]:
         """Counts by day, in order, of each column."""
         return [
-            Day(f"before {_date(first)}" if day < first else _date(day), self._part, view, column, counts[day], day)
+            Day(
+                f"before {_render_date(first)}" if day < first else _render_date(day),
+                self._part,
+                view,
+                column,
+                counts[day],
+                day,
+            )
             for (view, column), counts in self._days.items()
             for first in [sorted(counts)[-DAYS:][0]]
             for day in sorted(counts)
@@ -125,7 +132,7 @@ class Timeline:
         places: NDArray[np.int64] = np.flatnonzero(np.asarray(times.is_valid()))
         if not len(places):
             return
-        ticks = values_of(times, np.int64)[places]
+        ticks = view_values(times, np.int64)[places]
         self._count(view, column, ticks // (per_second * _DAY))
         if len(self._newest) == NEWEST:
             is_newer = ticks > self._newest[0][0] * per_second // 10**9
@@ -133,9 +140,9 @@ class Timeline:
         if len(ticks) > NEWEST:
             latest = np.argpartition(ticks, -NEWEST)[-NEWEST:]
             places, ticks = places[latest], ticks[latest]
-        rows = fixed_array(pa.int64(), places)
+        rows = make_fixed_array(pa.int64(), places)
         zone = "UTC" if times.type.tz else ""
-        columns = ticks.tolist(), texts(call_function("take", times, rows)), _format_rows(labels, rows)
+        columns = ticks.tolist(), encode_texts(call_function("take", times, rows)), _render_rows(labels, rows)
         for tick, time, label in zip(*columns, strict=True):
             nanoseconds = tick * (10**9 // per_second)
             self._added += 1
@@ -151,16 +158,16 @@ class Timeline:
             counts[first] += sum(counts.pop(day) for day in others)
 
 
-def _format_rows(columns: pa.RecordBatch, rows: pa.Array) -> list[str]:
+def _render_rows(columns: pa.RecordBatch, rows: pa.Array) -> list[str]:
     """Return some rows of columns as text, without nulls."""
     labels = [""] * len(rows)
     for name, values in zip(columns.schema.names, columns.columns, strict=True):
-        for place, text in enumerate(texts(call_function("take", values, rows))):
+        for place, text in enumerate(encode_texts(call_function("take", values, rows))):
             if text:
                 shown = text if len(text) <= _LABEL_LENGTH else f"{text[:_LABEL_LENGTH]}\u2026"
                 labels[place] += f"{', ' if labels[place] else ''}{name}={shown}"
     return labels
 
 
-def _date(day: int) -> str:
+def _render_date(day: int) -> str:
     return str(np.datetime64(day, "D"))

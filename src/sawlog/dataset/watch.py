@@ -72,13 +72,13 @@ class Watch:
             raise
 
     def added(self) -> Iterator[pa.RecordBatch]:
-        """The batches of a look: the rows that were added, but for those that a failed or unfinished look handed out.
+        """Yield batches of a look: the rows that were added, but for those that a failed or unfinished look handed out.
 
         Raises:
             SawlogError: As `look` does; the batches before it count as handed out.
         """
         if not self._rows:
-            self._end = self._follower.latest(self._offset, limited=False)
+            self._end = self._follower.find_latest(self._offset, limited=False)
         assert self._end is not None
         waiting: pa.RecordBatch | None = None
         try:
@@ -98,9 +98,9 @@ class Watch:
             yield waiting
 
     def _read_unseen(self, end: Offset) -> Iterator[pa.RecordBatch]:
-        """The rows up to an offset that were not handed out."""
+        """Yield the rows up to an offset that were not handed out."""
         known_rows = self._rows
-        for fragment in ask_ahead(self._follower.between(self._offset, end)) if end is not self._offset else ():
+        for fragment in ask_ahead(self._follower.list_fragments(self._offset, end)) if end is not self._offset else ():
             for batch in fragment.to_batches():
                 if known_rows < batch.num_rows:
                     yield batch.slice(known_rows)
@@ -108,7 +108,7 @@ class Watch:
 
     def _start(self, positions: Mapping[str, Any]) -> Offset:
         if all(isinstance(position, int) for position in positions.values()):
-            name = self._follower.name
+            name = self._follower.make_name
             return Offset(
                 {name(path): Place(position, "", position) for path, position in positions.items() if position}
             )

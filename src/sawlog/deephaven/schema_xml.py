@@ -91,9 +91,9 @@ class _Reader:
         if not self.stack:
             if name != "table":
                 raise FormatError(f"{self.path}: expected the element Table, found {tag!r}")
-            self.table = {key: _attribute(attributes, lower, key) for key in ("namespace", "name")}
+            self.table = {key: _find_attribute(attributes, lower, key) for key in ("namespace", "name")}
         elif name == "column" and len(self.stack) == 1:
-            self._column(attributes, lower)
+            self._parse_column(attributes, lower)
         elif name == "column" and _STREAMING & set(self.stack):
             self._parse_logging(attributes, lower)
         self.stack.append(name)
@@ -104,30 +104,32 @@ class _Reader:
     def forbid(self, *_: Any) -> NoReturn:
         raise FormatError(f"{self.path}: a schema may not have a DTD or entities")
 
-    def _column(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
-        name = _attribute(attributes, lower, "name")
+    def _parse_column(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
+        name = _find_attribute(attributes, lower, "name")
         if not name:
             raise SchemaError(f"{self.path}: a column without a name")
         if any(column.name == name for column in self.columns[-1:]) or len(self.columns) > _MAX_ELEMENTS:
             raise SchemaError(f"{self.path}: column {name!r} twice")
-        kind = _attribute(attributes, lower, "columnType") or "Normal"
+        kind = _find_attribute(attributes, lower, "columnType") or "Normal"
         attribute_names = ("dataType", "symbolTable", "encoding", "objectCodec", "objectCodecArguments")
-        data_type, symbols, encoding, codec, arguments = (_attribute(attributes, lower, key) for key in attribute_names)
-        codec = codec or _attribute(attributes, lower, "objectCodecClass")
+        data_type, symbols, encoding, codec, arguments = (
+            _find_attribute(attributes, lower, key) for key in attribute_names
+        )
+        codec = codec or _find_attribute(attributes, lower, "objectCodecClass")
         self.columns.append(SchemaColumn(name, data_type, kind, symbols, encoding, codec, arguments))
 
     def _parse_logging(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
         """Return how a column is logged: a conversion such as `millisToTime(x)` gives the unit."""
-        name = _attribute(attributes, lower, "name")
+        name = _find_attribute(attributes, lower, "name")
         text = " ".join(
-            _attribute(attributes, lower, key) for key in ("dbSetter", "intradaySetter", "datePartitionInput")
+            _find_attribute(attributes, lower, key) for key in ("dbSetter", "intradaySetter", "datePartitionInput")
         ).lower()
         for word, unit in _UNIT_WORDS.items():
             if word in text:
                 self.units.setdefault(name, unit)
 
 
-def _attribute(attributes: dict[str, str], lower: dict[str, str], name: str) -> str:
+def _find_attribute(attributes: dict[str, str], lower: dict[str, str], name: str) -> str:
     """By its name as published, or in any case."""
     return attributes.get(name, lower.get(name.lower(), "")).strip()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, ends_of
+from sawlog.arrow import compute_offsets, make_array
 from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, call_decoder
 
@@ -30,8 +30,8 @@ _ASCII_BELOW = ("UTF-8", "ISO-8859-1", "US-ASCII")
 """Charsets in which bytes below 128 are ASCII."""
 
 
-def charset_name(name: str) -> str | None:
-    """The stored spelling of a charset, from any spelling; None if it is not one of the six."""
+def find_charset(name: str) -> str | None:
+    """Return the stored spelling of a charset, from any spelling; None if it is not one of the six."""
     spelled = name.strip().upper().replace("_", "-")
     spelled = {"ASCII": "US-ASCII", "LATIN-1": "ISO-8859-1", "UTF8": "UTF-8"}.get(spelled, spelled)
     return spelled if spelled in CHARSETS else None
@@ -58,32 +58,32 @@ def encode_string(text: str, charset: str) -> bytes:
     return text.encode(CHARSETS[charset])
 
 
-def string_array(values: Iterable[str]) -> pa.Array:
-    """Strings as an Arrow array; what cannot be encoded is a question mark."""
-    return encoded_array([value.encode("utf-8", "replace") for value in values])
+def make_string_array(values: Iterable[str]) -> pa.Array:
+    """Return strings as an Arrow array; what cannot be encoded is a question mark."""
+    return make_utf8_array([value.encode("utf-8", "replace") for value in values])
 
 
-def encoded_array(values: Sequence[bytes | None]) -> pa.Array:
-    """UTF-8 strings as an Arrow array; None is null."""
-    return array_of(values, pa.binary()).view(pa.string())
+def make_utf8_array(values: Sequence[bytes | None]) -> pa.Array:
+    """Return UTF-8 strings as an Arrow array; None is null."""
+    return make_array(values, pa.binary()).view(pa.string())
 
 
-def character(unit: int) -> str:
-    """A UTF-16 code unit as a string; half of a pair is no character."""
+def decode_character(unit: int) -> str:
+    """Return a UTF-16 code unit as a string; half of a pair is no character."""
     return "\ufffd" if 0xD800 <= unit < 0xE000 else chr(unit)
 
 
-def characters(values: NDArray[np.uint16], bitmap: pa.Buffer | None) -> pa.Array:
-    """UTF-16 code units as strings of one character each."""
+def decode_characters(values: NDArray[np.uint16], bitmap: pa.Buffer | None) -> pa.Array:
+    """Return UTF-16 code units as strings of one character each."""
     distinct, places = np.unique(values, return_inverse=True)
-    table = string_array([character(int(unit)) for unit in distinct])
+    table = make_string_array([decode_character(int(unit)) for unit in distinct])
     buffers = [bitmap, pa.py_buffer(places.astype(np.int32))]
     indices = pa.Array.from_buffers(pa.int32(), len(values), buffers)
     return table.take(indices)
 
 
-def code_units(array: pa.Array, error: Callable[[int, str], SchemaError]) -> NDArray[np.uint16]:
-    """Strings of one UTF-16 code unit each, as numbers; 0 for null.
+def encode_code_units(array: pa.Array, error: Callable[[int, str], SchemaError]) -> NDArray[np.uint16]:
+    """Return strings of one UTF-16 code unit each, as numbers; 0 for null.
 
     Args:
         array: The strings.
@@ -103,7 +103,7 @@ def code_units(array: pa.Array, error: Callable[[int, str], SchemaError]) -> NDA
 
 
 def decode_text(array: pa.Array, charset: str, *, ascii: bool) -> tuple[pa.Array, list[int]]:
-    """Bytes in a charset as strings.
+    """Return bytes in a charset as strings.
 
     Args:
         array: Binary; its buffers are used as they are where they are UTF-8 already.
@@ -126,7 +126,7 @@ def decode_text(array: pa.Array, charset: str, *, ascii: bool) -> tuple[pa.Array
             return _decode_each(array, charset)
         return text, []
     if charset == "ISO-8859-1":
-        moved = ends_of(data >> 7)
+        moved = compute_offsets(data >> 7)
         # Every byte above 127 becomes two.
         if len(data) + int(moved[-1]) < 1 << 31:
             wide = pa.py_buffer((ends + moved[ends]).astype(np.int32))
@@ -148,4 +148,4 @@ def _decode_each(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
             replaced.append(row)
             text = decode_string(value, charset, "replace")
         decoded.append(text.encode())
-    return encoded_array(decoded), replaced
+    return make_utf8_array(decoded), replaced

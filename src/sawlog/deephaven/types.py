@@ -176,8 +176,8 @@ FLOATS: Final = (ColumnType.FLOAT, ColumnType.DOUBLE)
 NUMBERS: Final = INTEGERS + FLOATS
 
 
-def element_type(kind: ColumnType) -> ColumnType:
-    """The type of the elements of an array, or of the values of a map."""
+def find_element_type(kind: ColumnType) -> ColumnType:
+    """Return the type of the elements of an array, or of the values of a map."""
     element = BY_COLUMN[kind].element
     assert element is not None
     return element

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, ends_of, index_of, is_binary, is_text, value_offsets, values_of
+from sawlog.arrow import compute_offsets, find_index, is_binary, is_text, view_binary, view_offsets, view_values
 from sawlog.errors import SchemaError
 from sawlog.filodb.kernels.gather import Labels, Texts
 
@@ -16,7 +16,7 @@ _INVALID = "the Arrow array is invalid: offsets outside its data"
 
 
 def cast(array: pa.Array, kind: pa.DataType, name: str, first_row: int) -> pa.Array:
-    """A column in the type that the format has; nothing may be lost.
+    """Return a column in the type that the format has; nothing may be lost.
 
     Raises:
         SchemaError: When a value does not fit; names `name` and the row, counted from `first_row`.
@@ -39,14 +39,14 @@ def cast(array: pa.Array, kind: pa.DataType, name: str, first_row: int) -> pa.Ar
 
 
 def map_parts(array: pa.Array, name: str, first_row: int) -> Labels:
-    """A map column as kernels take it.
+    """Return a map column as kernels take it.
 
     Raises:
         SchemaError: When it is no map of strings, or a value is null.
     """
     if not pa.types.is_map(array.type):
         raise SchemaError(f"column {name!r} is {array.type}; expected map<string, string>")
-    ends = value_offsets(array)
+    ends = view_offsets(array)
     low, high = int(ends[0]), int(ends[-1])
     parts = []
     for entries in (array.keys, array.items):
@@ -60,29 +60,29 @@ def map_parts(array: pa.Array, name: str, first_row: int) -> Labels:
     if ends[-1] > min(len(keys), len(items)):
         raise SchemaError(_INVALID)
     if items.null_count:
-        entry = index_of(items.is_null(), True)
+        entry = find_index(items.is_null(), True)
         row = int(np.searchsorted(ends, entry, side="right")) - 1
         raise SchemaError(f"column {name!r}, row {first_row + row}: the value of key {keys[entry].as_py()!r} is null")
-    return Labels(ends, Texts(*binary_parts(keys)), Texts(*binary_parts(items)))
+    return Labels(ends, Texts(*view_binary(keys)), Texts(*view_binary(items)))
 
 
-def texts_of(strings: Sequence[bytes]) -> Texts:
-    """Strings as kernels take them."""
-    ends = ends_of([len(string) for string in strings], np.int32)
+def pack_texts(strings: Sequence[bytes]) -> Texts:
+    """Return strings as kernels take them."""
+    ends = compute_offsets([len(string) for string in strings], np.int32)
     return Texts(np.frombuffer(b"".join(strings), np.uint8), ends)
 
 
 def list_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Ends and values of an array of lists of doubles.
+    """Return ends and values of an array of lists of doubles.
 
     Raises:
         SchemaError: When the ends lie outside the values.
     """
-    ends = value_offsets(array)
+    ends = view_offsets(array)
     values = array.values
     if ends[-1] > len(values):
         raise SchemaError(_INVALID)
-    return ends, values_of(values, np.float64).copy()
+    return ends, view_values(values, np.float64).copy()
 
 
 def _fits(value: pa.Array, kind: pa.DataType) -> bool:

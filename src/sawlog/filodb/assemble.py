@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, bits_of, fixed_array
-from sawlog.filodb.arrays import texts_of
+from sawlog.arrow import Column, make_array, make_fixed_array, pack_bits
+from sawlog.filodb.arrays import pack_texts
 from sawlog.filodb.columns import POINTED, SCALARS, ViewField
 from sawlog.filodb.kernels import columns as k
 from sawlog.filodb.kernels import gather, histograms, maps
@@ -21,7 +21,7 @@ from sawlog.filodb.kernels.series import FIXED, PAYLOADS
 from sawlog.filodb.layout import ContainerDamageKind, HistogramFormat
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.schemas.record import RecordSchema
-from sawlog.kernels.columns import gathered
+from sawlog.kernels.columns import gather_bytes
 
 _GROWTH = 1.1
 """Room for entries is what the last batch took, and this much more."""
@@ -100,7 +100,7 @@ class ColumnBuilder:
                 payloads += 8 * capacity + -(-4 * capacity // 8) * 8  # all of them aligned
         self._fixed = fixed
         self._scratch = Column(np.uint8, max(payloads, 1)).values
-        self._ops = self._operations()
+        self._ops = self._make_operations()
         self._failures = np.zeros(k.BLOCK, k.FAILURE)
         self.reset()
 
@@ -113,12 +113,12 @@ class ColumnBuilder:
         """Memory that kernels gather to."""
         return k.Memory(self._ops, self._arena.values, self._scratch, self._failures)
 
-    def arrays(self, rows: Rows, marks: RowErrors) -> list[pa.Array]:
+    def make_field_arrays(self, rows: Rows, marks: RowErrors) -> list[pa.Array]:
         """Return an array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
-        return [self._array(field, rows, marks) for field in self.fields]
+        return [self._make_array(field, rows, marks) for field in self.fields]
 
     def make_arrays(self, schema: pa.Schema, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
-        """The arrays of the fields among some columns.
+        """Return the arrays of the fields among some columns.
 
         Other parts of records are judged as if they were asked for, in their order: the same rows are damaged, and for
         the same reason, whichever fields are asked for.
@@ -126,7 +126,7 @@ class ColumnBuilder:
         arrays: dict[str, pa.Array] = {}
         for view_field in self.fields:
             if view_field.name in schema.names:
-                arrays[view_field.name] = self._array(view_field, rows, marks)
+                arrays[view_field.name] = self._make_array(view_field, rows, marks)
             elif view_field.kind in POINTED and view_field.sources:
                 self._judge(view_field, rows, marks)
         return arrays
@@ -136,21 +136,21 @@ class ColumnBuilder:
         if pa.types.is_binary(field.arrow.type):
             return
         if field.kind not in ("string", "map"):
-            self._array(field, rows, marks)
+            self._make_array(field, rows, marks)
             return
         bad = gather.PayloadErrors(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
-        payloads = gather.Payloads(rows.window, *self.payloads(field.name, rows.count))
+        payloads = gather.Payloads(rows.window, *self.view_payloads(field.name, rows.count))
         if field.kind == "string":
             gather.judge_texts(payloads, int(ContainerDamageKind.INVALID_UTF8), bad)
         else:
             text = pa.types.is_string(field.arrow.type.key_type)
-            memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.new_memo())
+            memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.make_memo())
             maps.judge_maps(payloads, len(self._predefined_keys.ends) - 1, text, memo, bad)
         if bad.kinds.any():
             marks.add(field.name, bad)
 
-    def payloads(self, name: str, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-        """Positions and lengths of a payload field."""
+    def view_payloads(self, name: str, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+        """Return positions and lengths of a payload field."""
         first, second = self._places[name]
         return (
             self._scratch[first : first + 8 * count].view(np.uint64),
@@ -158,12 +158,12 @@ class ColumnBuilder:
         )
 
     def view_values(self, name: str, dtype: Any, count: int) -> NDArray[Any]:
-        """The values of a fixed-width field."""
+        """Return the values of a fixed-width field."""
         start = self._places[name][0]
         return self._arena.values[start : start + np.dtype(dtype).itemsize * count].view(dtype)
 
-    def labels(self, name: str, key: bytes, rows: Rows) -> tuple[pa.Array, NDArray[np.uint8]]:
-        """The values of one key of a column of maps, as bytes, none of it decoded.
+    def gather_labels(self, name: str, key: bytes, rows: Rows) -> tuple[pa.Array, NDArray[np.uint8]]:
+        """Return the values of one key of a column of maps, as bytes, none of it decoded.
 
         Returns:
             The values, empty where there are none; and per row ABSENT, PRESENT or UNSURE, of
@@ -171,13 +171,13 @@ class ColumnBuilder:
         """
         texts = self._predefined_keys
         numbers = np.array([text == key for text in _split_texts(texts)], np.uint8)
-        payloads = gather.Payloads(rows.window, *self.payloads(name, rows.count))
+        payloads = gather.Payloads(rows.window, *self.view_payloads(name, rows.count))
         label_payloads = payloads._replace(
             positions=np.zeros(rows.count, np.uint64), lengths=np.zeros(rows.count, np.uint32)
         )
         state = np.zeros(rows.count, np.uint8)
         maps.find_labels(payloads, np.frombuffer(key, np.uint8), numbers, label_payloads, state)
-        return pa.Array.from_buffers(pa.binary(), rows.count, [None, *_slices(label_payloads)]), state
+        return pa.Array.from_buffers(pa.binary(), rows.count, [None, *_gather_slices(label_payloads)]), state
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Leave rows out of what was gathered."""
@@ -185,27 +185,27 @@ class ColumnBuilder:
         count = int(mask.sum())
         for view_field in self.fields:
             if view_field.kind in POINTED:
-                for values in self.payloads(view_field.name, rows):
+                for values in self.view_payloads(view_field.name, rows):
                     values[:count] = values[mask]
             elif view_field.kind in SCALARS:
                 values = self.view_values(view_field.name, SCALARS[view_field.kind].bits, rows)
                 values[:count] = values[mask]
 
-    def place(self, name: str) -> int:
-        """The place of a fixed-width field in the arena."""
+    def find_place(self, name: str) -> int:
+        """Return the place of a fixed-width field in the arena."""
         return self._places[name][0]
 
-    def places(self, fields: Sequence[ViewField]) -> tuple[Any, Any]:
+    def find_places(self, fields: Sequence[ViewField]) -> tuple[Any, Any]:
         """Return where fields are: `FIXED` and `PAYLOADS` records of `sawlog.filodb.kernels.series`."""
         fixed = [(self._places[field.name][0], SCALARS[field.kind].width) for field in fields if field.kind in SCALARS]
         payloads = [self._places[field.name] for field in fields if field.kind in POINTED]
         return np.array(fixed, FIXED), np.array(payloads, PAYLOADS)
 
-    def _operations(self) -> Any:
+    def _make_operations(self) -> Any:
         table = []
         for number, schema in enumerate(self._layouts):
             places = [index for index, field in enumerate(self.fields) if field.name in self._places]
-            operations = [self._operation(self.fields[index], number, schema, index) for index in places]
+            operations = [self._make_operation(self.fields[index], number, schema, index) for index in places]
             # Where every payload is looked at, so is the end of the record.
             gathered = {field.sources[number] for field in self.fields if number < len(field.sources)}
             has_all_pointers = schema is not None and all(
@@ -214,7 +214,9 @@ class ColumnBuilder:
             table.append([*operations, (k.END if has_all_pointers else k.SKIP, 0, 0, 0, 0)])
         return np.array(table, k.OPERATION)
 
-    def _operation(self, field: ViewField, number: int, schema: RecordSchema | None, index: int) -> tuple[int, ...]:
+    def _make_operation(
+        self, field: ViewField, number: int, schema: RecordSchema | None, index: int
+    ) -> tuple[int, ...]:
         first, second = self._places[field.name]
         if field.kind == "record":
             return k.WHOLE, 0, first, second, index
@@ -236,26 +238,26 @@ class ColumnBuilder:
             return k.NOTHING_8 if wide else k.NOTHING_4, 0, first, second, index
         return k.COPY_8 if wide else k.COPY_4, schema.field_offsets[source], first, second, index
 
-    def _array(self, field: ViewField, rows: Rows, marks: RowErrors) -> pa.Array:
+    def _make_array(self, field: ViewField, rows: Rows, marks: RowErrors) -> pa.Array:
         if field.kind == "schema":
-            return self._names.take(fixed_array(pa.uint8(), rows.which[: rows.count]))
-        validity = self._validity(field, rows)
+            return self._names.take(make_fixed_array(pa.uint8(), rows.which[: rows.count]))
+        validity = self._make_validity(field, rows)
         if field.kind in SCALARS:
             start = self._places[field.name][0]
             values = self._slice(start, SCALARS[field.kind].width * rows.count, rows.count)
             return pa.Array.from_buffers(field.arrow.type, rows.count, [validity, values])
         bad = gather.PayloadErrors(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
-        array = self._payload_array(field, rows, validity, bad, marks)
+        array = self._make_payload_array(field, rows, validity, bad, marks)
         if bad.kinds.any():
             marks.add(field.name, bad)
         return array
 
     def _slice(self, start: int, size: int, rows: int) -> pa.Buffer:
-        """Part of the arena; a copy where few rows would keep all of it alive."""
+        """Return part of the arena; a copy where few rows would keep all of it alive."""
         part = self._arena.take(self._fixed).slice(start, size)
         return pa.py_buffer(part.to_pybytes()) if 4 * rows < self.capacity else part
 
-    def _validity(self, field: ViewField, rows: Rows) -> pa.Buffer | None:
+    def _make_validity(self, field: ViewField, rows: Rows) -> pa.Buffer | None:
         """Return which rows have a value: those whose layout has the column."""
         if not field.arrow.nullable:
             return None
@@ -270,38 +272,38 @@ class ColumnBuilder:
             ]
         if all(have):
             return None
-        return bits_of(np.array(have)[rows.which[: rows.count]])
+        return pack_bits(np.array(have)[rows.which[: rows.count]])
 
-    def _payload_array(
+    def _make_payload_array(
         self, field: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.PayloadErrors, marks: RowErrors
     ) -> pa.Array:
-        payloads = gather.Payloads(rows.window, *self.payloads(field.name, rows.count))
+        payloads = gather.Payloads(rows.window, *self.view_payloads(field.name, rows.count))
         if field.kind == "map":
-            return self._map_array(field, payloads, validity, bad)
+            return self._make_map_array(field, payloads, validity, bad)
         if field.kind == "hist" and self._options.histograms == "struct":
-            return self._histogram_array(field, payloads, validity, bad)
+            return self._make_histogram_array(field, payloads, validity, bad)
         if field.nested_schema is not None:
-            return self._nested_array(field, rows, payloads, validity, bad, marks)
-        ends, data = _slices(payloads)
+            return self._make_nested_array(field, rows, payloads, validity, bad, marks)
+        ends, data = _gather_slices(payloads)
         if pa.types.is_string(field.arrow.type):
             texts = gather.Texts(np.frombuffer(data, np.uint8), np.frombuffer(ends, np.int32))
             _check_text(texts, np.arange(rows.count + 1, dtype=np.int32), bad)
         return pa.Array.from_buffers(field.arrow.type, rows.count, [validity, ends, data])
 
-    def _map_array(
+    def _make_map_array(
         self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.PayloadErrors
     ) -> pa.Array:
         names = self._predefined_keys
         count = len(payloads.positions)
         total = int(payloads.lengths.sum(dtype=np.int64))
-        ends = _new_ends(count)
+        ends = _make_ends(count)
         # Per payload byte: entries, bytes of keys, bytes of values.
         ratios = self._ratios.get(field.name, (0.1, 0.5, 1.0))
-        memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.new_memo())
+        memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.make_memo())
         room = [int(total * ratio * _GROWTH) + 64 for ratio in ratios]
         status = maps.FULL
         while status == maps.FULL:
-            key_ends, value_ends = _new_ends(room[0]), _new_ends(room[0])
+            key_ends, value_ends = _make_ends(room[0]), _make_ends(room[0])
             keys, values = Column(np.uint8, room[1]), Column(np.uint8, room[2])
             bad.kinds[:] = 0
             used = np.zeros(1, maps.ROOM)[0]
@@ -325,12 +327,12 @@ class ColumnBuilder:
         pairs = pa.StructArray.from_arrays(children, fields=[kind.key_field, kind.item_field])
         return pa.Array.from_buffers(kind, count, [validity, ends.take(count + 1)], children=[pairs])
 
-    def _histogram_array(
+    def _make_histogram_array(
         self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.PayloadErrors
     ) -> pa.Array:
         count = len(payloads.positions)
         sizes = histograms.Sizes(np.zeros(count + 1, np.int32), np.zeros(count + 1, np.int32))
-        histograms.histogram_sizes(payloads, sizes, bad)
+        histograms.measure_histograms(payloads, sizes, bad)
         ends, definition_ends = sizes
         tops, values = np.zeros(int(ends[-1])), np.zeros(int(ends[-1]))
         definitions = np.zeros(int(definition_ends[-1]), np.uint8)
@@ -343,18 +345,18 @@ class ColumnBuilder:
                 pa.list_(pa.float64()),
                 count,
                 [None, lists],
-                children=[fixed_array(pa.float64(), data)],
+                children=[make_fixed_array(pa.float64(), data)],
             )
             for name, data in (("tops", tops), ("values", values))
         }
         columns["buckets"] = pa.Array.from_buffers(
             pa.binary(), count, [None, pa.py_buffer(definition_ends), pa.py_buffer(definitions)]
         )
-        columns.update(self._statistics(ends, definition_ends, definitions, tops, values))
+        columns.update(self._compute_statistics(ends, definition_ends, definitions, tops, values))
         kind = field.arrow.type
         return pa.Array.from_buffers(kind, count, [validity], children=[columns[child.name] for child in kind])
 
-    def _statistics(
+    def _compute_statistics(
         self,
         ends: NDArray[np.int32],
         definition_ends: NDArray[np.int32],
@@ -367,25 +369,25 @@ class ColumnBuilder:
         with np.errstate(all="ignore"):
             if self._options.statistics:
                 counts, sums = np.zeros(rows), np.zeros(rows)
-                histograms.histogram_totals(ends, tops, values, counts, sums)
+                histograms.compute_totals(ends, tops, values, counts, sums)
                 for name, data in (("count", counts), ("sum", sums)):
-                    columns[name] = fixed_array(pa.float64(), data)
+                    columns[name] = make_fixed_array(pa.float64(), data)
             if self._options.quantiles:
                 quantiles = np.array(self._options.quantiles, np.float64)
                 out = np.zeros(rows * len(quantiles))
                 exponential = np.zeros(rows, np.uint8)
                 histograms.mark_exponential(definition_ends, definitions, exponential)
                 decoded_histograms = histograms.Histograms(ends, tops, values, exponential)
-                histograms.histogram_quantiles(
+                histograms.compute_quantiles(
                     decoded_histograms, quantiles, np.array([-np.inf]), np.array([np.inf]), out
                 )
                 offsets = np.arange(0, len(out) + 1, len(quantiles), dtype=np.int32)
-                children = [fixed_array(pa.float64(), out)]
+                children = [make_fixed_array(pa.float64(), out)]
                 buffers = [None, pa.py_buffer(offsets)]
                 columns["quantiles"] = pa.Array.from_buffers(pa.list_(pa.float64()), rows, buffers, children=children)
         return columns
 
-    def _nested_array(
+    def _make_nested_array(
         self,
         field: ViewField,
         rows: Rows,
@@ -401,7 +403,7 @@ class ColumnBuilder:
         k.read_nested(payloads, min_length, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0], bad)
         inside = RowErrors()
         layout_numbers = np.zeros(rows.count, np.uint8)
-        arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, layout_numbers), inside)
+        arrays = inner.make_field_arrays(Rows(rows.window, rows.count, rows.starts, layout_numbers), inside)
         for row, (_, _, place) in inside.found.items():
             marks.found.setdefault(row, (int(ContainerDamageKind.BAD_NESTED_RECORD), field.name, place))
         return pa.Array.from_buffers(field.arrow.type, rows.count, [validity], children=arrays)
@@ -409,25 +411,25 @@ class ColumnBuilder:
     @cached_property
     def _names(self) -> pa.Array:
         """The names of layouts; the last one is for records of unknown schemas."""
-        return array_of([*self._layout_names, None], pa.string())
+        return make_array([*self._layout_names, None], pa.string())
 
     @cached_property
     def _predefined_keys(self) -> gather.Texts:
         """The predefined keys. All layouts of a set share them."""
         keys = next((schema.predefined for schema in self._layouts if schema is not None), ())
-        return texts_of(keys)
+        return pack_texts(keys)
 
 
-def _new_ends(count: int) -> Column:
-    """The ends of `count` things, the first of which begins at 0."""
+def _make_ends(count: int) -> Column:
+    """Return the ends of `count` things, the first of which begins at 0."""
     ends = Column(np.int32, count + 1)
     ends.values[0] = 0
     return ends
 
 
-def _slices(payloads: gather.Payloads) -> tuple[pa.Buffer, pa.Buffer]:
-    """The ends and the bytes of payloads, as Arrow has them."""
-    return gathered(payloads.data, payloads.positions.view(np.int64), payloads.lengths.astype(np.int64))
+def _gather_slices(payloads: gather.Payloads) -> tuple[pa.Buffer, pa.Buffer]:
+    """Return the ends and the bytes of payloads, as Arrow has them."""
+    return gather_bytes(payloads.data, payloads.positions.view(np.int64), payloads.lengths.astype(np.int64))
 
 
 def _split_texts(texts: gather.Texts) -> list[bytes]:
@@ -442,7 +444,7 @@ def _check_text(texts: gather.Texts, groups: NDArray[np.int32], bad: gather.Payl
 
 
 def _is_text(texts: gather.Texts) -> bool:
-    """Whether all is UTF-8: as one text by Arrow's judgement, and no text begins inside of a character."""
+    """Return whether all is UTF-8: as one text by Arrow's judgement, and no text begins inside of a character."""
     size = int(texts.ends[-1])
     data = texts.data[:size]
     if not size or data.max() < 0x80:

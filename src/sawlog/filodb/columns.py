@@ -71,8 +71,8 @@ class ViewField:
     nested_schema: RecordSchema | None = None
 
 
-def row_fields(selection: Selection, options: ReadOptions, *, apart: bool = False) -> tuple[ViewField, ...]:
-    """Columns of the view `rows`: those of all layouts, and the extra ones.
+def make_row_fields(selection: Selection, options: ReadOptions, *, apart: bool = False) -> tuple[ViewField, ...]:
+    """Return columns of the view `rows`: those of all layouts, and the extra ones.
 
     Args:
         selection: What is read.
@@ -83,45 +83,45 @@ def row_fields(selection: Selection, options: ReadOptions, *, apart: bool = Fals
         SchemaError: When a column has different types in different schemas.
     """
     layouts = selection.layouts
-    fields = list(_columns(layouts, options, selection.raw, apart=apart))
+    fields = list(_make_fields(layouts, options, selection.raw, apart=apart))
     extra_names = list(options.extras)
     if len(layouts) > 1 and "schema" not in extra_names:
-        fields.insert(0, _extra("_schema", "schema", selection))
+        fields.insert(0, _make_extra_field("_schema", "schema", selection))
     if selection.raw:
         extra_names += [kind for kind in _UNKNOWN_FIELDS if kind not in extra_names]
-    return (*fields, *(_extra(f"_{kind}", kind, selection) for kind in extra_names))
+    return (*fields, *(_make_extra_field(f"_{kind}", kind, selection) for kind in extra_names))
 
 
-def extra_fields(selection: Selection) -> tuple[ViewField, ...]:
-    """Columns that can be asked for besides those of the view `rows`."""
-    return tuple(_extra(f"_{kind}", kind, selection) for kind in get_args(Extra))
+def make_extra_fields(selection: Selection) -> tuple[ViewField, ...]:
+    """Return columns that can be asked for besides those of the view `rows`."""
+    return tuple(_make_extra_field(f"_{kind}", kind, selection) for kind in get_args(Extra))
 
 
-def series_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField, ...]:
-    """Columns of the view `partkeys`: schema, hash, and the partition columns.
+def make_series_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField, ...]:
+    """Return columns of the view `partkeys`: schema, hash, and the partition columns.
 
     Raises:
         SchemaError: When records have no partition columns.
     """
     if selection.plain:
         raise SchemaError(f"records of schema {selection.layouts[0].name!r} have no partition columns, so no part keys")
-    heads = (_extra("schema", "schema", selection), _extra("schema_id", "schema_id", selection))
-    columns = _columns(selection.layouts, options, False)
-    names = {column.name for layout in selection.layouts for column in _partition(layout)}
+    heads = (_make_extra_field("schema", "schema", selection), _make_extra_field("schema_id", "schema_id", selection))
+    columns = _make_fields(selection.layouts, options, False)
+    names = {column.name for layout in selection.layouts for column in _list_partition_columns(layout)}
     partition = tuple(field for field in columns if field.name in names)
-    return (*heads, _extra("partition_hash", "hash", selection), *partition)
+    return (*heads, _make_extra_field("partition_hash", "hash", selection), *partition)
 
 
-def _partition(layout: Layout) -> Sequence[Column]:
+def _list_partition_columns(layout: Layout) -> Sequence[Column]:
     return layout.record.columns[layout.record.partition_field_start or 0 :]
 
 
-def _columns(
+def _make_fields(
     layouts: Sequence[Layout], options: ReadOptions, raw: bool, *, apart: bool = False
 ) -> tuple[ViewField, ...]:
-    """The columns of all layouts: data columns first, then partition columns, in the order they are found."""
+    """Return the columns of all layouts: data columns first, then partition columns, in the order they are found."""
 
-    def name_of(column: Column) -> str:
+    def make_name(column: Column) -> str:
         return f"{column.name}:{column.type}" if apart else column.name
 
     order: dict[str, Column] = {}
@@ -132,7 +132,7 @@ def _columns(
         index_of: dict[str, int] = {}
         indexes.append(index_of)
         for index, column in enumerate(file_layout.record.columns):
-            name = name_of(column)
+            name = make_name(column)
             index_of.setdefault(name, index)
             target = keys if start is not None and index >= start else order
             same_name = target.setdefault(name, column)
@@ -146,18 +146,18 @@ def _columns(
         sources = tuple(index_of.get(name) for index_of in indexes)
         first = next(i for i, source in enumerate(sources) if source is not None)
         nested = layouts[first].record.br_schemas.get(sources[first] or 0)
-        field = _column_field(column, sources, options, raw or None in sources, nested)
+        field = _make_column_field(column, sources, options, raw or None in sources, nested)
         fields.append(replace(field, name=name, arrow=field.arrow.with_name(name)) if apart else field)
     return tuple(fields)
 
 
-def _column_field(
+def _make_column_field(
     column: Column, sources: tuple[int | None, ...], options: ReadOptions, nullable: bool, nested: RecordSchema | None
 ) -> ViewField:
     children: tuple[ViewField, ...] = ()
     if column.type == "br" and nested is not None:
         children = tuple(
-            _column_field(inner, (index,), options, True, nested.br_schemas.get(index))
+            _make_column_field(inner, (index,), options, True, nested.br_schemas.get(index))
             for index, inner in enumerate(nested.columns)
         )
         if nested.has_partition:
@@ -165,25 +165,28 @@ def _column_field(
                 ViewField(f"_{kind}", kind, (None,), pa.field(f"_{kind}", _ARROW[kind])) for kind in _NESTED_HEADS
             )
     arrow = pa.field(
-        column.name, _arrow_type(column.type, options, children), nullable=nullable, metadata={TYPE_KEY: str(column)}
+        column.name,
+        _choose_arrow_type(column.type, options, children),
+        nullable=nullable,
+        metadata={TYPE_KEY: str(column)},
     )
     return ViewField(column.name, column.type, sources, arrow, children, nested if children else None)
 
 
-def _arrow_type(kind: ColumnType, options: ReadOptions, children: Sequence[ViewField]) -> pa.DataType:
+def _choose_arrow_type(kind: ColumnType, options: ReadOptions, children: Sequence[ViewField]) -> pa.DataType:
     text = pa.string() if options.strings == "utf8" else pa.binary()
     if kind == "string":
         return text
     if kind == "map":
         return pa.map_(text, text)
     if kind == "hist":
-        return histogram_type(options) if options.histograms == "struct" else pa.binary()
+        return make_histogram_type(options) if options.histograms == "struct" else pa.binary()
     if kind == "br":
         return pa.struct([child.arrow for child in children]) if children else pa.binary()
     return _ARROW[kind]
 
 
-def histogram_type(options: ReadOptions) -> pa.DataType:
+def make_histogram_type(options: ReadOptions) -> pa.DataType:
     """The struct of a histogram: tops, cumulative values, the bucket definition as stored, and what else is wanted."""
     fields = [
         pa.field("tops", pa.list_(pa.float64())),
@@ -196,8 +199,8 @@ def histogram_type(options: ReadOptions) -> pa.DataType:
     return pa.struct(fields)
 
 
-def _extra(name: str, kind: FieldKind, selection: Selection) -> ViewField:
-    """A column that is no column of the record. Raw records, whose schema is unknown, have only some of them."""
+def _make_extra_field(name: str, kind: FieldKind, selection: Selection) -> ViewField:
+    """Return a column that is no column of the record. Raw records, whose schema is unknown, have only some of them."""
     nullable = selection.raw and kind in ("schema", "hash")
     if selection.plain:
         nullable = nullable or kind in ("hash", "schema_id")

@@ -16,25 +16,25 @@ from sawlog.filodb.columns import (
     RECORDS_KEY,
     SCHEMAS_KEY,
     ViewField,
-    extra_fields,
-    row_fields,
-    series_fields,
+    make_extra_fields,
+    make_row_fields,
+    make_series_fields,
 )
-from sawlog.filodb.fields import parts
+from sawlog.filodb.fields import parse_parts
 from sawlog.filodb.kernels.state import TORN_CONTAINER, TORN_HEADER
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.pictures import Charts
 from sawlog.filodb.schemas import Schemas
-from sawlog.filodb.selection import Selection, join_records, schema_records, select, split
+from sawlog.filodb.selection import Selection, find_schema_records, join_records, select, split
 from sawlog.filodb.series import SeriesScan
 from sawlog.filodb.walk import ContainerRange
-from sawlog.format.capabilities import Counting, unfollowable
+from sawlog.format.capabilities import Counting, make_follow_error
 from sawlog.format.charts import Picture
 from sawlog.format.contract import CUT_BYTES, PROBE_BYTES, PROVENANCE, BoundScan, Contents, Fragment, Range, View
 from sawlog.format.damage import Findings
 from sawlog.format.fields import FieldParser
-from sawlog.format.planning import available_columns, bind_scan, plan_fragments, question_by_options
-from sawlog.storage import File, Source, each_file, known_answer, note_answer
+from sawlog.format.planning import bind_scan, list_available_columns, make_question, plan_fragments
+from sawlog.storage import File, Source, find_answer, map_files, note_answer
 from sawlog.storage.index import pack_numbers, unpack_numbers
 from sawlog.storage.workers import PIECE_BYTES
 
@@ -57,42 +57,45 @@ class ContainerContents(Contents):
         False  # where a file can be cut is known once its records were walked, by one thread
     )
 
-    def _schema(self) -> pa.Schema:
-        return pa.schema([field.arrow for field in self._fields], metadata=self._metadata())
+    def _make_schema(self) -> pa.Schema:
+        return pa.schema([field.arrow for field in self._fields], metadata=self._make_metadata())
 
-    def _extra(self) -> Sequence[pa.Field]:
-        """Schema, hash and bytes of a record, and the timestamp of its container."""
+    def _list_extra(self) -> Sequence[pa.Field]:
+        """Return the schema, hash and bytes of a record, and the timestamp of its container."""
         return (*PROVENANCE, *(extra_field.arrow for extra_field in self._extra_fields))
 
-    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """Ranges that begin and end at containers; a file that is to be cut is walked, header by header, for that."""
+    def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Yield ranges that begin and end at containers.
+
+        A file that is to be cut is walked, header by header, for that.
+        """
         for file in self.files:
             if task_bytes is None or file.size <= task_bytes:
                 yield self._make_whole_range(request, file)
             else:
                 yield from self._cut(request, file, task_bytes)
 
-    def _series(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    def _plan_series(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
         ranges = tuple(self._make_whole_range(request, file) for file in self.files)
         first = self.files[0].path if self.files else ""
         yield SeriesScan(*request, first, sum(file.size for file in self.files), ranges)
 
     views: ClassVar = {
-        "rows": View(_schema, _ranges, _extra),
-        "partkeys": View(_schema, _series),
-        "frames": View(CONTAINERS_SCHEMA, _ranges),
+        "rows": View(_make_schema, _plan_ranges, _list_extra),
+        "partkeys": View(_make_schema, _plan_series),
+        "frames": View(CONTAINERS_SCHEMA, _plan_ranges),
     }
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """Return the end of the complete containers, as `Followable.committed_end` says."""
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
+        """Return the end of the complete containers, as `Followable.find_committed_end` says."""
         if self.scan.view == "partkeys":
-            raise unfollowable(self)
+            raise make_follow_error(self)
 
-        remaining = replace(self._range(request, file, position, file.size, self._step), resumed=position > 0)
+        remaining = replace(self._make_range(request, file, position, file.size, self._step), resumed=position > 0)
         with closing(self.scan.storage.open(file.path)) as source:
-            walk = remaining.containers(source)
-            for _ in walk.batches():
+            walk = remaining.walk_containers(source)
+            for _ in walk.read_batches():
                 pass
         state = walk.state
         # What follows the records of a container need not be there yet, but for the view that shows it.
@@ -101,39 +104,39 @@ class ContainerContents(Contents):
             return int(state.position if state.ending == TORN_HEADER else state.container)
         return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))
 
-    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """Return fragments of new ranges, as `Followable.between` says."""
+    def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+        """Return fragments of new ranges, as `Followable.list_fragments` says."""
         return [
-            replace(self._range(request, replace(file, size=end), start, end, self._step), resumed=start > 0)
+            replace(self._make_range(request, replace(file, size=end), start, end, self._step), resumed=start > 0)
             for file, start, end in ranges
         ]
 
-    def field_parser(self, file: File, source: Source) -> FieldParser:
-        """Containers and records."""
+    def make_field_parser(self, file: File, source: Source) -> FieldParser:
+        """Return containers and records."""
         del file
-        return lambda offset: parts(source, offset, self.selection)
+        return lambda offset: parse_parts(source, offset, self.selection)
 
-    def pictures(self, request: BoundScan) -> Iterator[Picture]:
-        """Records by schema, series by metric and time."""
+    def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
+        """Yield records by schema, series by metric and time."""
         if self.scan.view == "containers" or not self.files:
             return
         scan = replace(request.scan, view="rows", columns=None, filters=(), expression=None, on_damage="skip")
         contents = type(self)(self.format, self.files, scan)
-        charts = Charts(available_columns(contents))
+        charts = Charts(list_available_columns(contents))
         chart_request = bind_scan(contents, replace(scan, columns=tuple(charts.columns)))
         for fragment in plan_fragments(contents, chart_request, PIECE_BYTES):
             for batch in fragment.to_batches(Findings("skip")):
                 charts.add(batch)
-        yield from charts.pictures()
+        yield from charts.draw_pictures()
 
-    def counting(self, request: BoundScan) -> Counting | None:
+    def make_counting(self, request: BoundScan) -> Counting | None:
         """Return what counts records, where all of them are read; else None."""
         scan = request.scan
         is_plain = scan.view == "rows" and scan.columns is None and not scan.filters and scan.expression is None
-        return Charts(available_columns(self)) if is_plain and self.files else None
+        return Charts(list_available_columns(self)) if is_plain and self.files else None
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Schemas and the kind of records at the start of the data."""
+        """Return schemas and the kind of records at the start of the data."""
         del request
         if not self.files:
             return {}
@@ -147,16 +150,16 @@ class ContainerContents(Contents):
     @cached_property
     def selection(self) -> Selection:
         """The schemas that are read: those named, or those of the records at the start of the files."""
-        heads = each_file(self._heads, [file for file in self.files if file.size])
+        heads = map_files(self._read_heads, [file for file in self.files if file.size])
         return select(self.scan.options, heads)
 
-    def _heads(self, file: File) -> list[bytes]:
-        """The records that show the schemas of a file; what they are depends on which schemas are known."""
+    def _read_heads(self, file: File) -> list[bytes]:
+        """Return the records that show the schemas of a file; what they are depends on which schemas are known."""
         storage, schemas = self.scan.storage, self.scan.options.known
-        known_heads = known_answer(storage, file, self._question)
+        known_heads = find_answer(storage, file, self._question)
         if known_heads is not None:
             return split(known_heads)
-        records = schema_records(storage.read(file, 0, PROBE_BYTES), schemas)
+        records = find_schema_records(storage.read(file, 0, PROBE_BYTES), schemas)
         note_answer(storage, file, self._question, join_records(records))
         return records
 
@@ -168,12 +171,12 @@ class ContainerContents(Contents):
     def _fields(self) -> tuple[ViewField, ...]:
         options: ReadOptions = self.scan.options
         if self.scan.view == "partkeys":
-            return series_fields(self.selection, options)
-        return row_fields(self.selection, options)
+            return make_series_fields(self.selection, options)
+        return make_row_fields(self.selection, options)
 
     @cached_property
     def _extra_fields(self) -> tuple[ViewField, ...]:
-        return extra_fields(self.selection) if self.scan.view == "rows" else ()
+        return make_extra_fields(self.selection) if self.scan.view == "rows" else ()
 
     @cached_property
     def _all_fields(self) -> tuple[ViewField, ...]:
@@ -189,7 +192,7 @@ class ContainerContents(Contents):
     def _step(self) -> int:
         return self.scan.options.container_size or 0
 
-    def _metadata(self) -> dict[bytes, bytes]:
+    def _make_metadata(self) -> dict[bytes, bytes]:
         """Return the metadata that the writer needs to make the same records again."""
         schemas: Schemas = self.scan.options.known
         names = [layout.name for layout in self.selection.layouts]
@@ -197,43 +200,41 @@ class ContainerContents(Contents):
         return {SCHEMAS_KEY: schemas.to_json(names).encode(), RECORDS_KEY: records.encode()}
 
     def _make_whole_range(self, request: BoundScan, file: File) -> ContainerRange:
-        return self._range(request, file, 0, file.size, self._step)
+        return self._make_range(request, file, 0, file.size, self._step)
 
-    def _range(self, request: BoundScan, file: File, start: int, end: int, step: int) -> ContainerRange:
+    def _make_range(self, request: BoundScan, file: File, start: int, end: int, step: int) -> ContainerRange:
         fields = self._all_fields
         return ContainerRange(*request, file.path, end - start, file, start, end, step, self.selection, fields)
 
     def _cut(self, request: BoundScan, file: File, task_bytes: int) -> Iterator[ContainerRange]:
         begin = _Cut(0, self._step, 0)
         for cut in itertools.chain(self._cuts(request, file, task_bytes), (_Cut(file.size, 0, 0),)):
-            yield replace(self._range(request, file, begin.start, cut.start, begin.step), doubts=begin.doubts)
+            yield replace(self._make_range(request, file, begin.start, cut.start, begin.step), doubts=begin.doubts)
             begin = cut
 
     def _cuts(self, request: BoundScan, file: File, distance: int) -> Iterator[_Cut]:
         """Yield where an intact file is cut by an index, or any by a walk from its start."""
-        indexed = self._indexed_cuts(file, distance)
+        indexed = self._load_cuts(file, distance)
         last = 0
-        for cut in self._beginnings(request, file) if indexed is None else indexed:
+        for cut in self._find_beginnings(request, file) if indexed is None else indexed:
             if last + distance <= cut.start < file.size:
                 yield cut
                 last = cut.start
 
-    def _beginnings(self, request: BoundScan, file: File) -> Iterator[_Cut]:
+    def _find_beginnings(self, request: BoundScan, file: File) -> Iterator[_Cut]:
         """Yield where the containers of a file begin."""
         step = self._step
         with closing(self.scan.storage.open(file.path)) as source:
-            walk = self._make_whole_range(request, file).containers(source)
-            for container in walk.each():
+            walk = self._make_whole_range(request, file).walk_containers(source)
+            for container in walk.iterate_containers():
                 begin, following = int(container["start"]), int(container["following"])
-                yield _Cut(begin, step, walk.framing.doubts(begin))
+                yield _Cut(begin, step, walk.framing.count_doubts(begin))
                 if following > container["end"]:
                     step = following - begin
 
-    def _indexed_cuts(self, file: File, distance: int) -> Iterable[_Cut] | None:
+    def _load_cuts(self, file: File, distance: int) -> Iterable[_Cut] | None:
         """Return where containers begin by an index: of one in `CUT_BYTES`; None without an index."""
-        answer = (
-            known_answer(self.scan.storage, file, question_by_options(self, _CUTS)) if distance >= CUT_BYTES else None
-        )
+        answer = find_answer(self.scan.storage, file, make_question(self, _CUTS)) if distance >= CUT_BYTES else None
         if answer is None:
             return None
         numbers = unpack_numbers(answer)
@@ -241,12 +242,12 @@ class ContainerContents(Contents):
 
     def needs_scan(self, file: File, task_bytes: int) -> bool:
         """Say whether a scan is needed: where containers begin is known only of those in front of them."""
-        return self._indexed_cuts(file, task_bytes) is None
+        return self._load_cuts(file, task_bytes) is None
 
     def scan_for_splits(self, request: BoundScan) -> bool:
         """Note where containers begin, as `ScansForSplits.scan_for_splits` says."""
         for file in self.files:
             if file.size > CUT_BYTES:
                 cuts = itertools.chain.from_iterable(self._cuts(request, file, CUT_BYTES))
-                note_answer(self.scan.storage, file, question_by_options(self, _CUTS), pack_numbers(list(cuts)))
+                note_answer(self.scan.storage, file, make_question(self, _CUTS), pack_numbers(list(cuts)))
         return True

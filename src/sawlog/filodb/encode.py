@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, values_of
+from sawlog.arrow import make_array, view_binary, view_values
 from sawlog.errors import SchemaError
 from sawlog.filodb import layout
-from sawlog.filodb.arrays import cast, list_parts, map_parts, texts_of
+from sawlog.filodb.arrays import cast, list_parts, map_parts, pack_texts
 from sawlog.filodb.histograms import Buckets
 from sawlog.filodb.kernels import containers as c
 from sawlog.filodb.kernels import histogram_payloads as h
@@ -23,7 +23,7 @@ from sawlog.filodb.kernels.gather import Texts
 from sawlog.filodb.schemas.record import Column, RecordSchema
 from sawlog.filodb.selection import Layout
 from sawlog.filodb.target import HASH_COLUMN, RECORD_COLUMN, SCHEMA_ID_COLUMN
-from sawlog.kernels.intern import new_seed
+from sawlog.kernels.intern import make_seed
 
 _NESTED_HEADS = (Column(SCHEMA_ID_COLUMN, "int"), Column(HASH_COLUMN, "int"))
 """What nested records with partition columns have besides them."""
@@ -65,7 +65,7 @@ class Encoder:
     def __init__(self, records: Sequence[Layout], prefix: str = "") -> None:
         self._records = records
         self._prefix = prefix
-        self._columns = _columns(records)
+        self._columns = _merge_columns(records)
         self._have = {
             column.name: np.array(
                 [column.name in {c.name for c in record.record.columns} for record in records] or [True]
@@ -79,7 +79,7 @@ class Encoder:
         self._hashed = {record.record.columns[i].name for record in records for i in record.record.hashed_columns}
         self._payloads = np.zeros(1 << 16, np.uint8)
         self._nested: dict[str, Encoder] = {}
-        self._predefined = _index(records[0].record.predefined if records else ())
+        self._predefined = _index_keys(records[0].record.predefined if records else ())
         self.layouts = np.array(
             [
                 (
@@ -115,22 +115,22 @@ class Encoder:
         self._present = present
         self._used = 0
         rows = batch.num_rows
-        arena, scratch = self._memory(rows)
+        arena, scratch = self._allocate_memory(rows)
         for column in self._columns:
             if self._heads and column.name == HASH_COLUMN and HASH_COLUMN not in batch.schema.names:
                 continue
             self._encode(batch, column, layout_numbers, arena, scratch)
-        hashes = self._hashes(batch, layout_numbers, scratch)
+        hashes = self._compute_hashes(batch, layout_numbers, scratch)
         if self._heads:
             self._finish_heads(batch, hashes, arena)
-        return Encoded(self._operations(), c.Values(arena, self._payloads, scratch), hashes)
+        return Encoded(self._make_operations(), c.Values(arena, self._payloads, scratch), hashes)
 
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
         return [column.name for column in self._columns]
 
-    def _memory(self, rows: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def _allocate_memory(self, rows: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         self._places: dict[str, tuple[int, int, int]] = {}
         fixed = payloads = 0
         for column in self._columns:
@@ -142,7 +142,7 @@ class Encoder:
                 fixed += column.slot_size * rows
         return np.zeros(max(fixed, 1), np.uint8), np.zeros(max(payloads, 4), np.uint8)
 
-    def _operations(self) -> Any:
+    def _make_operations(self) -> Any:
         orders: list[Sequence[Column]] = [record.record.columns for record in self._records] or [self._columns]
         ops = np.zeros((len(orders), max(map(len, orders)) + len(self._heads)), c.PUT)
         for number, columns in enumerate(orders):
@@ -196,7 +196,7 @@ class Encoder:
         if not column.pointer:
             scalar = layout.SCALARS[column.type]
             array = self._cast(column_array, scalar.arrow, column.name)
-            arena[first : first + scalar.width * rows] = values_of(array, scalar.bits).view(np.uint8)
+            arena[first : first + scalar.width * rows] = view_values(array, scalar.bits).view(np.uint8)
             return
         mask = np.ones(rows, np.uint8) if has is None else has.astype(np.uint8)
         target = p.Encoded(
@@ -213,7 +213,7 @@ class Encoder:
         elif column.type == "br" and pa.types.is_struct(column_array.type):
             self._encode_records(column_array, column.name, target)
         else:
-            texts = Texts(*binary_parts(self._cast(column_array, pa.binary(), column.name)))
+            texts = Texts(*view_binary(self._cast(column_array, pa.binary(), column.name)))
             longest = np.uint64(layout.MAX_PAYLOAD if self._records else layout.MAX_CONTAINER_SIZE)
             self._run(column.name, partial(p.encode_strings, texts, longest, target))
 
@@ -231,7 +231,7 @@ class Encoder:
         max_entries = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
         slots = np.zeros(1 << (2 * len(target.wanted) + 1).bit_length(), np.uint64)
         following = np.zeros(len(target.wanted), np.int32)
-        work = p.Work(np.zeros(max_entries, np.int32), np.zeros(max_entries, np.int16), slots, new_seed(), following)
+        work = p.Work(np.zeros(max_entries, np.int32), np.zeros(max_entries, np.int16), slots, make_seed(), following)
         self._run(name, partial(p.encode_maps, maps, self._predefined, work, target))
 
     def _encode_histograms(self, array: pa.StructArray, name: str, target: p.Encoded) -> None:
@@ -249,18 +249,18 @@ class Encoder:
         buckets = array.field("buckets") if "buckets" in names else pa.nulls(len(array), pa.binary())
         buckets = self._cast(buckets, pa.binary(), name)
         if buckets.null_count:
-            buckets = self._custom_buckets(tops, buckets, name, target.wanted)
+            buckets = self._fill_custom_buckets(tops, buckets, name, target.wanted)
         top_ends, top_data = list_parts(tops)
         value_ends, values = list_parts(values)
         bits = values.view(np.uint64)
-        histograms = h.HistogramInput(Texts(*binary_parts(buckets)), value_ends, values, bits, top_ends, top_data)
+        histograms = h.HistogramInput(Texts(*view_binary(buckets)), value_ends, values, bits, top_ends, top_data)
         computed, steps = np.zeros(layout.MAX_BUCKETS), np.zeros(layout.MAX_BUCKETS, np.uint64)
         work = h.Work(computed, computed.view(np.uint64), steps, np.zeros(layout.NIBBLE_GROUP, np.uint64))
         with np.errstate(all="ignore"):
             self._run(name, partial(h.encode_histograms, histograms, work, target))
 
-    def _custom_buckets(self, tops: pa.Array, buckets: pa.Array, name: str, mask: NDArray[np.uint8]) -> pa.Array:
-        """Definitions where none are given: custom buckets of those tops."""
+    def _fill_custom_buckets(self, tops: pa.Array, buckets: pa.Array, name: str, mask: NDArray[np.uint8]) -> pa.Array:
+        """Return definitions where none are given: custom buckets of those tops."""
         encoded_by_definition: dict[bytes, bytes] = {}
         ends, data = list_parts(tops)
         encoded = []
@@ -280,13 +280,13 @@ class Encoder:
                         f"column {self._prefix + name!r}, row {self._first_row + row}: {error}"
                     ) from error
             encoded.append(encoded_by_definition[key])
-        return array_of(encoded, pa.binary())
+        return make_array(encoded, pa.binary())
 
     def _encode_records(self, array: pa.StructArray, name: str, target: p.Encoded) -> None:
         """Lay the records out that are nested in this column."""
         inner = self._nested.get(name)
         if inner is None:
-            inner = self._nested[name] = Encoder((self._nested_layout(name),), f"{self._prefix}{name}.")
+            inner = self._nested[name] = Encoder((self._find_nested_layout(name),), f"{self._prefix}{name}.")
         children = pa.RecordBatch.from_arrays(array.flatten(), [field.name for field in array.type])
         for child in children.schema.names:
             if child not in inner.names:
@@ -296,7 +296,7 @@ class Encoder:
         rows = inner.encode(children, first, self._first_row, None if mask.all() else mask != 0)
         self._run(name, partial(c.encode_records, rows.values, inner.layouts[0].payloads, rows.ops[0], target))
 
-    def _nested_layout(self, name: str) -> Layout:
+    def _find_nested_layout(self, name: str) -> Layout:
         for record in self._records:
             for index, column in enumerate(record.record.columns):
                 schema: RecordSchema | None = record.record.br_schemas.get(index)
@@ -318,15 +318,15 @@ class Encoder:
             raise SchemaError(f"column {self._prefix + name!r}, row {row}: {_WRONG[wrong].format(int(progress.wrong))}")
         self._used = int(progress.used)
 
-    def _hashes(
+    def _compute_hashes(
         self, batch: pa.RecordBatch, layout_numbers: NDArray[np.uint8], scratch: NDArray[np.uint8]
     ) -> NDArray[np.uint64]:
-        """Partition hashes: those given, or FiloDB's own."""
+        """Return partition hashes: those given, or FiloDB's own."""
         if HASH_COLUMN in batch.schema.names and not self._prefix:
             stored_hashes = self._cast(batch.column(HASH_COLUMN), pa.int32(), HASH_COLUMN)
             has = (self.layouts["schema_id"] >= 0)[layout_numbers]
             refuse_nulls(stored_hashes, HASH_COLUMN, self._first_row, has)
-            return values_of(stored_hashes, np.uint32).astype(np.uint64)
+            return view_values(stored_hashes, np.uint32).astype(np.uint64)
         hashes = np.full(batch.num_rows, layout.HASH_INIT, np.uint64)
         if self._hashed:
             max_columns = max(len(record.record.hashed_columns) for record in self._records)
@@ -361,13 +361,13 @@ def refuse_nulls(array: pa.Array, name: str, first_row: int, has: NDArray[np.boo
             raise SchemaError(f"column {name!r}, row {first_row + row}: {reason}")
 
 
-def _index(keys: Sequence[bytes]) -> p.Names:
-    names = p.Names(texts_of(keys), np.zeros(p.HEADS, np.int16), np.zeros(len(keys), np.int16))
+def _index_keys(keys: Sequence[bytes]) -> p.Names:
+    names = p.Names(pack_texts(keys), np.zeros(p.HEADS, np.int16), np.zeros(len(keys), np.int16))
     p.index_names(names)
     return names
 
 
-def _columns(records: Sequence[Layout]) -> list[Column]:
+def _merge_columns(records: Sequence[Layout]) -> list[Column]:
     if not records:
         return [Column(RECORD_COLUMN, "br")]
     columns: dict[str, Column] = {}

@@ -8,11 +8,11 @@ from functools import partial
 
 from sawlog.errors import FormatError
 from sawlog.filodb import layout
-from sawlog.filodb.judge import header_length
+from sawlog.filodb.judge import read_header_length
 from sawlog.filodb.maps import iterate
 from sawlog.filodb.schemas import RecordSchema
 from sawlog.filodb.selection import Selection
-from sawlog.format.charts import key_text
+from sawlog.format.charts import render_key
 from sawlog.format.fields import Part, slice_parts
 from sawlog.guard import EPOCH
 from sawlog.storage import Source
@@ -21,13 +21,13 @@ _MOST = 128 << 10
 """Bytes of a record that are looked at."""
 
 
-def parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
-    """The header of a container, where one begins at the offset, and records from there on."""
+def parse_parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
+    """Yield the header of a container, where one begins at the offset, and records from there on."""
     pos = offset
     while pos + layout.LENGTH_SIZE <= source.size:
-        data = source.window(pos, _MOST).tobytes()
-        if header_length(data) is not None and not selection.plain:
-            yield from _header(data, pos)
+        data = source.read_window(pos, _MOST).tobytes()
+        if read_header_length(data) is not None and not selection.plain:
+            yield from _parse_header(data, pos)
             pos += layout.CONTAINER_HEADER_SIZE
             continue
         length = layout.LENGTH.of(data)
@@ -37,20 +37,20 @@ def parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
         if wrong:
             return
         size = layout.LENGTH_SIZE + length
-        yield from _record(data[:size], pos, selection)
+        yield from _parse_record(data[:size], pos, selection)
         end = pos + layout.align(size)
         if end > pos + size:
             yield Part("padding", pos + size, end - pos - size)
         pos = end
 
 
-def _header(data: bytes, pos: int) -> Iterator[Part]:
+def _parse_header(data: bytes, pos: int) -> Iterator[Part]:
     yield Part("container length", pos, layout.LENGTH_SIZE, f"{layout.LENGTH.of(data):,}", use="header")
     yield Part("version", pos + layout.VERSION_WORD.offset, 4, str(layout.VERSION), use="header")
-    yield Part("timestamp", pos + layout.TIMESTAMP.offset, 8, _time(layout.TIMESTAMP.of(data)), use="header")
+    yield Part("timestamp", pos + layout.TIMESTAMP.offset, 8, _render_time(layout.TIMESTAMP.of(data)), use="header")
 
 
-def _record(data: bytes, pos: int, selection: Selection) -> Iterator[Part]:
+def _parse_record(data: bytes, pos: int, selection: Selection) -> Iterator[Part]:
     record_layout = selection.layouts[0] if selection.plain else None
     if not selection.plain:
         number = layout.SCHEMA_ID.of(data)
@@ -66,15 +66,15 @@ def _record(data: bytes, pos: int, selection: Selection) -> Iterator[Part]:
     for column, start in zip(record.columns, record.field_offsets, strict=True):
         size = column.slot_size
         if start + size <= len(data):
-            yield Part(column.name, pos + start, size, _slot(column.type, data[start : start + size]))
+            yield Part(column.name, pos + start, size, _render_slot(column.type, data[start : start + size]))
     if record.hash_offset is not None and record.hash_offset + layout.HASH_SIZE <= len(data):
         stored = data[record.hash_offset :][: layout.HASH_SIZE]
         yield Part("partition hash", pos + record.hash_offset, layout.HASH_SIZE, "0x" + stored[::-1].hex())
-    yield from _payloads(data, pos, record)
+    yield from _parse_payloads(data, pos, record)
 
 
-def _payloads(data: bytes, pos: int, record: RecordSchema) -> Iterator[Part]:
-    """The variable area: the payloads that pointers lead to, each after its length."""
+def _parse_payloads(data: bytes, pos: int, record: RecordSchema) -> Iterator[Part]:
+    """Yield the variable area: the payloads that pointers lead to, each after its length."""
     led = [
         (layout.POINTER.of(data, start), number)
         for number, (column, start) in enumerate(zip(record.columns, record.field_offsets, strict=True))
@@ -82,39 +82,39 @@ def _payloads(data: bytes, pos: int, record: RecordSchema) -> Iterator[Part]:
     ]
     payload_start = record.variable_area_start
     for start, number in sorted(led):
-        _, end = layout.PAYLOAD.ends(data, start)
+        _, end = layout.PAYLOAD.find_ends(data, start)
         if start < payload_start or end > len(data):
             break
         if start > payload_start:
             yield Part("unused", pos + payload_start, start - payload_start)
         column = record.columns[number]
         yield from slice_parts(
-            column.name, layout.PAYLOAD, data, pos, start, partial(_text, column.type, record=record)
+            column.name, layout.PAYLOAD, data, pos, start, partial(_render_text, column.type, record=record)
         )
         payload_start = end
     if len(data) > payload_start:
         yield Part("payloads", pos + payload_start, len(data) - payload_start)
 
 
-def _text(kind: layout.ColumnType, payload: bytes, record: RecordSchema) -> str:
-    """A payload as text, where it is text; nothing for histograms and records."""
+def _render_text(kind: layout.ColumnType, payload: bytes, record: RecordSchema) -> str:
+    """Return a payload as text, where it is text; nothing for histograms and records."""
     if kind == "map":
         try:
             entries = [(key, bytes(value)) for key, value in iterate(payload, record.predefined)]
         except FormatError as error:
             return str(error)
-        return ", ".join(f"{key_text(key)}={key_text(value)}" for key, value in entries)
-    return key_text(payload) if kind == "string" else ""
+        return ", ".join(f"{render_key(key)}={render_key(value)}" for key, value in entries)
+    return render_key(payload) if kind == "string" else ""
 
 
-def _slot(kind: layout.ColumnType, stored: bytes) -> str:
+def _render_slot(kind: layout.ColumnType, stored: bytes) -> str:
     if kind not in layout.SCALARS:
         return f"payload at byte {layout.POINTER.of(stored)} of the record"
     scalar = layout.SCALARS[kind]
-    return _time(scalar.of(stored)) if kind == "ts" else scalar.shown(stored)
+    return _render_time(scalar.of(stored)) if kind == "ts" else scalar.render(stored)
 
 
-def _time(milliseconds: int) -> str:
+def _render_time(milliseconds: int) -> str:
     if not 0 <= milliseconds < layout.MAX_TIMESTAMP:
         return str(milliseconds)
     return str(EPOCH + dt.timedelta(milliseconds=milliseconds))

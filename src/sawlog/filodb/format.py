@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from sawlog.filodb.judge import header_length
+from sawlog.filodb.judge import read_header_length
 from sawlog.format.contract import Contents, Format, Match, Scan, Writer, repair_each
-from sawlog.format.lazy import lazy_attribute
+from sawlog.format.lazy import make_lazy_attribute
 from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ class FiloDBRecord(Format):
         "damage": "one row per damaged range",
     }
     aliases: ClassVar = {"containers": "frames"}
-    read_options = lazy_attribute("sawlog.filodb.options", "ReadOptions")
-    write_options = lazy_attribute("sawlog.filodb.options", "WriteOptions")
+    read_options = make_lazy_attribute("sawlog.filodb.options", "ReadOptions")
+    write_options = make_lazy_attribute("sawlog.filodb.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By a container header whose first record fits; a damaged file by its name."""
-        if header_length(head, file.size) is not None:
+        """Recognize by a container header whose first record fits; a damaged file by its name."""
+        if read_header_length(head, file.size) is not None:
             return Match.CONTENT
         return Match.NAME if file.name.endswith(_SUFFIXES) else Match.NO
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """Files named by the user, and those with the suffix, in natural order."""
+        """Return files named by the user, and those with the suffix, in natural order."""
         return [file for file in files if file.explicit or file.name.endswith(_SUFFIXES)]
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
@@ -60,9 +60,9 @@ class FiloDBRecord(Format):
         repair(file, target, options, storage)
 
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-        """Records of the schemas that are read are kept, and of unknown ones."""
+        """Repair files: keep the records of the schemas that are read, and of unknown ones."""
         from sawlog.filodb.dataset import ContainerContents
-        from sawlog.filodb.repair import name_options
+        from sawlog.filodb.repair import make_options
 
         assert isinstance(contents, ContainerContents)
-        repair_each(self, name_options(contents), places, storage, contents.scan.threads)
+        repair_each(self, make_options(contents), places, storage, contents.scan.threads)

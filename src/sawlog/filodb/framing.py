@@ -104,32 +104,32 @@ class Framing:
         self._before = doubts
         self._doubts = array("q")
 
-    def doubts(self, offset: int) -> int:
+    def count_doubts(self, offset: int) -> int:
         """Return how many doubts the bytes of the file before a place raise."""
         return self._before + bisect_left(self._doubts, offset)
 
-    def header(self, offset: int) -> Header:
-        """The fields at a place; the header must be there."""
+    def read_header(self, offset: int) -> Header:
+        """Return the fields at a place; the header must be there."""
         data = bytes(self._peek(offset, LOOK))
         record = _WORD.unpack_from(data, CONTAINER_HEADER_SIZE)[0] if len(data) >= LOOK else UNSEEN
         length, word, time = _FIELDS.unpack_from(data)
         return Header(length, word, time, record)
 
     def begins(self, offset: int, *, searched: bool) -> bool:
-        """Whether a container begins at a place; one that is searched for must show a record that fits."""
+        """Return whether a container begins at a place; one that is searched for must show a record that fits."""
         if self._size - offset < CONTAINER_HEADER_SIZE:
             return False
-        header = self.header(offset)
+        header = self.read_header(offset)
         return is_header(header.length, header.word, header.time, header.record if searched else UNSEEN, self._flagged)
 
     def judge(self, offset: int) -> Container:
-        """The container at a place, where there is room for a header."""
-        head = self.header(offset)
+        """Return the container at a place, where there is room for a header."""
+        head = self.read_header(offset)
         self._outer, self._lookups = offset, 0
         return self._judge_sound(offset, head) or self._judge_doubtful(offset, head)
 
     def _judge_sound(self, offset: int, head: Header) -> Container | None:
-        """The container, where nothing is doubtful: as the kernel judges it, wherever a window ends."""
+        """Return the container, where nothing is doubtful: as the kernel judges it, wherever a window ends."""
         end = offset + LENGTH_SIZE + head.length
         if end > self._size or not is_header(head.length, head.word, head.time, UNSEEN, self._flagged):
             return None
@@ -144,7 +144,7 @@ class Framing:
         return self._make_intact(offset, head, following) if proven else None
 
     def _judge_doubtful(self, offset: int, head: Header) -> Container:
-        """The container, where it takes more than its header and the next one."""
+        """Return the container, where it takes more than its header and the next one."""
         if self._before + len(self._doubts) >= layout.DOUBTS + offset // layout.DOUBT_BYTES:
             next_header, _ = self._search(min(offset + layout.DOUBT_BYTES, self._size))
             kind = int(ContainerDamageKind.DOUBTFUL)
@@ -166,7 +166,7 @@ class Framing:
         if head.length != aligned_length:
             return self._resync(offset, head, filled=False)
         if not is_known:
-            following = self._other_end(offset)
+            following = self._find_other_end(offset)
             if following is None:
                 return self._judge_broken(offset, head)
             kind = int(ContainerDamageKind.UNKNOWN_VERSION)
@@ -177,9 +177,9 @@ class Framing:
         return self._judge_padding(offset, head)
 
     def _judge_padding(self, offset: int, head: Header) -> Container:
-        """No header is at its end: is it whole, with an unused rest?"""
+        """Return no header is at its end: is it whole, with an unused rest?"""
         end, size = offset + LENGTH_SIZE + head.length, self._size
-        if self._other_end(end) is not None:
+        if self._find_other_end(end) is not None:
             return self._make_intact(offset, head, end)
         next_header, dirty = self._search(end + 1)
         if next_header < size and self._proves(offset, head, next_header):
@@ -190,7 +190,7 @@ class Framing:
                         return self._cut_short(offset, head, place)
                 self.step = next_header - offset
             return self._make_intact(offset, head, next_header)
-        if (other_start := self._other_after(offset, end, next_header)) is not None:
+        if (other_start := self._find_other_start(offset, end, next_header)) is not None:
             return self._make_intact(offset, head, other_start)
         if next_header == size and is_whole(size - offset, 0, layout.EMPTY_CONTAINER, 0, self.step):
             self.guesses += 1
@@ -203,15 +203,15 @@ class Framing:
         """Return whether a container header of another version begins at `offset`, with a plausible first record."""
         if self._size - offset < CONTAINER_HEADER_SIZE:
             return False
-        header = self.header(offset)
+        header = self.read_header(offset)
         bare = header.word == header.version << layout.VERSION_SHIFT and header.version not in (0, layout.VERSION)
         return bare and is_header(header.length, PLAIN_WORD, header.time, header.record, self._flagged)
 
-    def _other_end(self, offset: int) -> int | None:
+    def _find_other_end(self, offset: int) -> int | None:
         """Return the end of a container of another version, or of the file; `None` where there is none."""
         if not self._is_other_version(offset):
             return None
-        size, end = self._size, offset + LENGTH_SIZE + self.header(offset).length
+        size, end = self._size, offset + LENGTH_SIZE + self.read_header(offset).length
         if end >= size:
             return size if end == size else None
         if self.begins(end, searched=False) or self._is_other_version(end):
@@ -221,16 +221,16 @@ class Framing:
             return whole_end
         next_header, _ = self._search(end)
         if next_header < size:
-            return next_header if self._proves(offset, self.header(offset), next_header) else None
+            return next_header if self._proves(offset, self.read_header(offset), next_header) else None
         return size if is_whole(size - offset, 0, layout.EMPTY_CONTAINER, 0, self.step) else None
 
-    def _other_after(self, offset: int, end: int, limit: int) -> int | None:
+    def _find_other_start(self, offset: int, end: int, limit: int) -> int | None:
         """Return where a container of another version begins, and ends, after the unused rest of a whole one."""
         units = range(offset + layout.MIN_CONTAINER_SIZE, limit, layout.WHOLE_UNIT)
         for place in (*units, *([offset + self.step] if self.step else ())):
             self.looked += 1
-            if place > end and self._is_other_version(place) and self._proves(offset, self.header(offset), place):
-                return place if self._other_end(place) is not None else None
+            if place > end and self._is_other_version(place) and self._proves(offset, self.read_header(offset), place):
+                return place if self._find_other_end(place) is not None else None
         return None
 
     def _resync(self, offset: int, head: Header, *, filled: bool) -> Container:
@@ -243,7 +243,7 @@ class Framing:
         return self._make_intact(offset, head, end, s.TORN_REST if torn else 0)
 
     def _judge_broken(self, offset: int, head: Header) -> Container:
-        """There is no header where one is expected."""
+        """Return what takes the place of a container, where a header is expected and there is none."""
         next_header, dirty = self._search(offset + 1, memo=False)
         dirty = dirty or bool(self._peek(offset, 1)[0])
         gap = next_header - offset
@@ -251,7 +251,7 @@ class Framing:
             return Container(s.UNUSED, offset, next_header, next_header, next_header, head)
         if offset == self._resumed and self._size - next_header < LOOK:
             return Container(s.UNUSED, offset, offset, offset, offset, head, s.TORN_REST)
-        if offset == self._resumed and gap < self.header(next_header).record + LENGTH_SIZE:
+        if offset == self._resumed and gap < self.read_header(next_header).record + LENGTH_SIZE:
             return Container(s.UNUSED, offset, next_header, next_header, next_header, head)
         kind = int(ContainerDamageKind.BAD_HEADER)
         return Container(kind, offset, next_header, next_header, next_header, head, one=head.length, two=head.word)
@@ -275,10 +275,10 @@ class Framing:
         )
 
     def _proves(self, offset: int, head: Header, next_header: int) -> bool:
-        """Whether the header at `next_header` shows that the container in front of it is whole."""
+        """Return whether the header at `next_header` shows that the container in front of it is whole."""
         if self._size - next_header < LOOK:
             return False
-        size, next_fields = next_header - offset, self.header(next_header)
+        size, next_fields = next_header - offset, self.read_header(next_header)
         return is_whole(size, size - LENGTH_SIZE - head.length, next_fields.length, next_fields.record, self.step)
 
     def _search(self, start: int, *, memo: bool = True) -> tuple[int, bool]:
@@ -308,7 +308,7 @@ class Framing:
 
     # Containers that another one hides: its length is wrong, and ends where a later one begins.
 
-    def hidden(self, container: Container, broken: int, bound: int, *, ends_here: bool) -> int | None:
+    def find_hidden(self, container: Container, broken: int, bound: int, *, ends_here: bool) -> int | None:
         """Return where a container begins that another one hides, whose records ended, or broke, at `broken`.
 
         It begins there, or where a whole container can end after that, and must be one that a builder would have gone
@@ -318,18 +318,18 @@ class Framing:
         if self._fits(container, broken, broken, limit):
             return broken
         reach = broken + 1 if ends_here else (bound or container.end)
-        place = self._unit(container, broken)
+        place = self._find_next_end(container, broken)
         if place >= reach or self._lookups > (broken - self._outer) // layout.DOUBT_BYTES:
             return None
         self._lookups += 1
         self.asked += 1
         while place < reach and not self._fits(container, place, broken, limit):
             self.looked += 1
-            place = self._unit(container, place)
+            place = self._find_next_end(container, place)
         return place if place < reach else None
 
-    def _unit(self, container: Container, place: int) -> int:
-        """The next place after another one at which a whole container can end."""
+    def _find_next_end(self, container: Container, place: int) -> int:
+        """Return the next place after another one at which a whole container can end."""
         size = place - container.start
         following = size - size % layout.WHOLE_UNIT + layout.WHOLE_UNIT
         return container.start + (self.step if size < self.step < following else following)
@@ -337,7 +337,7 @@ class Framing:
     def _fits(self, container: Container, place: int, broken: int, limit: int) -> bool:
         if not self.begins(place, searched=True):
             return False
-        head = self.header(place)
+        head = self.read_header(place)
         if head.length + LENGTH_SIZE > limit - place:
             return False
         if place == broken:

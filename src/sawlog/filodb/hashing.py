@@ -16,27 +16,27 @@ from sawlog.errors import OptionError
 from sawlog.filodb.layout import HASH_FACTOR, HASH_INIT, HASH_SEED
 
 
-def signed(value: int) -> int:
-    """The low 32 bits of a number, as a signed one."""
+def wrap_signed(value: int) -> int:
+    """Return the low 32 bits of a number, as a signed one."""
     return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
 
-def java_string_hash(text: str) -> int:
-    """`String.hashCode` of Java."""
+def hash_java_string(text: str) -> int:
+    """Return `String.hashCode` of Java."""
     units = text.encode("utf-16-le")
     total = 0
     for index in range(0, len(units), 2):
         total = 31 * total + int.from_bytes(units[index : index + 2], "little")
-    return signed(total)
+    return wrap_signed(total)
 
 
-def java_order(text: str) -> bytes:
-    """A sort key that orders strings as Java does: by UTF-16 code units."""
+def make_java_key(text: str) -> bytes:
+    """Return a sort key that orders strings as Java does: by UTF-16 code units."""
     return text.encode("utf-16-be")
 
 
-def java_double(value: float) -> str:
-    """A double as Java prints it: plain from 0.001 up to 10 million, else with an exponent."""
+def render_java_double(value: float) -> str:
+    """Return a double as Java prints it: plain from 0.001 up to 10 million, else with an exponent."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -50,25 +50,25 @@ def java_double(value: float) -> str:
     return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{exact.adjusted()}"
 
 
-def h32(data: bytes | bytearray | memoryview) -> int:
-    """XXH32 with FiloDB's seed."""
-    return signed(xxhash.xxh32_intdigest(data, HASH_SEED))
+def hash_bytes(data: bytes | bytearray | memoryview) -> int:
+    """Return XXH32 with FiloDB's seed."""
+    return wrap_signed(xxhash.xxh32_intdigest(data, HASH_SEED))
 
 
 def combine(total: int, value: int) -> int:
     """Combine two hashes into one."""
-    return signed(HASH_FACTOR * total + value)
+    return wrap_signed(HASH_FACTOR * total + value)
 
 
 def sort_and_compute_hashes(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str, int]]:
-    """Labels in Java's order of their keys, each with the hash of its key and value."""
+    """Return labels in Java's order of their keys, each with the hash of its key and value."""
     pairs = labels.items() if isinstance(labels, Mapping) else labels
-    ordered = sorted(pairs, key=lambda pair: java_order(pair[0]))
-    return [(key, value, combine(h32(key.encode()), h32(value.encode()))) for key, value in ordered]
+    ordered = sorted(pairs, key=lambda pair: make_java_key(pair[0]))
+    return [(key, value, combine(hash_bytes(key.encode()), hash_bytes(value.encode()))) for key, value in ordered]
 
 
 def combine_hash_excluding(hashed: Iterable[tuple[str, str, int]], exclude: Collection[str] = ()) -> int:
-    """The hashes of `sort_and_compute_hashes` as one, without those of some keys."""
+    """Return the hashes of `sort_and_compute_hashes` as one, without those of some keys."""
     total = HASH_INIT
     for key, _, value in hashed:
         if key not in exclude:
@@ -76,8 +76,8 @@ def combine_hash_excluding(hashed: Iterable[tuple[str, str, int]], exclude: Coll
     return total
 
 
-def ingestion_shard(shard_hash: int, partition_hash: int, num_shards: int, spread: int) -> int:
-    """The shard of a series: the low bits from its shard key, `spread` bits above them from its partition key.
+def compute_ingestion_shard(shard_hash: int, partition_hash: int, num_shards: int, spread: int) -> int:
+    """Return the shard of a series: the low bits from its shard key, `spread` bits above them from its partition key.
 
     Raises:
         OptionError: When `num_shards` is no power of two, or `spread` does not fit it.

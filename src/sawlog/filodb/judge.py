@@ -32,7 +32,7 @@ UNSEEN = -1
 
 
 def is_header(length: int, word: int, time: int, record: int, flagged: int) -> bool:
-    """Whether these are the fields of a container's header, and the length of the first record fits.
+    """Return whether these are the fields of a container's header, and the length of the first record fits.
 
     Args:
         length: The container's length field.
@@ -53,7 +53,7 @@ def is_header(length: int, word: int, time: int, record: int, flagged: int) -> b
 
 
 def is_whole(size: int, unused: int, length: int, record: int, step: int) -> bool:
-    """Whether a container is whole, of `size` bytes up to the next header, by FiloDB's rule of rolling over.
+    """Return whether a container is whole, of `size` bytes up to the next header, by FiloDB's rule of rolling over.
 
     A builder goes on in a new container when a record does not fit: the unused rest is shorter than the next
     container's first record. That cannot hold where a container in between was missed, for a record is shorter than
@@ -71,8 +71,8 @@ def is_whole(size: int, unused: int, length: int, record: int, step: int) -> boo
     return length == EMPTY_CONTAINER or unused < record + LENGTH_SIZE
 
 
-def header_length(head: bytes | memoryview, size: int | None = None, *, damaged: bool = False) -> int | None:
-    """The length field of the container that begins some bytes; `None` if none does.
+def read_header_length(head: bytes | memoryview, size: int | None = None, *, damaged: bool = False) -> int | None:
+    """Return the length field of the container that begins some bytes; `None` if none does.
 
     Args:
         head: The bytes, or the first of them.

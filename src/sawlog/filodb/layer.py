@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import values_of
+from sawlog.arrow import view_values
 from sawlog.errors import SchemaError
 from sawlog.filodb import layout
 from sawlog.filodb.arrays import cast
@@ -40,7 +40,7 @@ class Layer:
         self._sink = sink
         self._rows = 0
         self._out = np.zeros(out_bytes + 2 * options.container_size, np.uint8)
-        self._state = c.new_layer()
+        self._state = c.make_layer()
         self._sizes = np.zeros(1, np.int64)
         self._encoder = Encoder(target.layouts)
         self._names = {layout.name: number for number, layout in enumerate(target.layouts)}
@@ -61,17 +61,17 @@ class Layer:
             self._add(batch.slice(start, BATCH_ROWS), now, groups[start : start + BATCH_ROWS])
 
     def measure_groups(self, groups: int) -> NDArray[np.int64]:
-        """Bytes of the containers of each group, counted from now on, up to `finish`."""
+        """Return bytes of the containers of each group, counted from now on, up to `finish`."""
         self._sizes = np.zeros(max(groups, 1), np.int64)
         return self._sizes
 
-    def hashes(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
-        """The partition hashes of a batch's rows, unsigned; nothing is laid out.
+    def compute_hashes(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        """Return the partition hashes of a batch's rows, unsigned; nothing is laid out.
 
         Raises:
             SchemaError: As `add`.
         """
-        return self._encoder.encode(batch, self._which(batch), self._rows).hashes
+        return self._encoder.encode(batch, self._number_layouts(batch), self._rows).hashes
 
     def finish(self) -> None:
         """Complete the last container, trimmed, and hand everything on."""
@@ -79,9 +79,9 @@ class Layer:
         self._flush()
 
     def _add(self, batch: pa.RecordBatch, now: int, groups: NDArray[np.int64]) -> None:
-        layout_numbers = self._which(batch)
+        layout_numbers = self._number_layouts(batch)
         encoded = self._encoder.encode(batch, layout_numbers, self._rows)
-        times = self._times(batch, now)
+        times = self._fill_times(batch, now)
         rows = c.Rows(layout_numbers, encoded.ops, encoded.values, encoded.hashes, times, groups)
         options = self._options
         plan = c.Plan(self._encoder.layouts, self._target.raw, np.int64(options.container_size), options.whole)
@@ -115,15 +115,15 @@ class Layer:
             " give a larger container_size"
         )
 
-    def _which(self, batch: pa.RecordBatch) -> NDArray[np.uint8]:
-        """Number of each row's layout."""
+    def _number_layouts(self, batch: pa.RecordBatch) -> NDArray[np.uint8]:
+        """Return the number of each row's layout."""
         layout_numbers = np.zeros(batch.num_rows, np.uint8)
         if not self._target.by_name:
             return layout_numbers
         names = cast(batch.column(SCHEMA_COLUMN), pa.string(), SCHEMA_COLUMN, self._rows).dictionary_encode()
         refuse_nulls(names, SCHEMA_COLUMN, self._rows)
         numbers = np.array([self._names.get(name, -1) for name in names.dictionary.to_pylist()], np.int64)
-        layout_of_row = numbers[values_of(names.indices, np.int32)]
+        layout_of_row = numbers[view_values(names.indices, np.int32)]
         if (layout_of_row < 0).any():
             row = int(np.flatnonzero(layout_of_row < 0)[0])
             raise SchemaError(
@@ -133,14 +133,14 @@ class Layer:
         layout_numbers[:] = layout_of_row
         return layout_numbers
 
-    def _times(self, batch: pa.RecordBatch, now: int) -> NDArray[np.int64]:
+    def _fill_times(self, batch: pa.RecordBatch, now: int) -> NDArray[np.int64]:
         if TIME_COLUMN not in batch.schema.names:
             # A container keeps the time at which it was begun.
             start_time = int(self._state.time) if self._state.start >= 0 else now
             return np.full(batch.num_rows, start_time, np.int64)
         container_times = cast(batch.column(TIME_COLUMN), layout.SCALARS["ts"].arrow, TIME_COLUMN, self._rows)
         refuse_nulls(container_times, TIME_COLUMN, self._rows)
-        times = values_of(container_times, np.int64).copy()
+        times = view_values(container_times, np.int64).copy()
         wrong = np.flatnonzero((times < 0) | (times > layout.MAX_TIMESTAMP))
         if len(wrong):
             raise SchemaError(

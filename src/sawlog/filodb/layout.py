@@ -154,5 +154,5 @@ class ContainerDamageKind(DamageKind):
 
 
 def align(size: int) -> int:
-    """The next multiple of `ALIGNMENT` at or above `size`."""
+    """Return the next multiple of `ALIGNMENT` at or above `size`."""
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb import layout
-from sawlog.filodb.hashing import java_order
+from sawlog.filodb.hashing import make_java_key
 
 Buffer = bytes | bytearray | memoryview
 
@@ -28,13 +28,15 @@ def encode_entry(key: bytes, value: bytes, predefined: Sequence[bytes]) -> bytes
     return bytes((code,)) + key_bytes + layout.PAYLOAD.encode(value)
 
 
-def entries_of(labels: Mapping[str, str], predefined: Sequence[bytes], order: Callable[[str], bytes]) -> list[bytes]:
-    """The entries of a map, in an order of keys."""
+def encode_entries(
+    labels: Mapping[str, str], predefined: Sequence[bytes], order: Callable[[str], bytes]
+) -> list[bytes]:
+    """Return the entries of a map, in an order of keys."""
     return [encode_entry(key.encode(), labels[key].encode(), predefined) for key in sorted(labels, key=order)]
 
 
 def iterate(entries: Buffer, predefined: Sequence[bytes]) -> Iterator[tuple[bytes, memoryview]]:
-    """Keys and values of an encoded map, in the order they are in.
+    """Yield keys and values of an encoded map, in the order they are in.
 
     Raises:
         FormatError: When the entries do not end where the map does, or a predefined key is not in the list.
@@ -53,7 +55,7 @@ def iterate(entries: Buffer, predefined: Sequence[bytes]) -> Iterator[tuple[byte
         else:
             key = bytes(view[pos : pos + code])
             pos += code
-        begin, pos = layout.PAYLOAD.ends(view, pos) if end - pos >= layout.PAYLOAD_LENGTH_SIZE else (pos, end + 1)
+        begin, pos = layout.PAYLOAD.find_ends(view, pos) if end - pos >= layout.PAYLOAD_LENGTH_SIZE else (pos, end + 1)
         if pos > end:
             raise FormatError(f"map: the entry at byte {start} runs over the end at byte {end}")
         yield key, view[begin:pos]
@@ -69,42 +71,42 @@ class MapEncoder:
     def __init__(self, predefined_keys: Sequence[str] = ()) -> None:
         self._predefined = tuple(key.encode() for key in predefined_keys)
 
-    def encode(self, labels: Mapping[str, str], order: Callable[[str], bytes] = java_order) -> bytes:
-        """The entries of a map, keys in the order of Java's strings as FiloDB's `MapEncoder` has them.
+    def encode(self, labels: Mapping[str, str], order: Callable[[str], bytes] = make_java_key) -> bytes:
+        """Return the entries of a map, keys in the order of Java's strings as FiloDB's `MapEncoder` has them.
 
         Raises:
             SchemaError: When a key, a value or the whole is too long.
         """
-        return _check_entries(b"".join(entries_of(labels, self._predefined, order)))
+        return _check_entries(b"".join(encode_entries(labels, self._predefined, order)))
 
     def decode(self, encoded: Buffer) -> dict[str, str]:
-        """The map; of repeated keys the last one counts."""
+        """Return the map; of repeated keys the last one counts."""
         return {key.decode(): str(value, "utf-8") for key, value in iterate(encoded, self._predefined)}
 
     def items(self, encoded: Buffer) -> Iterator[tuple[str, str]]:
-        """Keys and values in the order they are in."""
+        """Yield keys and values in the order they are in."""
         for key, value in iterate(encoded, self._predefined):
             yield key.decode(), str(value, "utf-8")
 
     def size(self, encoded: Buffer) -> int:
-        """Number of entries."""
+        """Return the number of entries."""
         return sum(1 for _ in iterate(encoded, self._predefined))
 
     def get_value(self, encoded: Buffer, key: str) -> str | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         value = self.get_value_bytes(encoded, key.encode())
         return None if value is None else value.decode()
 
     def get_value_bytes(self, encoded: Buffer, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         return next((bytes(value) for name, value in iterate(encoded, self._predefined) if name == key), None)
 
     def retain(self, encoded: Buffer, keys: Collection[str | bytes]) -> bytes:
-        """The entries of some keys."""
+        """Return the entries of some keys."""
         return self._select(encoded, keys, keep=True)
 
     def remove(self, encoded: Buffer, keys: Collection[str | bytes]) -> bytes:
-        """The entries of all other keys."""
+        """Return the entries of all other keys."""
         return self._select(encoded, keys, keep=False)
 
     def _select(self, encoded: Buffer, keys: Collection[str | bytes], *, keep: bool) -> bytes:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import fixed_array, group_rows, values_of
-from sawlog.format.charts import MOST_BOXES, BarChart, LaneBox, Picture, format_count, time_text
+from sawlog.arrow import group_rows, make_fixed_array, view_values
+from sawlog.format.charts import MOST_BOXES, BarChart, LaneBox, Picture, render_count, render_time
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 
 SCHEMA, HASH = "_schema", "_hash"
@@ -59,19 +59,19 @@ class Charts:
         if self._timed:
             self._left_out += _add(batch, self._found)
 
-    def pictures(self) -> Iterator[Picture]:
-        """Records by schema, and series by metric and time."""
+    def draw_pictures(self) -> Iterator[Picture]:
+        """Yield records by schema, and series by metric and time."""
         if self._waiting:
             self._count()
         series_by_key = self._found
         if self._schemas.found:
-            yield self._schemas.picture("Records by schema")
+            yield self._schemas.draw_picture("Records by schema")
         if series_by_key:
             lanes: dict[str, list[LaneBox]] = {}
             largest = sorted(series_by_key.items(), key=lambda item: (-item[1].rows, str(item[0])))[:MOST_BOXES]
             for (metric, number), series in largest:
-                times = f"{time_text(series.first)} to {time_text(series.last)}"
-                text = f"{metric}, partition hash {number}: {format_count(series.rows, 'records')}, {times}"
+                times = f"{render_time(series.first)} to {render_time(series.last)}"
+                text = f"{metric}, partition hash {number}: {render_count(series.rows, 'records')}, {times}"
                 box = LaneBox(series.first, max(series.last, series.first), text, "", 1, series.path, series.offset)
                 lanes.setdefault(metric, []).append(box)
             note = f"{len(series_by_key):,} series"
@@ -81,17 +81,17 @@ class Charts:
 
 
 def _add(batch: pa.RecordBatch, series_by_key: dict[tuple[str, Any], _Series]) -> int:
-    """Count the series of some records; how many are of further ones."""
+    """Return the count the series of some records; how many are of further ones."""
     if batch.column(TIME).null_count:
         batch = batch.filter(batch.column(TIME).is_valid())
     stamps = batch.column(TIME)
-    times = values_of(stamps.cast(pa.timestamp("ms", stamps.type.tz), safe=False).cast(pa.int64()), np.int64)
+    times = view_values(stamps.cast(pa.timestamp("ms", stamps.type.tz), safe=False).cast(pa.int64()), np.int64)
     keys = [name for name in (METRIC, HASH) if name in batch.schema.names]
     firsts, groups = group_rows(batch.select(keys))
     begins, ends = times[firsts], times[firsts]
     np.minimum.at(begins, groups, times)
     np.maximum.at(ends, groups, times)
-    rows = batch.select([*keys, FILE_COLUMN, OFFSET_COLUMN]).take(fixed_array(pa.int64(), firsts)).to_pylist()
+    rows = batch.select([*keys, FILE_COLUMN, OFFSET_COLUMN]).take(make_fixed_array(pa.int64(), firsts)).to_pylist()
     left_out = 0
     for row, count, begin, end in zip(rows, np.bincount(groups).tolist(), begins.tolist(), ends.tolist(), strict=True):
         key = str(row.get(METRIC, "records")), row.get(HASH, "")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sawlog.filodb import layout
-from sawlog.filodb.columns import row_fields
+from sawlog.filodb.columns import make_row_fields
 from sawlog.filodb.options import ReadOptions, WriteOptions
-from sawlog.filodb.selection import schema_records, select
+from sawlog.filodb.selection import find_schema_records, select
 from sawlog.filodb.target import RECORD_COLUMN, TIME_COLUMN
 from sawlog.filodb.walk import ContainerRange
 from sawlog.filodb.writer import ContainerWriter
@@ -29,7 +29,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
 
     Records of unknown schemas are kept: all that can be known of them is that they are whole.
     """
-    fragment = _whole_file(file, options, storage)
+    fragment = _make_file_range(file, options, storage)
     schema = pa.schema([fragment.projection.schema.field(name) for name in _NAMES])
     biggest = max(
         [layout.DEFAULT_CONTAINER_SIZE, *(layout.record.max_record_size for layout in fragment.selection.layouts)]
@@ -40,7 +40,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
             writer.write(batch.select(list(_NAMES)))
 
 
-def name_options(dataset: ContainerContents) -> ReadOptions:
+def make_options(dataset: ContainerContents) -> ReadOptions:
     """The read options that name what a dataset takes its records for: the start of the repaired files may show less.
 
     Where the user names schemas, records of the others that are known are kept, too.
@@ -51,12 +51,12 @@ def name_options(dataset: ContainerContents) -> ReadOptions:
     return replace(options, table=table, records="partkeys" if dataset.part_keys else "ingestion")
 
 
-def _whole_file(file: File, options: ReadOptions, storage: Storage) -> ContainerRange:
+def _make_file_range(file: File, options: ReadOptions, storage: Storage) -> ContainerRange:
     """Return a range over all of a file: records that a reader takes, and those of unknown schemas, as they are."""
     read_options = replace(options, salvage=("unknown_schemas",), extras=("container_timestamp", "record"))
     scan = Scan(options=read_options, on_damage="skip", storage=storage)
-    selection = select(read_options, [schema_records(storage.read(file.path, 0, PROBE_BYTES), read_options.known)])
-    fields = row_fields(selection, read_options, apart=True)
+    selection = select(read_options, [find_schema_records(storage.read(file.path, 0, PROBE_BYTES), read_options.known)])
+    fields = make_row_fields(selection, read_options, apart=True)
     projection = Projection.of(pa.schema([field.arrow for field in fields]), scan)
     step = options.container_size or 0
     return ContainerRange(scan, projection, file.path, file.size, file, 0, file.size, step, selection, fields)

@@ -12,7 +12,7 @@ import numpy as np
 
 from sawlog.errors import OptionError
 from sawlog.filodb import layout
-from sawlog.filodb.judge import PLAIN_WORD, header_length
+from sawlog.filodb.judge import PLAIN_WORD, read_header_length
 from sawlog.filodb.kernels import state as s
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.schemas import RecordSchema, Schema, Schemas
@@ -43,8 +43,8 @@ class Pool:
         self._idle.setdefault(key, []).append(thing)
 
 
-def _schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
-    """`SCHEMA` records: how many bytes the records of each layout have.
+def _make_schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
+    """Return the `SCHEMA` records: how many bytes the records of each layout have.
 
     Those of unknown schemas are as long as a window can be.
     """
@@ -71,16 +71,16 @@ class Tables:
     def __init__(self, layouts: Sequence[RecordSchema | None], meanings: Any, *, plain: bool) -> None:
         self.layouts = layouts
         self.meanings = meanings
-        self.schemas = _schema_table(layouts, plain=plain)
+        self.schemas = _make_schema_table(layouts, plain=plain)
         self.smallest = int(self.schemas["smallest"].min())
-        self._plain_meanings = self._doubt({PLAIN_WORD})
+        self._plain_meanings = self._mark_doubtful({PLAIN_WORD})
 
-    def meanings_in(self, flagged: int) -> Any:
+    def find_meanings(self, flagged: int) -> Any:
         """Return what each schema ID means in a file whose first container has this version word."""
-        return self._plain_meanings if flagged == PLAIN_WORD else self._doubt({PLAIN_WORD, flagged})
+        return self._plain_meanings if flagged == PLAIN_WORD else self._mark_doubtful({PLAIN_WORD, flagged})
 
-    def _doubt(self, words: set[int]) -> Any:
-        """Containers begin in these words, and records with their lower halves as schema IDs."""
+    def _mark_doubtful(self, words: set[int]) -> Any:
+        """Return containers begin in these words, and records with their lower halves as schema IDs."""
         schema_index = self.meanings.copy()
         doubted = [word & layout.MAX_SCHEMA_ID for word in words]
         schema_index[doubted] = s.DOUBTED - schema_index[doubted]
@@ -143,7 +143,7 @@ class Selection:
 
 
 def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selection:
-    """Resolve which schemas are read, and whether records are samples or part keys, by `schema_records` of each file.
+    """Resolve which schemas are read, and whether records are samples or part keys, by the first schemas of each file.
 
     Raises:
         SchemaError: For a schema that is not known.
@@ -154,11 +154,11 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
     if not options.table or options.records == "auto":
         complete: set[int] = set()
         starts = (memoryview(record) for head in heads for record in head)
-        pairs = ((id, record) for record in starts if (id := _schema_id(record)) not in complete)
-        records = [memoryview(record) for record in _representative_records(pairs, complete, schemas)]
+        pairs = ((id, record) for record in starts if (id := _read_schema_id(record)) not in complete)
+        records = [memoryview(record) for record in _choose_records(pairs, complete, schemas)]
     selected: Sequence[Schema] = schemas.select(options.table)
     if not selected:
-        selected = _schemas_of(records, schemas) or schemas.select(("all",))
+        selected = _find_schemas(records, schemas) or schemas.select(("all",))
     if not selected:
         # None has partition columns, so that records do not say their schema.
         selected = list(schemas.values())
@@ -181,15 +181,13 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
     return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
 
 
-def schema_records(head: bytes, schemas: Schemas) -> list[bytes]:
+def find_schema_records(head: bytes, schemas: Schemas) -> list[bytes]:
     """Of the records at the start of a file those that show its schemas: the first of each, and its first sound one."""
     complete: set[int] = set()
-    return _representative_records(_records(head, complete), complete, schemas)
+    return _choose_records(_iterate_records(head, complete), complete, schemas)
 
 
-def _representative_records(
-    candidates: Iterable[tuple[int, memoryview]], complete: set[int], schemas: Schemas
-) -> list[bytes]:
+def _choose_records(candidates: Iterable[tuple[int, memoryview]], complete: set[int], schemas: Schemas) -> list[bytes]:
     """Of records with their IDs the first of each, and its first sound one.
 
     IDs of which no other record shows anything more go to `complete`.
@@ -211,7 +209,7 @@ def _representative_records(
 
 
 def join_records(records: Iterable[bytes]) -> bytes:
-    """Records as an index holds them: each after its length."""
+    """Return records as an index holds them: each after its length."""
     return b"".join(layout.RECORD.encode(record) for record in records)
 
 
@@ -219,31 +217,31 @@ def split(data: bytes) -> list[bytes]:
     """Return the records that `joined` has put together."""
     records, pos = [], 0
     while pos < len(data):
-        start, pos = layout.RECORD.ends(data, pos)
+        start, pos = layout.RECORD.find_ends(data, pos)
         records.append(data[start:pos])
     return records
 
 
-def _records(head: bytes, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
-    """The records at the start of some data, container after container, but for IDs in `complete`, which may grow.
+def _iterate_records(head: bytes, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
+    """Yield records at the start of some data, container after container, but for IDs in `complete`, which may grow.
 
     Yields:
         The schema ID of each record, and the record.
     """
     view = memoryview(head)
-    pos, length = 0, header_length(head, damaged=True)
+    pos, length = 0, read_header_length(head, damaged=True)
     if length is None:
-        yield from _stretch(view, complete)
+        yield from _iterate_adjacent(view, complete)
     word = head[_WORD : _WORD + layout.VERSION_WORD.size]
     while length is not None:
         end = pos + length + layout.LENGTH_SIZE
-        yield from _stretch(view[pos + layout.CONTAINER_HEADER_SIZE : end], complete)
+        yield from _iterate_adjacent(view[pos + layout.CONTAINER_HEADER_SIZE : end], complete)
         pos = head.find(word, end + _WORD) - _WORD
-        length = header_length(view[pos:]) if pos >= end else None
+        length = read_header_length(view[pos:]) if pos >= end else None
 
 
-def _stretch(view: memoryview, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
-    """Adjacent records; see `_records`."""
+def _iterate_adjacent(view: memoryview, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
+    """Yield adjacent records; see `_iterate_records`."""
     pos, limit = 0, len(view)
     while limit - pos > _HEAD.size:
         length, id = _HEAD.unpack_from(view, pos)
@@ -251,18 +249,18 @@ def _stretch(view: memoryview, complete: Collection[int]) -> Iterator[tuple[int,
         if size > limit - pos:
             break
         if size < _HEAD.size:  # the record ends inside its ID
-            id = _schema_id(view[pos : pos + size])
+            id = _read_schema_id(view[pos : pos + size])
         if id not in complete:
             yield id, view[pos : pos + size]
         pos += size + -size % layout.ALIGNMENT
 
 
-def _schemas_of(records: Iterable[memoryview], schemas: Schemas) -> Sequence[Schema]:
-    """The known schemas of records: of those that can be read, if there are any, for others may have lost theirs."""
+def _find_schemas(records: Iterable[memoryview], schemas: Schemas) -> Sequence[Schema]:
+    """Return known schemas of records: of those that can be read, if there are any, for others may have lost theirs."""
     candidates: dict[int, Schema] = {}
     whole_schemas: dict[int, Schema] = {}
     for record in records:
-        id = _schema_id(record)
+        id = _read_schema_id(record)
         if id not in whole_schemas and (schema := schemas.by_id(id)) is not None:
             candidates[id] = schema
             if any(record_schema.is_whole(record) for record_schema in (schema.ingestion, schema.part_key)):
@@ -270,15 +268,15 @@ def _schemas_of(records: Iterable[memoryview], schemas: Schemas) -> Sequence[Sch
     return list(whole_schemas.values() or candidates.values())
 
 
-def _schema_id(record: memoryview) -> int:
+def _read_schema_id(record: memoryview) -> int:
     return int.from_bytes(record[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
 
 
 def _are_part_keys(records: Iterable[memoryview], schemas: Sequence[Schema]) -> bool:
-    """Whether the first record of these schemas that is laid out as either is a part key and not a sample."""
+    """Return whether the first record of these schemas that is laid out as either is a part key and not a sample."""
     by_id = {schema.schema_id: schema for schema in schemas}
     for record in records:
-        schema = by_id.get(_schema_id(record))
+        schema = by_id.get(_read_schema_id(record))
         if schema is not None and schema.ingestion.is_filled(record):
             return False
         if schema is not None and schema.part_key.is_filled(record):

@@ -43,8 +43,8 @@ class SeriesTable:
         Returns:
             What the walk ends with.
         """
-        partition, all_columns = (t.Columns(*builder.places(fields)) for fields in (keys, builder.fields))
-        hashes = np.uint64(builder.place("partition_hash"))
+        partition, all_columns = (t.Columns(*builder.find_places(fields)) for fields in (keys, builder.fields))
+        hashes = np.uint64(builder.find_place("partition_hash"))
         self._progress.row = self._progress.kept = state.rows
         while True:
             table = t.Table(self._slots, self._key_starts, self._keys, self._secret, hashes, partition, all_columns)
@@ -70,15 +70,15 @@ class SeriesWalk(RecordsWalk):
         self._table = table
         self._keys = [field for field in fragment.fields if field.sources]
 
-    def _gathered_fields(self) -> Sequence[ViewField]:
+    def _choose_fields(self) -> Sequence[ViewField]:
         return self._fragment.fields
 
     def _read(self, window: Window, out: Out) -> int:
         return self._table.read(window, self.state, out, self.rules, self._builder, self._keys)
 
-    def _columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+    def _make_columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
         names = (field.name for field in self._builder.fields)
-        return dict(zip(names, self._builder.arrays(rows, marks), strict=True))
+        return dict(zip(names, self._builder.make_field_arrays(rows, marks), strict=True))
 
 
 @dataclass(frozen=True)
@@ -102,4 +102,4 @@ class SeriesScan(Fragment):
         table = SeriesTable()
         for range_ in self.ranges:
             with closing(self.scan.storage.open(range_.path)) as source:
-                yield from SeriesWalk(range_, source, schema, findings, table).batches()
+                yield from SeriesWalk(range_, source, schema, findings, table).read_batches()

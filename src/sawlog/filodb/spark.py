@@ -12,17 +12,17 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql import types as spark
 
 from sawlog.errors import OptionError
-from sawlog.filodb.columns import row_fields
+from sawlog.filodb.columns import make_row_fields
 from sawlog.filodb.histograms import functions as histograms_of
 from sawlog.filodb.histograms.functions import HISTOGRAM
 from sawlog.filodb.options import ReadOptions, WriteOptions
 from sawlog.filodb.schemas import Schema
 from sawlog.filodb.selection import Layout, Selection
-from sawlog.filodb.values import ValueDecoder, ValueEncoder, partition_hashes, shards
+from sawlog.filodb.values import ValueDecoder, ValueEncoder, find_shards, hash_series
 from sawlog.format.damage import check_on_damage
 from sawlog.format.options import parse_options
 from sawlog.spark.cast import cast_array
-from sawlog.spark.schema import arrow_schema, nullable, spark_schema
+from sawlog.spark.schema import make_arrow_schema, make_nullable, make_spark_schema
 
 ColumnOrName = Any
 
@@ -30,13 +30,13 @@ ColumnOrName = Any
 def from_filodb_record(
     column: ColumnOrName, table: str | Sequence[str] = "all", *, on_damage: str = "fail", **options: Any
 ) -> Column:
-    """The rows of containers, or of single records such as part keys.
+    """Return the rows of containers, or of single records such as part keys.
 
     `inline(from_filodb_record("value", "gauge"))` makes a table of them.
 
     Args:
         column: A binary column: what FiloDB's producers put into Kafka, or its tables into Cassandra.
-        table: Names of the schemas to read, `all` for all known ones; with several, a field `_schema` says which.
+        table: Names of the schemas to read, `all` for all known ones; with several, a field `_find_schema` says which.
         on_damage: `fail`; `skip` to return what is intact; or `collect` to return that, and what is damaged.
         **options: Options for reading `filodb_record`, such as `records="partkeys"` or `extras`.
 
@@ -46,17 +46,17 @@ def from_filodb_record(
         there is none.
     """
     if on_damage == "collect":
-        decoder = _decoder(table, options, "from_filodb_record")
-        return _column(decoder.results, _result_type(decoder), [column], [pa.binary()])
-    decoder = replace(_decoder(table, options, "from_filodb_record"), on_damage=check_on_damage(on_damage))
-    kind = spark.ArrayType(spark_schema(decoder.schema), containsNull=False)
-    return _column(decoder.decode, kind, [column], [pa.binary()])
+        decoder = _make_decoder(table, options, "from_filodb_record")
+        return _make_column(decoder.decode_results, _make_result_type(decoder), [column], [pa.binary()])
+    decoder = replace(_make_decoder(table, options, "from_filodb_record"), on_damage=check_on_damage(on_damage))
+    kind = spark.ArrayType(make_spark_schema(decoder.schema), containsNull=False)
+    return _make_column(decoder.decode, kind, [column], [pa.binary()])
 
 
 def filodb_records(
     frame: DataFrame, column: str = "value", table: str | Sequence[str] = "all", **options: Any
 ) -> DataFrame:
-    """The rows of a binary column as `from_filodb_record(on_damage="collect")` gives them, in bounded portions.
+    """Return the rows of a binary column as `from_filodb_record(on_damage="collect")` gives them, in bounded portions.
 
     A value of many rows, as hostile ones may be, becomes several rows of the new frame; each value that is not null
     becomes one at least. Nothing in a value makes this fail, so that a stream never stops at one.
@@ -70,17 +70,17 @@ def filodb_records(
     Returns:
         The other columns of the frame, and `rows`, `damage` and `ok`.
     """
-    decoder = _decoder(table, options, "filodb_records")
+    decoder = _make_decoder(table, options, "filodb_records")
     other_fields = [field for field in frame.schema.fields if field.name != column]
-    result = _result_type(decoder)
+    result = _make_result_type(decoder)
     target = spark.StructType([*other_fields, *result.fields])
     names, kinds = [field.name for field in other_fields], [field.dataType for field in result.fields]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        types = [_arrow_type(kind) for kind in kinds]
+        types = [_convert_type(kind) for kind in kinds]
         for batch in batches:
             kept_batch = batch.select(names)
-            for numbers, rows in decoder.parts(batch.column(column)):
+            for numbers, rows in decoder.decode_parts(batch.column(column)):
                 parts = [cast_array(array, kind) for array, kind in zip(rows.flatten(), types, strict=True)]
                 yield pa.RecordBatch.from_arrays(
                     [*kept_batch.take(pa.array(numbers)).columns, *parts], names=[*names, *result.names]
@@ -89,22 +89,22 @@ def filodb_records(
     return frame.select(*names, column).mapInArrow(run, target)
 
 
-def _decoder(table: str | Sequence[str], options: Mapping[str, Any], action: str) -> ValueDecoder:
+def _make_decoder(table: str | Sequence[str], options: Mapping[str, Any], action: str) -> ValueDecoder:
     names = (table,) if isinstance(table, str) else tuple(table)
     values = {"records": "ingestion", "table": names, **options}
     return ValueDecoder(parse_options(ReadOptions, values, where=action))
 
 
-def _result_type(decoder: ValueDecoder) -> spark.StructType:
-    return spark.StructType(spark_schema(pa.schema(list(decoder.result))).fields)
+def _make_result_type(decoder: ValueDecoder) -> spark.StructType:
+    return spark.StructType(make_spark_schema(pa.schema(list(decoder.result))).fields)
 
 
 def to_filodb_record(column: ColumnOrName, table: str | None = None, **options: Any) -> Column:
-    """Containers of rows: one per value.
+    """Return containers of rows: one per value.
 
     Args:
         column: A struct, or an array of structs as `collect_list(struct(...))` makes, with the columns of the schema.
-        table: Name of the schema; not needed where a field `_schema` says it row by row.
+        table: Name of the schema; not needed where a field `_find_schema` says it row by row.
         **options: Options for writing `filodb_record`, such as `records` or `container_timestamp`.
 
     Returns:
@@ -119,26 +119,26 @@ def to_filodb_record(column: ColumnOrName, table: str | None = None, **options: 
     action = "to_filodb_record"
     values = {"table": table, **options}
     encoder = ValueEncoder(parse_options(WriteOptions, values, where=action))
-    return _column(encoder.encode, spark.BinaryType(), [column], [])
+    return _make_column(encoder.encode, spark.BinaryType(), [column], [])
 
 
 def filodb_partition_hash(*columns: ColumnOrName, table: str = "gauge", **options: Any) -> Column:
-    """The hash that FiloDB stores in the records of a series: an id of the series, but for collisions.
+    """Return the hash that FiloDB stores in the records of a series: an id of the series, but for collisions.
 
     Args:
         *columns: The partition columns of the schema, in order: by default the metric and the map of labels.
         table: Name of any schema with these partition columns.
         **options: `schema`: the known schemas, if not the built-in ones.
     """
-    schema = _schema(table, options, "filodb_partition_hash")
+    schema = _find_schema(table, options, "filodb_partition_hash")
     names = [column.name for column in schema.part_key.columns]
     selection = Selection((Layout(schema.name, schema.schema_id, schema.part_key),), True, frozenset(), False)
-    kinds = [field.arrow.type for field in row_fields(selection, ReadOptions())]
+    kinds = [field.arrow.type for field in make_row_fields(selection, ReadOptions())]
 
-    def hashes(*arrays: pa.Array) -> pa.Array:
-        return partition_hashes(dict(zip(names, arrays, strict=True)), schema)
+    def compute_hashes(*arrays: pa.Array) -> pa.Array:
+        return hash_series(dict(zip(names, arrays, strict=True)), schema)
 
-    return _column(hashes, spark.IntegerType(), columns, kinds)
+    return _make_column(compute_hashes, spark.IntegerType(), columns, kinds)
 
 
 def filodb_shard(
@@ -150,7 +150,7 @@ def filodb_shard(
     table: str = "gauge",
     **options: Any,
 ) -> Column:
-    """The shard, and with it the Kafka partition, that FiloDB ingests a series to.
+    """Return the shard, and with it the Kafka partition, that FiloDB ingests a series to.
 
     Args:
         metric: The metric's name.
@@ -163,20 +163,22 @@ def filodb_shard(
     Raises:
         OptionError: When `num_shards` is no power of two, or `spread` does not fit it.
     """
-    partition = _schema(table, options, "filodb_shard").partition
+    partition = _find_schema(table, options, "filodb_shard").partition
     assert partition is not None
-    shards(pa.array([], pa.string()), pa.array([], pa.map_(pa.string(), pa.string())), num_shards, spread, partition)
+    find_shards(
+        pa.array([], pa.string()), pa.array([], pa.map_(pa.string(), pa.string())), num_shards, spread, partition
+    )
 
     def find(part_hashes: pa.Array, shard_hashes: pa.Array) -> pa.Array:
-        return shards(part_hashes, shard_hashes, num_shards, spread, partition)
+        return find_shards(part_hashes, shard_hashes, num_shards, spread, partition)
 
-    return _column(find, spark.IntegerType(), [metric, labels], [pa.string(), pa.map_(pa.string(), pa.string())])
+    return _make_column(find, spark.IntegerType(), [metric, labels], [pa.string(), pa.map_(pa.string(), pa.string())])
 
 
 def histogram_quantile(
     column: ColumnOrName, q: float, minimum: ColumnOrName | None = None, maximum: ColumnOrName | None = None
 ) -> Column:
-    """A quantile of histograms, as Prometheus and FiloDB estimate it; see `sawlog.filodb.histogram_quantile`.
+    """Return a quantile of histograms, as Prometheus and FiloDB estimate it; see `sawlog.filodb.histogram_quantile`.
 
     Args:
         column: A column of histograms, as reading returns them.
@@ -188,7 +190,7 @@ def histogram_quantile(
     def find(histograms: pa.Array, *bounds: pa.Array) -> pa.Array:
         return histograms_of.histogram_quantile(histograms, q, *bounds)
 
-    return _column(find, spark.DoubleType(), *_with_bounds(column, minimum, maximum))
+    return _make_column(find, spark.DoubleType(), *_with_bounds(column, minimum, maximum))
 
 
 def histogram_fraction(
@@ -198,22 +200,22 @@ def histogram_fraction(
     minimum: ColumnOrName | None = None,
     maximum: ColumnOrName | None = None,
 ) -> Column:
-    """The share of values between two bounds; see `sawlog.filodb.histogram_fraction`."""
+    """Return the share of values between two bounds; see `sawlog.filodb.histogram_fraction`."""
 
     def find(histograms: pa.Array, *bounds: pa.Array) -> pa.Array:
         return histograms_of.histogram_fraction(histograms, lower, upper, *bounds)
 
-    return _column(find, spark.DoubleType(), *_with_bounds(column, minimum, maximum))
+    return _make_column(find, spark.DoubleType(), *_with_bounds(column, minimum, maximum))
 
 
 def histogram_add(first: ColumnOrName, second: ColumnOrName) -> Column:
-    """The sums of two columns of histograms; see `sawlog.filodb.histogram_add`."""
-    kind = spark_schema(pa.schema(list(HISTOGRAM)))
-    return _column(histograms_of.histogram_add, kind, [first, second], [HISTOGRAM, HISTOGRAM])
+    """Return the sums of two columns of histograms; see `sawlog.filodb.histogram_add`."""
+    kind = make_spark_schema(pa.schema(list(HISTOGRAM)))
+    return _make_column(histograms_of.histogram_add, kind, [first, second], [HISTOGRAM, HISTOGRAM])
 
 
 def histogram_merge(column: ColumnOrName) -> Column:
-    """The sum of the histograms of a group, an aggregate; see `sawlog.filodb.histogram_merge`.
+    """Return the sum of the histograms of a group, an aggregate; see `sawlog.filodb.histogram_merge`.
 
     Raises:
         OptionError: With PySpark 4.0, which has no such functions of Arrow arrays.
@@ -221,39 +223,39 @@ def histogram_merge(column: ColumnOrName) -> Column:
     if not hasattr(functions, "arrow_udf"):
         raise OptionError("histogram_merge needs PySpark 4.1 or later")
 
-    def total(histograms: pa.Array) -> Any:
+    def merge_histograms(histograms: pa.Array) -> Any:
         return histograms_of.histogram_merge(histograms).as_py()
 
-    total.__annotations__ = {"histograms": pa.Array, "return": dict}
-    merged: Column = functions.arrow_udf(total, spark_schema(pa.schema(list(HISTOGRAM))))(column)
+    merge_histograms.__annotations__ = {"histograms": pa.Array, "return": dict}
+    merged: Column = functions.arrow_udf(merge_histograms, make_spark_schema(pa.schema(list(HISTOGRAM))))(column)
     return merged
 
 
 def _with_bounds(
     column: ColumnOrName, minimum: ColumnOrName | None, maximum: ColumnOrName | None
 ) -> tuple[list[ColumnOrName], list[pa.DataType]]:
-    """A column of histograms, and those of bounds, and their types."""
+    """Return a column of histograms, and those of bounds, and their types."""
     if (minimum is None) != (maximum is None):
         raise OptionError("histograms: give the columns of both bounds, or none")
     bounds = [] if minimum is None else [minimum, maximum]
     return [column, *bounds], [HISTOGRAM, *(pa.float64() for _ in bounds)]
 
 
-def _schema(table: str, options: Mapping[str, Any], action: str) -> Schema:
+def _find_schema(table: str, options: Mapping[str, Any], action: str) -> Schema:
     parsed = parse_options(ReadOptions, {"table": table, **options}, where=action)
     return parsed.known.get_schema(parsed.table[0])
 
 
-def _column(
+def _make_column(
     function: Callable[..., pa.Array],
     kind: spark.DataType,
     columns: Sequence[ColumnOrName],
     takes: Sequence[pa.DataType],
 ) -> Column:
     if not hasattr(functions, "arrow_udf"):
-        return _pandas_column(function, kind, columns, takes)
+        return _make_pandas_column(function, kind, columns, takes)
     kind = _without_metadata(kind)
-    target = _arrow_type(kind)
+    target = _convert_type(kind)
 
     def run(*arrays: pa.Array) -> pa.Array:
         return cast_array(function(*arrays), target)
@@ -262,18 +264,18 @@ def _column(
     return result
 
 
-def _pandas_column(
+def _make_pandas_column(
     function: Callable[..., pa.Array],
     kind: spark.DataType,
     columns: Sequence[ColumnOrName],
     takes: Sequence[pa.DataType],
 ) -> Column:
-    """The same for PySpark 4.0, which hands over no Arrow, and takes nothing that cannot be null: slower.
+    """Return the same for PySpark 4.0, which hands over no Arrow, and takes nothing that cannot be null: slower.
 
     Structs are frames to pandas there, so that a null one is a struct of nulls.
     """
-    kind = nullable(kind)
-    target = _arrow_type(kind)
+    kind = make_nullable(kind)
+    target = _convert_type(kind)
     pd = import_module("pandas")
     names = kind.names if isinstance(kind, spark.StructType) else None
 
@@ -293,7 +295,7 @@ def _pandas_column(
 
 
 def _without_metadata(kind: spark.DataType) -> Any:
-    """The type without metadata of nested fields, which Arrow does not bring back, and PySpark 4.1 compares."""
+    """Return the type without metadata of nested fields, which Arrow does not bring back, and PySpark 4.1 compares."""
     if isinstance(kind, spark.ArrayType):
         return spark.ArrayType(_without_metadata(kind.elementType), kind.containsNull)
     if isinstance(kind, spark.StructType):
@@ -302,5 +304,5 @@ def _without_metadata(kind: spark.DataType) -> Any:
     return kind
 
 
-def _arrow_type(kind: spark.DataType) -> pa.DataType:
-    return arrow_schema(spark.StructType([spark.StructField("c", kind)])).field(0).type
+def _convert_type(kind: spark.DataType) -> pa.DataType:
+    return make_arrow_schema(spark.StructType([spark.StructField("c", kind)])).field(0).type

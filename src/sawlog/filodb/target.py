@@ -53,8 +53,8 @@ class Target:
         elif options.table is not None:
             selected = (schemas.get_schema(options.table),)
         else:
-            selected = (_by_columns(carried or schemas, schema, part_keys=records == "partkeys"),)
-        layouts = tuple(_layout(selected_schema, part_keys=records == "partkeys") for selected_schema in selected)
+            selected = (_find_schema(carried or schemas, schema, part_keys=records == "partkeys"),)
+        layouts = tuple(_make_layout(selected_schema, part_keys=records == "partkeys") for selected_schema in selected)
         target = cls(layouts, by_name, raw=False)
         target._check_columns(schema)
         return target
@@ -74,19 +74,19 @@ class Target:
                 raise SchemaError(f"schema {self.layouts[0].name!r}: columns are missing: {', '.join(missing)}")
 
 
-def _layout(schema: Schema, *, part_keys: bool) -> Layout:
+def _make_layout(schema: Schema, *, part_keys: bool) -> Layout:
     if schema.partition is None:
         return Layout(schema.name, None, schema.ingestion)
     return Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion)
 
 
-def _by_columns(schemas: Schemas, schema: pa.Schema, *, part_keys: bool) -> Schema:
-    """The one schema whose columns these are."""
+def _find_schema(schemas: Schemas, schema: pa.Schema, *, part_keys: bool) -> Schema:
+    """Return the one schema whose columns these are."""
     names = {name for name in schema.names if name not in _SPECIAL_COLUMNS}
     fitting = [
         candidate
         for candidate in schemas.values()
-        if {c.name for c in _layout(candidate, part_keys=part_keys).record.columns} == names
+        if {c.name for c in _make_layout(candidate, part_keys=part_keys).record.columns} == names
     ]
     if len(fitting) != 1:
         fitting_names = " or ".join(candidate.name for candidate in fitting) or "none of the known schemas"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, array_of, boolean_values, fill_null, fixed_array
+from sawlog.arrow import Column, fill_null, make_array, make_fixed_array, unpack_booleans
 from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.filodb import layout
@@ -29,7 +29,7 @@ from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.selection import Layout, Selection, Tables
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, FileRange, assemble
 from sawlog.format.damage import Findings
-from sawlog.format.query import Condition, conditions
+from sawlog.format.query import Condition, iterate_conditions
 from sawlog.storage import Source, sources
 
 WINDOW_BYTES = 4 * sources.WINDOW_BYTES
@@ -65,11 +65,11 @@ class Sight:
         self._size = size
 
     def peek(self, offset: int, length: int) -> Any:
-        """Bytes of the file: those in sight, or others."""
+        """Return bytes of the file: those in sight, or others."""
         inside = offset - self.base
         if inside >= 0 and inside + length <= len(self.data):
             return self.data[inside : inside + length]
-        return self._source.window(offset, min(length, self._size - offset))
+        return self._source.read_window(offset, min(length, self._size - offset))
 
 
 class Walk(ChainWalk):
@@ -110,7 +110,9 @@ class Walk(ChainWalk):
         owned = Span(fragment.file, fragment.start, fragment.end)
         super().__init__(owned, source, findings, s.STATE, max_rows=self.capacity, event_room=room)
         head = layout.VERSION_WORD.end  # of the file's first container
-        flagged = layout.VERSION_WORD.of(source.window(0, head).tobytes()) if fragment.file.size >= head else PLAIN_WORD
+        flagged = (
+            layout.VERSION_WORD.of(source.read_window(0, head).tobytes()) if fragment.file.size >= head else PLAIN_WORD
+        )
         self._sight = Sight(source, fragment.file.size)
         self.framing = Framing(
             self._sight.peek,
@@ -127,7 +129,7 @@ class Walk(ChainWalk):
         self.state.step = fragment.step
         self.rules = s.Rules(
             fragment.selection.plain,
-            tables.meanings_in(flagged) if bounds is None else tables.meanings,
+            tables.find_meanings(flagged) if bounds is None else tables.meanings,
             tables.schemas,
             options.container_size is not None,
             np.int64(flagged),
@@ -137,7 +139,7 @@ class Walk(ChainWalk):
         )
 
     @abstractmethod
-    def _records(self, window: Window) -> int:
+    def _run_kernel(self, window: Window) -> int:
         """Walk on: MORE, FULL, or END, where `state.tail` is set, or the framing is to say how to go on."""
 
     def read(self, window: Window) -> int:
@@ -146,7 +148,7 @@ class Walk(ChainWalk):
         self._sight.data, self._sight.base = window.data, int(window.base)
         limit = self._sight.base + len(window.data)
         while state["position"] <= limit:
-            status = self._records(window)
+            status = self._run_kernel(window)
             if status != END or state["tail"] >= 0 or len(self.rules.bounds):
                 return status
             if state["rows"] >= len(self.starts) or state["events"] >= state["max_events"]:
@@ -154,15 +156,15 @@ class Walk(ChainWalk):
             offset = int(state["position"])
             if state["inside"]:
                 self._look_for_hidden(offset)
-            elif not self._frame(offset):
+            elif not self._open_frame(offset):
                 return END
         return MORE
 
-    def _frame(self, offset: int) -> bool:
+    def _open_frame(self, offset: int) -> bool:
         """Open the container at a place, or account for what is there instead; whether the walk goes on."""
         state, size = self.state, self.span.file.size
         if state["bound"] and offset < state["bound"]:
-            self._open(self._hidden_at(offset))
+            self._open(self._find_hidden(offset))
             return True
         state["bound"] = 0
         if not state["ending"] and offset >= min(self.span.end, size):
@@ -175,10 +177,10 @@ class Walk(ChainWalk):
         self._open(self.framing.judge(offset))
         return True
 
-    def _hidden_at(self, offset: int) -> Container:
+    def _find_hidden(self, offset: int) -> Container:
         """Return the container at a place among hidden ones."""
         has_header = self.span.file.size - offset >= layout.CONTAINER_HEADER_SIZE
-        head = self.framing.header(offset) if has_header else Header(0, 0, 0, 0)
+        head = self.framing.read_header(offset) if has_header else Header(0, 0, 0, 0)
         if offset != self._expected:
             bound = int(self.state["bound"])
             kind = int(ContainerDamageKind.BAD_HEADER)
@@ -212,17 +214,17 @@ class Walk(ChainWalk):
             state["header_bytes"] += length
             state["zeros"] = -1
         else:
-            self._damage(container.what, container.start, length, container.one, container.two)
+            self._note_damage(container.what, container.start, length, container.one, container.two)
 
     def _look_for_hidden(self, offset: int) -> None:
-        """The records of a container have ended, or are broken: go on to another one that it hides, if it does."""
+        """Go on, after a container's records have ended or are broken, to another one that it hides, if it does."""
         state = self.state
         start, end, bound = int(state["container"]), int(state["end"]), int(state["bound"])
-        head = self.framing.header(start)
+        head = self.framing.read_header(start)
         container = Container(s.INTACT, start, int(state["first"]), end, int(state["next"]), head)
         state["broken"] = offset
         ends_here = offset < end and state["kind"] == ContainerDamageKind.HIDDEN_CONTAINER
-        hidden_start = self.framing.hidden(container, offset, bound, ends_here=ends_here)
+        hidden_start = self.framing.find_hidden(container, offset, bound, ends_here=ends_here)
         if hidden_start is not None:
             if offset < end:
                 self._hider = container
@@ -233,11 +235,11 @@ class Walk(ChainWalk):
             is_empty = is_whole(bound - start, 0, layout.EMPTY_CONTAINER, 0, self.framing.step)
             state["next"] = bound if is_empty else end
 
-    def _damage(self, kind: int, start: int, length: int, first_number: int, second_number: int) -> None:
+    def _note_damage(self, kind: int, start: int, length: int, first_number: int, second_number: int) -> None:
         self.events[int(self.state["events"])] = (kind, start, length, -1, first_number, second_number)
         self.state["events"] += 1
 
-    def window_length(self, position: int) -> int:
+    def choose_window_length(self, position: int) -> int:
         """Return the length of a window. Past the range, what follows its last container is looked at."""
         return min(WINDOW_BYTES, max(self.span.end - position, 0) + LOOK)
 
@@ -288,7 +290,7 @@ class RecordsWalk(Walk):
         selection = fragment.selection
         super().__init__(fragment, source, schema, findings, selection.tables, bounds=bounds)
         self._named: tuple[Layout, ...] = selection.layouts
-        fields = self._gathered_fields()
+        fields = self._choose_fields()
         self._place = (self.capacity, *schema.names)
         workspace = selection.pool.take(self._place)
         if workspace is None or workspace.fields != fields:
@@ -297,14 +299,14 @@ class RecordsWalk(Walk):
         self._builder, self.starts, self._which = workspace.builder, workspace.starts, workspace.which
 
     @abstractmethod
-    def _gathered_fields(self) -> Sequence[ViewField]:
-        """The fields that are gathered of each record."""
+    def _choose_fields(self) -> Sequence[ViewField]:
+        """Return the fields that are gathered of each record."""
 
     @abstractmethod
-    def _columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
-        """The fields of the schema, and marks of the rows that turn out damaged."""
+    def _make_columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+        """Return the fields of the schema, and marks of the rows that turn out damaged."""
 
-    def _records(self, window: Window) -> int:
+    def _run_kernel(self, window: Window) -> int:
         space = self._workspace
         out = Out(space.starts, space.which, space.builder.memory, space.picked, self.events)
         return self._read(window, out)
@@ -318,10 +320,10 @@ class RecordsWalk(Walk):
             return
         marks = RowErrors()
         selected = self._choose_rows(Rows(self._sight.data, rows, self.starts, self._which))
-        columns = self._columns(selected, marks)
+        columns = self._make_columns(selected, marks)
         absent = (field for field in self._schema if field.name not in (*columns, FILE_COLUMN, OFFSET_COLUMN))
         columns |= {field.name: pa.nulls(selected.count, field.type) for field in absent}  # which a stream may name
-        starts = fixed_array(pa.int64(), self.starts[: selected.count].copy())
+        starts = make_fixed_array(pa.int64(), self.starts[: selected.count].copy())
         batch = assemble(self._schema, selected.count, columns, self.path, starts)
         if marks.found:
             keep = np.ones(selected.count, np.bool_)
@@ -331,11 +333,11 @@ class RecordsWalk(Walk):
             if self.fails:
                 keep[min(marks.found) :] = False
             rows -= selected.count - int(keep.sum())
-            batch = batch.filter(array_of(keep, pa.bool_())) if len(self._schema) else batch.slice(0, rows)
+            batch = batch.filter(make_array(keep, pa.bool_())) if len(self._schema) else batch.slice(0, rows)
         yield rows, batch
 
     def _choose_rows(self, rows: Rows) -> Rows:
-        """The rows that filters leave, as far as they are decided before anything is decoded."""
+        """Return the rows that filters leave, as far as they are decided before anything is decoded."""
         return rows
 
     def _complain(self, row: int, code: int, name: str, place: int) -> None:
@@ -355,7 +357,7 @@ class RecordsWalk(Walk):
         self._fragment.selection.pool.give(self._place, self._workspace)
 
     def describe(self, event: Event) -> str:
-        """Damage in a column gives its name."""
+        """Return damage in a column gives its name."""
         if event.kind == ContainerDamageKind.BAD_POINTER:
             return ContainerDamageKind.BAD_POINTER.detail.format(self._builder.fields[event.one].name, event.two)
         return super().describe(event)
@@ -364,8 +366,8 @@ class RecordsWalk(Walk):
 class RowsWalk(RecordsWalk):
     """Pass that makes a row per record."""
 
-    def _gathered_fields(self) -> Sequence[ViewField]:
-        """The wanted fields, and all payloads of the records, which are judged whether they are wanted or not."""
+    def _choose_fields(self) -> Sequence[ViewField]:
+        """Return wanted fields, and all payloads of the records, which are judged whether they are wanted or not."""
         options: ReadOptions = self._fragment.scan.options
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
         self._conditions: list[Condition] = []
@@ -375,7 +377,7 @@ class RowsWalk(RecordsWalk):
             maps = {field.name for field in all_fields if field.kind == "map" and field.name in names}
             self._conditions = [
                 condition
-                for condition in conditions(self._fragment.projection.query)
+                for condition in iterate_conditions(self._fragment.projection.query)
                 if condition.key is not None
                 and condition.column in maps
                 and condition.op != "is null"
@@ -387,13 +389,15 @@ class RowsWalk(RecordsWalk):
     def _choose_rows(self, rows: Rows) -> Rows:
         """Choose rows by single labels. Those with damaged maps are kept, to be reported."""
         for condition in self._conditions:
-            values, state = self._builder.labels(condition.column, (condition.key or "").encode(), rows)
+            values, state = self._builder.gather_labels(condition.column, (condition.key or "").encode(), rows)
             distinct = values.dictionary_encode()
             try:
-                matching = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
+                matching = condition.mask_values(
+                    distinct.dictionary.cast(self._schema.field(condition.column).type.item_type)
+                )
             except pa.ArrowInvalid:
                 continue  # values that are not UTF-8, which decoding reports
-            mask = boolean_values(fill_null(matching, False).take(distinct.indices)) & (state == PRESENT) | (
+            mask = unpack_booleans(fill_null(matching, False).take(distinct.indices)) & (state == PRESENT) | (
                 state == UNSURE
             )
             count = int(mask.sum())
@@ -404,14 +408,14 @@ class RowsWalk(RecordsWalk):
                 rows = replace(rows, count=count)
         return rows
 
-    def _columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+    def _make_columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
         if self._hidden:
             self._verify_hashes(rows, marks)
         columns: dict[str, pa.Array] = self._builder.make_arrays(self._schema, rows, marks)
         return columns
 
     def _hash_fields(self) -> tuple[ViewField, ...]:
-        """Payloads that make up the hash, per layout, and the stored hash."""
+        """Return payloads that make up the hash, per layout, and the stored hash."""
         count = max(len(schema.hashed_columns) for schema in self._layouts if schema is not None)
         fields = [ViewField("#hash", "hash", (), pa.field("#hash", pa.int32()))]
         for i in range(count):
@@ -429,7 +433,7 @@ class RowsWalk(RecordsWalk):
             mine = np.flatnonzero(self._which[: rows.count] == number)
             hashes = np.full(len(mine), layout.HASH_INIT, np.uint64)
             for field, index in zip(hidden, record_layout.record.hashed_columns, strict=False):
-                positions, lengths = self._builder.payloads(field.name, rows.count)
+                positions, lengths = self._builder.view_payloads(field.name, rows.count)
                 is_map = record_layout.record.columns[index].type == "map"
                 k.hash_payloads(rows.window, positions[mine], lengths[mine], is_map, hashes)
             computed = hashes.astype(np.uint32).view(np.int32)
@@ -450,7 +454,7 @@ class ContainersWalk(Walk):
         self.containers = np.zeros(len(self.starts), k.CONTAINER)
         self._counts = records
 
-    def _records(self, window: Window) -> int:
+    def _run_kernel(self, window: Window) -> int:
         out = k.Containers(self.containers, self.starts, self.events, self._counts)
         return int(k.read_containers(window, self.state, out, self.rules))
 
@@ -463,15 +467,18 @@ class ContainersWalk(Walk):
             "unused_bytes": containers["following"] - containers["end"],
         }
         requested = (field for field in self._schema if field.name in columns)
-        arrays = {field.name: fixed_array(field.type, columns[field.name].copy()) for field in requested}
-        yield rows, assemble(self._schema, rows, arrays, self.path, fixed_array(pa.int64(), containers["start"].copy()))
+        arrays = {field.name: make_fixed_array(field.type, columns[field.name].copy()) for field in requested}
+        yield (
+            rows,
+            assemble(self._schema, rows, arrays, self.path, make_fixed_array(pa.int64(), containers["start"].copy())),
+        )
 
     def reset(self) -> None:
         """Do nothing: batches hold copies."""
 
-    def each(self) -> Iterator[Any]:
-        """The containers, as `CONTAINER` records."""
-        for _ in self.batches():
+    def iterate_containers(self) -> Iterator[Any]:
+        """Yield the containers, as `CONTAINER` records."""
+        for _ in self.read_batches():
             yield from self.containers[: int(self.state.rows)]
 
 
@@ -500,12 +507,12 @@ class ContainerRange(FileRange):
         """Decode rows. With all columns, or none, every byte of a record is checked, else only theirs."""
         with closing(self.scan.storage.open(self.path)) as source:
             if self.scan.view == "frames":
-                yield from ContainersWalk(self, source, schema, findings).batches()
+                yield from ContainersWalk(self, source, schema, findings).read_batches()
                 return
             walk = RowsWalk(self, source, schema, findings)
-            yield from walk.batches()
+            yield from walk.read_batches()
             walk.give_back()
 
-    def containers(self, source: Source) -> ContainersWalk:
-        """A walk over the containers only: their records are skipped."""
+    def walk_containers(self, source: Source) -> ContainersWalk:
+        """Return a walk over the containers only: their records are skipped."""
         return ContainersWalk(self, source, pa.schema([]), Findings("skip"), records=False)

@@ -40,7 +40,7 @@ class ContainerWriter(FileWriter):
         self._file = storage.stage(path)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._layer.add(batch, container_time(self._options))
+        self._layer.add(batch, choose_container_time(self._options))
 
     def _flush(self) -> None:
         self._layer.finish()
@@ -49,8 +49,8 @@ class ContainerWriter(FileWriter):
         self._file.write(data)
 
 
-def container_time(options: WriteOptions) -> int:
-    """The timestamp of a container that begins now.
+def choose_container_time(options: WriteOptions) -> int:
+    """Return the timestamp of a container that begins now.
 
     Raises:
         OptionError: For one that no reader takes for a time.

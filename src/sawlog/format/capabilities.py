@@ -23,10 +23,10 @@ class Followable(Protocol):
     """Contents that a stream can follow. Used by `sawlog.stream`, through `require_followable`.
 
     Both methods depend on nothing but the bytes up to the end of what is asked about, so that a micro-batch can be
-    repeated. They raise `OptionError` for a view that cannot be followed, see `unfollowable`.
+    repeated. They raise `OptionError` for a view that cannot be followed, see `make_follow_error`.
     """
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """Return how far a file can be read: the end of its last complete record or transaction.
 
         Args:
@@ -35,11 +35,11 @@ class Followable(Protocol):
             position: A committed position: 0, or what an earlier call has answered.
         """
 
-    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+    def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """Return the fragments that read ranges of the files, in reading order."""
 
 
-def unfollowable(contents: Contents) -> OptionError:
+def make_follow_error(contents: Contents) -> OptionError:
     """Return the error for a view that cannot be followed."""
     return OptionError(f"view {contents.scan.view!r} of {contents.format.name} cannot be followed as a stream")
 
@@ -52,7 +52,7 @@ def require_followable(contents: Contents) -> Followable:
     """
     if isinstance(contents, Followable):
         return contents
-    raise unfollowable(contents)
+    raise make_follow_error(contents)
 
 
 @runtime_checkable
@@ -85,7 +85,7 @@ class SplitsGroups(Protocol):
         There are none where planning needs no more than headers, or the bytes are near: then the caller can plan all.
         """
 
-    def unscanned_parts(self, request: BoundScan, task_bytes: int) -> Iterable[Contents]:
+    def list_unscanned_parts(self, request: BoundScan, task_bytes: int) -> Iterable[Contents]:
         """Return the remote parts that tasks have to scan, each in one of its own, before these can be planned."""
 
 
@@ -139,7 +139,7 @@ class ChecksScans(Protocol):
 class VerifiesOtherwise(Protocol):
     """Contents whose bytes are verified by another scan than the one that reads them. Used by `verify`."""
 
-    def verifying_request(self, request: BoundScan) -> BoundScan:
+    def make_verify_request(self, request: BoundScan) -> BoundScan:
         """Return the request whose fragments check every byte."""
 
 
@@ -171,20 +171,20 @@ class ReportsFiles(Protocol):
 class HasTables(Protocol):
     """Contents of several tables that options name. Used by catalogs and repairs, through `list_tables`."""
 
-    def tables(self) -> list[NamedTable]:
+    def find_tables(self) -> list[NamedTable]:
         """Return the tables below the path; none where the path is one table."""
 
 
 def list_tables(contents: Contents) -> list[NamedTable]:
     """Return the tables below a path that options can name."""
-    return contents.tables() if isinstance(contents, HasTables) else []
+    return contents.find_tables() if isinstance(contents, HasTables) else []
 
 
 @runtime_checkable
 class HasDecoders(Protocol):
     """Contents whose rows applications have written. Used by `sawlog ls`."""
 
-    def decoders(self) -> list[str]:
+    def find_decoders(self) -> list[str]:
         """Return the views that decode what an application has put into the rows, as far as a short look shows."""
 
 
@@ -192,7 +192,7 @@ class HasDecoders(Protocol):
 class HasFields(Protocol):
     """Contents that name the fields at an offset. Used by maps."""
 
-    def field_parser(self, file: File, source: Source) -> FieldParser:
+    def make_field_parser(self, file: File, source: Source) -> FieldParser:
         """Return a function that names the fields of what is at an offset, for people who look at bytes.
 
         Args:
@@ -207,14 +207,14 @@ class HasFields(Protocol):
 
 def find_field_parser(contents: Contents, file: File, source: Source) -> FieldParser:
     """Return what names the fields of a file; nothing is named where the format cannot do it."""
-    return contents.field_parser(file, source) if isinstance(contents, HasFields) else lambda offset: iter(())
+    return contents.make_field_parser(file, source) if isinstance(contents, HasFields) else lambda offset: iter(())
 
 
 @runtime_checkable
 class HasCharts(Protocol):
     """Contents that draw themselves. Used by maps."""
 
-    def pictures(self, request: BoundScan) -> Iterable[Picture]:
+    def draw_pictures(self, request: BoundScan) -> Iterable[Picture]:
         """Return charts of all that the files hold, whatever the columns and filters of the request are."""
 
 
@@ -222,7 +222,7 @@ class HasCharts(Protocol):
 class CountsCharts(Protocol):
     """Contents whose charts are counted while rows are read, so that they need no read of their own. Used by maps."""
 
-    def counting(self, request: BoundScan) -> Counting | None:
+    def make_counting(self, request: BoundScan) -> Counting | None:
         """Return what counts the rows of a request; `None` where charts need a read of their own."""
 
 
@@ -238,7 +238,9 @@ class FindsMoreRows(Protocol):
 class WritesPartitions(Protocol):
     """A format with partitions of its own. Used by `sawlog.write`."""
 
-    def partitioned_writer(self, path: str, column: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+    def open_partitioned_writer(
+        self, path: str, column: str, schema: pa.Schema, options: Any, storage: Storage
+    ) -> Writer:
         """Begin writing to the partitions below `path` that the values of a column name.
 
         Raises:
@@ -250,7 +252,7 @@ class WritesPartitions(Protocol):
 class WritesTasks(Protocol):
     """A format whose tasks do not write one file each. Used by Spark's writer."""
 
-    def task_writer(
+    def open_task_writer(
         self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
     ) -> Writer:
         """Begin the share of one task in a directory that many tasks write.
@@ -283,10 +285,10 @@ class RepairsTogether(Protocol):
 class RepairsParts(Protocol):
     """A format whose repaired copies are read part by part. Used where `sawlog.repair` checks them."""
 
-    def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
+    def list_repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
         """Return options for each part of what `repair_files` writes that is read by itself."""
 
-    def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def convert_repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as a repaired copy has them."""
 
 
@@ -317,13 +319,13 @@ def list_marks(format: Format) -> frozenset[str]:
 class ReadsFilesOtherwise(Protocol):
     """A format whose files have more rows each than all of them together. Used by indexes, through `file_options`."""
 
-    def file_options(self, options: Any) -> Any:
+    def choose_file_options(self, options: Any) -> Any:
         """Return the options by which each file has all rows that it has by these."""
 
 
-def file_options(format: Format, options: Any) -> Any:
+def find_file_options(format: Format, options: Any) -> Any:
     """Return the options by which statistics of single files are taken."""
-    return format.file_options(options) if isinstance(format, ReadsFilesOtherwise) else options
+    return format.choose_file_options(options) if isinstance(format, ReadsFilesOtherwise) else options
 
 
 class Counting(Protocol):
@@ -339,5 +341,5 @@ class Counting(Protocol):
     def add(self, observed: Any) -> None:
         """Count a batch that has the columns, or what fragments hand to `Findings.observe`."""
 
-    def pictures(self) -> Iterable[Picture]:
+    def draw_pictures(self) -> Iterable[Picture]:
         """Return the charts, when all has been read."""

@@ -73,7 +73,7 @@ class Picture:
     tall: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: boxes as lists of their attributes, the series as its place in `series`."""
+        """Return plain data for JSON: boxes as lists of their attributes, the series as its place in `series`."""
         lanes = dict(list(self.lanes.items())[:MOST_LANES])
         boxes = [box for lane_boxes in lanes.values() for box in lane_boxes]
         longest = set(
@@ -140,8 +140,8 @@ class BarChart:
         lanes[series] = lanes.get(series, 0) + amount
         self.places.setdefault((lane, series), (path, offset))
 
-    def picture(self, title: str, note: str = "", order: Iterable[str] = ()) -> Picture:
-        """The chart."""
+    def draw_picture(self, title: str, note: str = "", order: Iterable[str] = ()) -> Picture:
+        """Return the chart."""
         lanes = {}
         for lane, sums in self.found.items():
             total = sum(sums.values())
@@ -150,7 +150,7 @@ class BarChart:
                 if total and not sums[series]:
                     continue
                 share = f", {sums[series] / total:.1%}" if total and len(sums) > 1 else ""
-                text = f"{lane}: {format_count(sums[series], self.unit)}{f' {series}' if series else ''}{share}"
+                text = f"{lane}: {render_count(sums[series], self.unit)}{f' {series}' if series else ''}{share}"
                 path, offset = self.places[lane, series]
                 boxes.append(LaneBox(position, position + sums[series], text, series, 1, path, offset))
                 position += sums[series]
@@ -178,7 +178,7 @@ class RateChart:
                 first, last = min(first, self._first), max(last, self._first + self._sums.shape[1] - 1)
             if last - first < BUCKETS:
                 break
-            self._double()
+            self._widen_buckets()
         sums = np.zeros((2, last - first + 1), np.int64)
         sums[:, self._first - first :][:, : self._sums.shape[1]] = self._sums
         places = (values >> self._shift) - first
@@ -187,7 +187,7 @@ class RateChart:
             np.add.at(sums[1], places, sizes)
         self._sums, self._first = sums, first
 
-    def _double(self) -> None:
+    def _widen_buckets(self) -> None:
         places = ((self._first + np.arange(self._sums.shape[1])) >> 1) - (self._first >> 1)
         sums = np.zeros((2, int(places[-1]) + 1 if len(places) else 0), np.int64)
         for kind in range(2):
@@ -204,7 +204,7 @@ class RateChart:
         """The step from one thing to the next, on average."""
         return self.bucket_width * self._sums.shape[1] / max(1, int(self._sums[0].sum()))
 
-    def buckets(self, kind: int = 0) -> Iterator[tuple[int, int, int, float]]:
+    def iterate_buckets(self, kind: int = 0) -> Iterator[tuple[int, int, int, float]]:
         """Start, end, amount, and its share of the largest, of each bucket that has some; kind 0 things, 1 bytes."""
         largest = int(self._sums[kind].max(initial=0))
         for bucket, amount in enumerate(self._sums[kind].tolist()):
@@ -223,7 +223,7 @@ class KeySpan(NamedTuple):
     box: LaneBox
 
 
-def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
+def draw_key_ranges(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
     """A chart of ranges of keys: a stretch between two neighbouring bounds is as wide as the bytes that are there."""
     bounds = sorted({key for span in spans for key in (span.smallest, span.end)})
     place = {key: number for number, key in enumerate(bounds)}
@@ -242,17 +242,17 @@ def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
     for span in spans:
         start, end = (round(edges[place[key]] / full_width, 5) for key in (span.smallest, span.end))
         lanes.setdefault(span.lane, []).append(span.box._replace(start=start, end=end))
-    ends = (key_text(bounds[0]), last_key_text(bounds[-1])) if bounds else ("", "")
+    ends = (render_key(bounds[0]), render_last_key(bounds[-1])) if bounds else ("", "")
     return Picture(title, "keys", lanes, note, ends)
 
 
-def format_count(number: int, units: str) -> str:
-    """A number of things, which are named in the plural."""
+def render_count(number: int, units: str) -> str:
+    """Return a number of things, which are named in the plural."""
     return f"{number:,} {units.removesuffix('s') if number == 1 else units}"
 
 
-def time_text(milliseconds: float) -> str:
-    """A moment for people, in UTC; a number where no calendar has it."""
+def render_time(milliseconds: float) -> str:
+    """Return a moment for people, in UTC; a number where no calendar has it."""
     try:
         return f"{EPOCH + dt.timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S.%f}"[:-3]
     except OverflowError:
@@ -265,8 +265,8 @@ def _escape_text(text: str) -> str:
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
 
 
-def key_text(key: bytes) -> str:
-    """A key as text that harms nobody, cut where it is long; as hexadecimal digits where it is none."""
+def render_key(key: bytes) -> str:
+    """Return a key as text that harms nobody, cut where it is long; as hexadecimal digits where it is none."""
     cut, ellipsis = key[:_KEY_BYTES], "…" if len(key) > _KEY_BYTES else ""
     for end in range(len(cut), max(len(cut) - 4, 0) if ellipsis else len(cut) - 1, -1):  # a character may be cut, too
         with contextlib.suppress(UnicodeDecodeError):
@@ -275,6 +275,6 @@ def key_text(key: bytes) -> str:
     return f"0x{cut.hex()}{ellipsis}" if cut else ""
 
 
-def last_key_text(end: bytes) -> str:
-    """The last key before a bound, where that is its successor."""
-    return key_text(end.removesuffix(b"\0"))
+def render_last_key(end: bytes) -> str:
+    """Return the last key before a bound, where that is its successor."""
+    return render_key(end.removesuffix(b"\0"))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, batch_of, constant_string, values_of
+from sawlog.arrow import make_array, make_batch, make_constant_string, view_values
 from sawlog.errors import FINDING_ERRORS, BitrotError, DiskError, IncompleteError, OptionError, UnsupportedError
 from sawlog.format.damage import Findings, Skipped, TailStatus, take_damage_batch, warn_of_losses
 from sawlog.format.options import NoOptions
@@ -29,7 +29,7 @@ from sawlog.format.scan import (
     Scan,
 )
 from sawlog.guard import wrap_errors
-from sawlog.storage import File, Staged, StagedFile, Storage, each_file
+from sawlog.storage import File, Staged, StagedFile, Storage, map_files
 from sawlog.storage.workers import map_all
 
 __all__ = [
@@ -56,11 +56,11 @@ __all__ = [
     "Writer",
     "WriterPosition",
     "assemble",
-    "intact_end",
+    "find_intact_end",
+    "list_view_names",
     "probe",
     "repair_each",
     "space_offsets",
-    "view_names",
 ]
 
 PROBE_BYTES = 64 << 10
@@ -139,13 +139,13 @@ class Fragment(ABC):
         """
 
     def to_batches(self, findings: Findings | None = None) -> Iterator[pa.RecordBatch]:
-        """The returned rows. Without `findings` of the caller's own, what was left out becomes a warning.
+        """Yield the returned rows. Without `findings` of the caller's own, what was left out becomes a warning.
 
         Raises:
             DamageError: At the first damage, if `on_damage` is `fail`; rows before it were returned.
         """
         if self.scan.view == "damage":
-            yield from self._damage_rows()
+            yield from self._read_damage()
             return
         ledger = findings if findings is not None else Findings(self.scan.on_damage)
         for batch in self._decode_batches(self.projection.decoded, ledger):
@@ -170,16 +170,16 @@ class Fragment(ABC):
         return findings
 
     def _decode_batches(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The batches of `decode`; only judges, `call_decoder` and stores report damage: other errors are faults."""
+        """Yield batches of `decode`; only judges, `call_decoder` and stores report damage: other errors are faults."""
         with wrap_errors(f"{self.path}: reading failed"):
             try:
                 yield from self.decode(schema, findings)
             except (BitrotError, IncompleteError, UnsupportedError) as error:
                 if findings.on_damage == "fail":
                     raise
-                findings.damage(error.damage)  # of a store that keeps checksums
+                findings.add_damage(error.damage)  # of a store that keeps checksums
 
-    def _damage_rows(self) -> Iterator[pa.RecordBatch]:
+    def _read_damage(self) -> Iterator[pa.RecordBatch]:
         findings = Findings("skip", drained=True, columns=[])
         for _ in self._decode_batches(pa.schema([]), findings):
             if (batch := take_damage_batch(findings)) is not None:
@@ -191,18 +191,18 @@ class Fragment(ABC):
         for provenance, source in zip(PROVENANCE, ("file", "offset"), strict=True):
             batch = batch.append_column(provenance, batch.column(source))
         if BYTES_COLUMN in self.projection.decoded.names:
-            batch = batch.append_column(DAMAGE_EXTRA[-1], self._damaged_bytes(batch))
+            batch = batch.append_column(DAMAGE_EXTRA[-1], self._read_damaged_bytes(batch))
         return self.projection.apply(batch.select(self.projection.decoded.names))
 
-    def _damaged_bytes(self, batch: pa.RecordBatch) -> pa.Array:
-        """The first bytes of each damaged range; null where nothing can be read, as of a file that is missing."""
+    def _read_damaged_bytes(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return first bytes of each damaged range; null where nothing can be read, as of a file that is missing."""
         contents: list[bytes | None] = []
         for path, offset, length in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
             try:
                 contents.append(self.scan.storage.read(path, offset, min(length, DAMAGED_BYTES)) if length else b"")
             except (FileNotFoundError, NotADirectoryError, DiskError):
                 contents.append(None)
-        return array_of(contents, pa.binary())
+        return make_array(contents, pa.binary())
 
 
 @dataclass(frozen=True)
@@ -224,8 +224,8 @@ class FileRange(Fragment):
         return self.start, self.end - self.start
 
 
-def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int) -> int:
-    """The end of the last complete record of a file, or of the intact part, if damage reaches up to that.
+def find_intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int) -> int:
+    """Return the end of the last complete record of a file, or of the intact part, if damage reaches up to that.
 
     Damage there may be something that is still being written.
 
@@ -237,8 +237,8 @@ def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int)
     start = stop = -1
     for _ in itertools.chain(batches, (None,)):
         if (batch := take_damage_batch(findings)) is not None:
-            starts = values_of(batch.column("offset"), np.int64)
-            stops = starts + values_of(batch.column("length"), np.int64)
+            starts = view_values(batch.column("offset"), np.int64)
+            stops = starts + view_values(batch.column("length"), np.int64)
             gaps = (starts[1:] > stops[:-1]).nonzero()[0]
             if len(gaps) or starts[0] > stop:
                 start = int(starts[gaps[-1] + 1 if len(gaps) else 0])
@@ -305,16 +305,16 @@ def assemble(
         KeyError: For a column that is neither.
     """
 
-    def column(name: str) -> pa.Array:
+    def make_column(name: str) -> pa.Array:
         if not callable(columns) and name in columns:
             return columns[name]
         if name == FILE_COLUMN:
-            return constant_string(path, rows)
+            return make_constant_string(path, rows)
         if name == OFFSET_COLUMN:
             return offsets() if callable(offsets) else offsets
         return columns(name) if callable(columns) else columns[name]
 
-    return batch_of([column(name) for name in schema.names], schema, rows)
+    return make_batch([make_column(name) for name in schema.names], schema, rows)
 
 
 class Contents(ABC):
@@ -560,7 +560,7 @@ class Format(ABC):
 
     @abstractmethod
     def match(self, file: File, head: bytes) -> Match:
-        """The certainty that a file is of this format, by its name and its first `PROBE_BYTES`."""
+        """Return the certainty that a file is of this format, by its name and its first `PROBE_BYTES`."""
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Return those files of a directory or glob that belong to a dataset of this format, in reading order.
@@ -606,8 +606,8 @@ class Format(ABC):
                     writer.write(batch)
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """The certainty that a path, given as the list of its files, is of the format."""
-        probed = each_file(lambda file: self.match(file, probe(storage, file, PROBE_BYTES)), files[:8])
+        """Return the certainty that a path, given as the list of its files, is of the format."""
+        probed = map_files(lambda file: self.match(file, probe(storage, file, PROBE_BYTES)), files[:8])
         return max(probed, default=Match.NO)
 
 
@@ -619,7 +619,7 @@ def probe(storage: Storage, file: File, length: int) -> bytes:
         return b""
 
 
-def view_names(format: Format) -> dict[str, str]:
+def list_view_names(format: Format) -> dict[str, str]:
     """Return every name that a view of a format goes by, and the one that it has in `views`."""
     return {**{name: name for name in format.views}, **format.aliases}
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, get_args
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import make_array
 from sawlog.errors import Damage as Damage  # noqa: PLC0414 - belongs here, too
 from sawlog.errors import DamageError, IncompleteError, OptionError, UnsupportedError, warn, without_secrets
 
@@ -88,7 +88,7 @@ class Verdict(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-def verdict_of(kind: str) -> Verdict:
+def judge_kind(kind: str) -> Verdict:
     """Return what a finding of this kind makes of its file."""
     if kind in INCOMPLETE_KINDS:
         return Verdict.INCOMPLETE
@@ -97,7 +97,7 @@ def verdict_of(kind: str) -> Verdict:
 
 def count_kinds(kinds: Mapping[str, int], verdict: Verdict) -> dict[str, int]:
     """Return the kinds with this verdict, sorted by name, and how often each was found."""
-    return {kind: count for kind, count in sorted(kinds.items()) if count and verdict_of(kind) is verdict}
+    return {kind: count for kind, count in sorted(kinds.items()) if count and judge_kind(kind) is verdict}
 
 
 _WORST_FIRST = (Verdict.DAMAGED, Verdict.INCOMPLETE, Verdict.UNSUPPORTED)
@@ -170,7 +170,7 @@ class Tail:
         return self.status in (TailStatus.TORN, TailStatus.OPEN)
 
     def of(self, path: str) -> Tail:
-        """The tail of one of several files that are read as one: its text names the file."""
+        """Return the tail of one of several files that are read as one: its text names the file."""
         return replace(self, detail=f"{posixpath.basename(path)}: {self.detail}")
 
 
@@ -201,7 +201,7 @@ class Account:
 
     @classmethod
     def sum(cls, accounts: Iterable[Account]) -> Account:
-        """Bytes by use, over several files."""
+        """Return bytes by use, over several files."""
         total = cls()
         for account in accounts:
             total.add(account)
@@ -258,7 +258,7 @@ class Findings:
     intact: dict[str, Account] | None = None
     gaps: list[Damage] = field(default_factory=list)
 
-    def damage(self, damage: Damage) -> None:
+    def add_damage(self, damage: Damage) -> None:
         """Take in one damaged or unsupported range.
 
         Raises:
@@ -267,7 +267,7 @@ class Findings:
             IncompleteError: Likewise, where the kind is one of `INCOMPLETE_KINDS`.
         """
         if self.on_damage == "fail":
-            raise _ERRORS[verdict_of(damage.kind)](damage)
+            raise _ERRORS[judge_kind(damage.kind)](damage)
         self.tally(damage.kind, 1, damage.length)
         if damage.kind in INCOMPLETE_KINDS and len(self.gaps) < _MAX_GAPS:
             self.gaps.append(damage)
@@ -282,7 +282,7 @@ class Findings:
     def tally(self, kind: str, count: int, length: int) -> None:
         """Count damaged ranges without listing them: how many of a kind, and their bytes in all."""
         self.kinds[kind] += count
-        verdict = verdict_of(kind)
+        verdict = judge_kind(kind)
         if verdict is Verdict.UNSUPPORTED:
             self.account.unsupported += length
         elif verdict is Verdict.DAMAGED:
@@ -308,7 +308,7 @@ def take_listed_damage(findings: Findings) -> list[Damage]:
 
 def take_damage_batch(findings: Findings) -> pa.RecordBatch | None:
     """Take the damaged ranges out of findings, as a batch of `DAMAGE_SCHEMA` in reading order; `None` for none."""
-    batches = [damage_batch(take_listed_damage(findings))] if findings.damages else []
+    batches = [make_damage_batch(take_listed_damage(findings))] if findings.damages else []
     if findings.columns:
         batches, findings.columns = [*findings.columns, *batches], []
     if len(batches) < 2:
@@ -323,7 +323,7 @@ def describe_losses(findings: Findings, path: str) -> list[str]:
         if kinds := count_kinds(findings.kinds, Verdict.DAMAGED):
             listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
             damaged = findings.account.damage
-            loss = f"skipped {damaged} damaged bytes" if damaged else places(sum(kinds.values()))
+            loss = f"skipped {damaged} damaged bytes" if damaged else describe_places(sum(kinds.values()))
             sentences.append(f"{path}: {loss} ({listed}); sawlog verify lists them")
         if gaps := count_kinds(findings.kinds, Verdict.INCOMPLETE):
             listed = ", ".join(f"{count} {kind}" for kind, count in gaps.items())
@@ -348,7 +348,7 @@ def warn_of_losses(findings: Findings, path: str) -> None:
         warn(remark, DamageWarning)
 
 
-def places(count: int) -> str:
+def describe_places(count: int) -> str:
     """A sentence on damage without bytes: something is missing altogether, such as the footer of an emptied file."""
     return f"{count:,} damaged place{'' if count == 1 else 's'}"
 
@@ -368,7 +368,7 @@ class FileReport(HasVerdict):
 
     @classmethod
     def of(cls, path: str, size: int, fragment_findings: Iterable[Findings]) -> FileReport:
-        """The findings of a file's fragments, in order, as one report."""
+        """Return the findings of a file's fragments, in order, as one report."""
         whole, damages = Findings("skip"), list[Damage]()
         for findings in fragment_findings:
             merge_findings(whole, findings)
@@ -381,7 +381,7 @@ class FileReport(HasVerdict):
         return count_findings([self.kinds], (), verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {
             "path": self.path,
             "size": self.size,
@@ -401,7 +401,7 @@ class FileReport(HasVerdict):
 
 def dump_ranges(damages: Iterable[Damage], verdict: Verdict) -> list[dict[str, Any]]:
     """Return those damaged ranges that have this verdict as plain data for JSON."""
-    return [asdict(damage) for damage in damages if verdict_of(damage.kind) is verdict]
+    return [asdict(damage) for damage in damages if judge_kind(damage.kind) is verdict]
 
 
 def count_findings(kinds: Iterable[Mapping[str, int]], skipped: Iterable[Skipped], verdict: Verdict) -> int:
@@ -455,7 +455,7 @@ class Report(HasVerdict):
         return Account.sum(file.account for file in self.files)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         parts = [{"path": part.path, **part.to_dict()} for part in self.parts]
         return {
             "format": self.format,
@@ -472,11 +472,11 @@ class Report(HasVerdict):
         }
 
 
-def damage_batch(damages: list[Damage]) -> pa.RecordBatch:
-    """Damaged ranges as a record batch of `DAMAGE_SCHEMA`."""
+def make_damage_batch(damages: list[Damage]) -> pa.RecordBatch:
+    """Return damaged ranges as a record batch of `DAMAGE_SCHEMA`."""
     rows = [(d.path, d.offset, d.length, d.kind, d.detail, d.dropped) for d in damages]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(DAMAGE_SCHEMA)
-    arrays = [array_of(column, field.type) for column, field in zip(columns, DAMAGE_SCHEMA, strict=True)]
+    arrays = [make_array(column, field.type) for column, field in zip(columns, DAMAGE_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
 
 
@@ -512,7 +512,7 @@ class Skipped:
     command: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return asdict(self)
 
 
@@ -529,11 +529,11 @@ class Remark:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return asdict(self)
 
 
-def by_reason(skipped: Iterable[Skipped]) -> dict[str, list[Skipped]]:
+def group_by_reason(skipped: Iterable[Skipped]) -> dict[str, list[Skipped]]:
     """Return what was left out, gathered by reason."""
     grouped: dict[str, list[Skipped]] = {}
     for skipped_file in skipped:
@@ -541,10 +541,10 @@ def by_reason(skipped: Iterable[Skipped]) -> dict[str, list[Skipped]]:
     return grouped
 
 
-def remarks(skipped: Iterable[Skipped]) -> list[str]:
+def describe_skipped(skipped: Iterable[Skipped]) -> list[str]:
     """Return a sentence for every reason why rows of a path are not in an answer."""
     sentences = []
-    for reason, group in by_reason(
+    for reason, group in group_by_reason(
         skipped_file for skipped_file in skipped if skipped_file.missed or skipped_file.command
     ).items():
         files = "was" if len(group) == 1 else f"and {len(group) - 1} more were"

@@ -66,7 +66,7 @@ class Fields:
         return len(self._data) - self.position
 
     def take(self, name: str, length: int, show: Callable[[bytes], str] = lambda content: "") -> bytes:
-        """A field of a known length.
+        """Return a field of a known length.
 
         Raises:
             EOFError: When the bytes end in it.
@@ -79,20 +79,20 @@ class Fields:
             raise EOFError
         return content
 
-    def number(self, name: str, length: int) -> int:
-        """A little-endian integer; see `take`."""
+    def take_number(self, name: str, length: int) -> int:
+        """Return a little-endian integer; see `take`."""
         return int.from_bytes(
             self.take(name, length, lambda content: f"{int.from_bytes(content, 'little'):,}"), "little"
         )
 
-    def varint(self, name: str) -> int:
-        """A number of seven bits per byte, low ones first; see `take`."""
+    def take_varint(self, name: str) -> int:
+        """Return a number of seven bits per byte, low ones first; see `take`."""
         value, end = read_varint(self._data, self.position) or (0, self.position + MAX_VARINT_BYTES + 1)
         length = min(end - self.position, self.left + 1)
         self.take(name, length, lambda content: f"{value:,}")
         return value
 
-    def rest(self, name: str) -> None:
+    def take_remainder(self, name: str) -> None:
         """Note what follows, as one part, if anything does."""
         if self.left:
             self.take(name, self.left, lambda content: f"{len(content):,} bytes")
@@ -107,8 +107,10 @@ FieldParser = Callable[[int], Iterator[Part]]
 """The parts from an offset on."""
 
 
-def numbers(data: bytes, base: int, offset: int, places: Mapping[str, Number], use: Use = "record") -> Iterator[Part]:
-    """The numbers of a thing at `offset` of a file, as far as its bytes, from `base` on, are there."""
+def iterate_numbers(
+    data: bytes, base: int, offset: int, places: Mapping[str, Number], use: Use = "record"
+) -> Iterator[Part]:
+    """Yield the numbers of a thing at `offset` of a file, as far as its bytes, from `base` on, are there."""
     for name, number in places.items():
         start = offset - base + number.offset
         if 0 <= start <= start + number.size <= len(data):
@@ -120,8 +122,8 @@ def numbers(data: bytes, base: int, offset: int, places: Mapping[str, Number], u
 def slice_parts(
     name: str, kind: Slice, data: bytes, base: int, start: int, show: Callable[[bytes], str]
 ) -> Iterator[Part]:
-    """The length of the value at `start` of some bytes from `base` on, and the value, if it has any bytes."""
-    begin, end = kind.ends(data, start)
+    """Yield the length of the value at `start` of some bytes from `base` on, and the value, if it has any bytes."""
+    begin, end = kind.find_ends(data, start)
     yield Part(f"{name}: length", base + start, begin - start, f"{end - begin:,}")
     if end > begin:
         yield Part(name, base + begin, end - begin, show(data[begin:end]))

@@ -68,7 +68,7 @@ OWN_ENTRY_POINTS: Mapping[str, Mapping[str, str]] = {
 
 
 def lazy_module_getattr(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package.
+    """Return the `__getattr__` of a package.
 
     Args:
         package: Its name.
@@ -98,14 +98,14 @@ class _Imported:
         return loaded
 
 
-def lazy_attribute(module: str, name: str) -> Any:
-    """An attribute of a class that is what a module defines under a name, and is imported when it is asked for."""
+def make_lazy_attribute(module: str, name: str) -> Any:
+    """Return attribute of a class that is what a module defines under a name, and is imported when it is asked for."""
     return _Imported(module, name)
 
 
 @functools.cache
-def entry_points(group: str) -> Mapping[str, EntryPoint]:
-    """Entry points of sawlog and of all installed packages in a group, by their names, in the order of these."""
+def find_entry_points(group: str) -> Mapping[str, EntryPoint]:
+    """Return entry points of sawlog and of all installed packages in a group, by their names, in the order of these."""
     from importlib.metadata import EntryPoint
 
     own_entry_points = {name: EntryPoint(name, value, group) for name, value in OWN_ENTRY_POINTS.get(group, {}).items()}
@@ -116,7 +116,7 @@ def entry_points(group: str) -> Mapping[str, EntryPoint]:
 
 @functools.cache
 def list_entry_points() -> Any:
-    """All of them: to look for one group takes as long, for the files of all packages are read."""
+    """Return all of them: to look for one group takes as long, for the files of all packages are read."""
     from importlib.metadata import entry_points
 
     return entry_points()

@@ -24,7 +24,7 @@ NAMES_TIME = {"names_time": True}
 """Metadata of an option that names a time: what it reads is as it was then."""
 
 
-def rescues(value: Any) -> dict[str, Any]:
+def make_rescue_metadata(value: Any) -> dict[str, Any]:
     """Return metadata of an option by whose value damaged files give more rows, each proven by a checksum."""
     return {"rescues": value}
 
@@ -58,13 +58,13 @@ _TRUTH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no"
 
 
 def as_text(value: Any) -> str:
-    """A value of an option as people type it."""
+    """Return a value of an option as people type it."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def names(cls: Any) -> list[str]:
+def list_option_names(cls: Any) -> list[str]:
     """Return the names of options."""
     return [option.name for option in fields(cls)]
 
@@ -82,7 +82,7 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, g
     Raises:
         OptionError: For an unknown name, a missing required option or a value of the wrong type.
     """
-    hints, required = _hints(cls)
+    hints, required = _resolve_hints(cls)
     if unknown := sorted(given.keys() - hints.keys()):
         known_names = ", ".join(sorted(hints)) or "none"
         near = suggest_name(unknown[0], [*hints, *general])
@@ -94,8 +94,8 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, g
 
 
 @functools.cache
-def _hints(cls: type) -> tuple[dict[str, Any], list[str]]:
-    """The types of options by name, and the names of those that are required."""
+def _resolve_hints(cls: type) -> tuple[dict[str, Any], list[str]]:
+    """Return the types of options by name, and the names of those that are required."""
     hints = get_type_hints(cls)
     required = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
     return {f.name: hints[f.name] for f in fields(cls)}, required

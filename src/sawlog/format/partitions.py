@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from sawlog.arrow import fill_null, index_of, scalar_of
+from sawlog.arrow import fill_null, find_index, make_scalar
 from sawlog.errors import SchemaError, suggest_name
 from sawlog.format.contract import Writer
 from sawlog.storage import Staged, Storage
@@ -37,7 +37,7 @@ class SpreadingWriter(Writer):
         self._begin = begin
         self._writers: dict[str, Writer] = {}
 
-    def writer(self, name: str) -> Writer:
+    def open_writer(self, name: str) -> Writer:
         """Return the writer of a name, begun with its first rows."""
         if name not in self._writers:
             self._writers[name] = self._begin(name)
@@ -68,11 +68,11 @@ class PartitionedWriter(SpreadingWriter):
         import pyarrow.compute as pc
 
         names = batch.column(self._column)
-        unfit = index_of(fill_null(pc.match_substring_regex(names, _UNFIT), True), True)
+        unfit = find_index(fill_null(pc.match_substring_regex(names, _UNFIT), True), True)
         if unfit >= 0:
             raise SchemaError(
                 f"column {self._column!r}, row {self._rows + unfit}: {names[unfit].as_py()!r} cannot name a partition"
             )
         for value in names.unique().to_pylist():
-            self.writer(value).write(batch.filter(pc.equal(names, scalar_of(value, names.type))))
+            self.open_writer(value).write(batch.filter(pc.equal(names, make_scalar(value, names.type))))
         self._rows += batch.num_rows

@@ -17,15 +17,15 @@ from sawlog.format.capabilities import (
     PlansFewRows,
     ScansForSplits,
     SplitsGroups,
-    file_options,
+    find_file_options,
     require_followable,
 )
 from sawlog.format.contract import BoundScan, Contents, Fragment
 from sawlog.format.damage import DAMAGE_SCHEMA
-from sawlog.format.query import columns_of, possible_within
-from sawlog.format.scan import DAMAGE_EXTRA, Projection, Scan, fixed_schema
+from sawlog.format.query import can_match_within, list_columns
+from sawlog.format.scan import DAMAGE_EXTRA, Projection, Scan, fix_schema
 from sawlog.guard import wrap_errors
-from sawlog.storage import File, known_answer, note_answer
+from sawlog.storage import File, find_answer, note_answer
 from sawlog.storage.index import Index, pack_numbers, unpack_numbers
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import PIECE_BYTES
@@ -39,25 +39,25 @@ _Part = TypeVar("_Part")
 _C = TypeVar("_C", bound=Contents)
 
 
-def view_schema(contents: Contents) -> pa.Schema:
+def find_view_schema(contents: Contents) -> pa.Schema:
     """Return the schema of the whole view, without provenance."""
     return contents.find_view(contents.scan.view).schema_of(contents)
 
 
-def available_columns(contents: Contents) -> pa.Schema:
+def list_available_columns(contents: Contents) -> pa.Schema:
     """Return every column that can be asked for by name: those of the view, and the extra ones."""
-    view, extra = _columns(contents, contents.scan)
+    view, extra = _find_columns(contents, contents.scan)
     return pa.schema([*view, *(field for field in extra if field.name not in view.names)])
 
 
-def _columns(contents: Contents, scan: Scan) -> tuple[pa.Schema, Iterable[pa.Field]]:
+def _find_columns(contents: Contents, scan: Scan) -> tuple[pa.Schema, Iterable[pa.Field]]:
     """Return the columns of a view, fixed ones if there are any, and those besides that can be asked for by name."""
     if scan.view == "damage":
         return DAMAGE_SCHEMA, DAMAGE_EXTRA
     extra = contents.find_view(contents.scan.view).extra
-    view = view_schema(contents)
+    view = find_view_schema(contents)
     if scan.schema is not None:
-        view = fixed_schema(scan.schema, view, describe_files(contents))
+        view = fix_schema(scan.schema, view, describe_files(contents))
     return view, extra(contents) if callable(extra) else extra
 
 
@@ -67,7 +67,7 @@ def bind_scan(contents: Contents, scan: Scan) -> BoundScan:
     Raises:
         SchemaError: For a column that the view does not have.
     """
-    view, extra = _columns(contents, scan)
+    view, extra = _find_columns(contents, scan)
     request = BoundScan(scan, Projection.of(view, scan, extra))
     if issubclass(type(contents), ChecksScans):  # which is remembered, unlike `isinstance` of a protocol
         cast(ChecksScans, contents).check_scan(scan)
@@ -106,13 +106,13 @@ def prune_files(contents: _C, request: BoundScan) -> _C:
     index, query = contents.scan.storage.index, request.projection.query
     if not isinstance(index, Index) or not (contents.files_are_independent and request.scan.view == "rows"):
         return contents
-    if not query.parts or index.options != repr(file_options(contents.format, contents.scan.options)):
+    if not query.parts or index.options != repr(find_file_options(contents.format, contents.scan.options)):
         return contents
-    names = columns_of(query)
-    limits = index.limits(contents.files, [field for field in view_schema(contents) if field.name in names])
+    names = list_columns(query)
+    limits = index.find_limits(contents.files, [field for field in find_view_schema(contents) if field.name in names])
     if not limits[0].num_columns:
         return contents
-    matches = possible_within(query, *limits).to_pylist()
+    matches = can_match_within(query, *limits).to_pylist()
     if all(matches):
         return contents
     return contents.with_files([file for file, matching in zip(contents.files, matches, strict=True) if matching])
@@ -170,20 +170,20 @@ def split_contents(contents: Contents, request: BoundScan, task_bytes: int) -> I
     """
     if isinstance(contents, SplitsGroups):
         yield from contents.split_groups(request, task_bytes)
-    elif unscanned_files := _unscanned_files(contents, task_bytes):
+    elif unscanned_files := _list_unscanned_files(contents, task_bytes):
         for file in contents.files:
             part = contents.with_files([file])
             yield from [part] if file in unscanned_files else plan(part, request, task_bytes)
 
 
-def unscanned_parts(contents: Contents, request: BoundScan, task_bytes: int) -> Iterable[Contents]:
+def list_unscanned_parts(contents: Contents, request: BoundScan, task_bytes: int) -> Iterable[Contents]:
     """Return remote parts that need `scan_for_splits`, each in a task of its own, before all can be planned."""
     if isinstance(contents, SplitsGroups):
-        return contents.unscanned_parts(request, task_bytes)
-    return [contents.with_files([file]) for file in _unscanned_files(contents, task_bytes)]
+        return contents.list_unscanned_parts(request, task_bytes)
+    return [contents.with_files([file]) for file in _list_unscanned_files(contents, task_bytes)]
 
 
-def _unscanned_files(contents: Contents, task_bytes: int) -> list[File]:
+def _list_unscanned_files(contents: Contents, task_bytes: int) -> list[File]:
     """Return the large remote files that have to be read before they can be cut into pieces of this size."""
     if not isinstance(contents, NeedsScanToSplit):
         return []
@@ -202,7 +202,7 @@ def scan_for_splits(contents: Contents, request: BoundScan) -> bool:
     return contents.files_are_independent
 
 
-def for_few_rows(contents: Contents) -> Contents:
+def plan_for_few_rows(contents: Contents) -> Contents:
     """Return contents as a reader wants them that ends when it has some rows, whichever these are."""
     planned = contents.plan_few_rows() if isinstance(contents, PlansFewRows) else None
     return contents if planned is None else planned
@@ -215,18 +215,18 @@ def with_scan(contents: _C, scan: Scan) -> _C:
     return changed
 
 
-def question_by_options(contents: Contents, question: str) -> str:
+def make_question(contents: Contents, question: str) -> str:
     """Return a question to an index whose answer depends on the options by which files are read."""
-    options = repr(file_options(contents.format, contents.scan.options)).encode()
+    options = repr(find_file_options(contents.format, contents.scan.options)).encode()
     return f"{question} {hashlib.sha256(options).hexdigest()[:16]}"
 
 
-def indexed_rows(contents: Contents) -> int | None:
+def count_indexed_rows(contents: Contents) -> int | None:
     """Return how many rows the files have, if an index knows that of all of them."""
     index = contents.scan.storage.index
     if not (isinstance(index, Index) and index.has_statistics and contents.scan.view == "rows"):
         return None
-    question = question_by_options(contents, ROWS_QUESTION)
+    question = make_question(contents, ROWS_QUESTION)
     counts = [index.answer(file, question) for file in contents.files]
     return sum(unpack_numbers(count)[0] for count in counts if count) if all(counts) else None
 
@@ -238,10 +238,10 @@ def find_whole_end(contents: Contents, request: BoundScan, file: File) -> int:
         OptionError: When the view cannot be followed.
     """
     storage = contents.scan.storage
-    question = question_by_options(contents, f"end of {contents.scan.view}")
-    answer = known_answer(storage, file, question)
+    question = make_question(contents, f"end of {contents.scan.view}")
+    answer = find_answer(storage, file, question)
     if answer:
         return unpack_numbers(answer)[0]
-    end = require_followable(contents).committed_end(request, file, 0)
+    end = require_followable(contents).find_committed_end(request, file, 0)
     note_answer(storage, file, question, pack_numbers([end]))
     return end

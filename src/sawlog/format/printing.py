@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, call_function, cast, is_binary, is_text
+from sawlog.arrow import call_function, cast, is_binary, is_text, make_array
 from sawlog.guard import Undecodable, call_decoder
 
 BinaryText: TypeAlias = Literal["escape", "hex", "base64"]
@@ -50,28 +50,28 @@ _BINARY = _Escapes({ord("\\"): "\\\\"})
 
 
 def escape(value: bytes) -> str:
-    """Bytes as readable text; see the module."""
+    """Return bytes as readable text; see the module."""
     text = value.decode("utf-8", "surrogateescape")
     return text if text.isprintable() and "\\" not in text else text.translate(_BINARY)
 
 
-def printable(text: str) -> str:
-    r"""Text with the bytes of every unprintable character as `\xNN`, so that it can do no harm to a terminal."""
+def escape_unprintable(text: str) -> str:
+    r"""Return text with the bytes of every unprintable character as `\xNN`, so that it can do no harm to a terminal."""
     return text if text.isprintable() else text.translate(_UNPRINTABLE)
 
 
-def printable_lines(text: str) -> str:
-    """The same, with line ends and tabs as they are."""
+def escape_lines(text: str) -> str:
+    """Return the same, with line ends and tabs as they are."""
     return text.translate(_LINES)
 
 
-def ascii_json(document: Any, **style: Any) -> str:
-    """JSON for terminals of any encoding, and for names of files that are not text."""
+def encode_ascii_json(document: Any, **style: Any) -> str:
+    """Return JSON for terminals of any encoding, and for names of files that are not text."""
     return json.dumps(document, default=str, **style).replace("\x7f", r"\u007f")
 
 
 def unescape(text: str) -> bytes:
-    r"""The bytes that `escape` made text of.
+    r"""Return the bytes that `escape` made text of.
 
     Raises:
         ValueError: For a backslash that begins neither `\\` nor `\xNN`.
@@ -107,8 +107,8 @@ DECODE: dict[BinaryText, Callable[[str], bytes]] = {
 }
 
 
-def values(array: pa.Array, encode: Encode = escape) -> list[Any]:
-    """The values of an array as JSON knows them.
+def encode_values(array: pa.Array, encode: Encode = escape) -> list[Any]:
+    """Return the values of an array as JSON knows them.
 
     Timestamps, dates and times are ISO 8601 (UTC where there is a time zone), durations ISO 8601 in seconds, decimals
     text; NaN and the infinities are `"NaN"`, `"Infinity"` and `"-Infinity"`. A map with text keys is an object,
@@ -116,22 +116,22 @@ def values(array: pa.Array, encode: Encode = escape) -> list[Any]:
     """
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
-        return values(array.storage, encode)
+        return encode_values(array.storage, encode)
     if pa.types.is_dictionary(kind):
-        return values(call_function("take", array.dictionary, array.indices), encode)
+        return encode_values(call_function("take", array.dictionary, array.indices), encode)
     if is_binary(kind):
         return [None if value is None else encode(value) for value in array.to_pylist()]
     if is_text(kind):
-        return _strings(array)
+        return _encode_strings(array)
     if pa.types.is_nested(kind):
         return _encode_nested(array, encode)
     if pa.types.is_floating(kind):
-        return _floats(array)
+        return _encode_floats(array)
     if pa.types.is_timestamp(kind):
-        return _timestamps(array)
+        return _encode_timestamps(array)
     if pa.types.is_duration(kind):
         digits = _DIGITS[kind.unit]
-        return [None if n is None else _duration(n, digits) for n in array.view(pa.int64()).to_pylist()]
+        return [None if n is None else _encode_duration(n, digits) for n in array.view(pa.int64()).to_pylist()]
     if pa.types.is_decimal(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
         return list(cast(array, pa.string()).to_pylist())
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
@@ -139,11 +139,11 @@ def values(array: pa.Array, encode: Encode = escape) -> list[Any]:
     return [None if value is None else str(value) for value in array.to_pylist()]
 
 
-def texts(array: pa.Array, encode: Encode = escape, *, nulls: bool = True) -> list[str | None]:
-    """The values of an array as text; nested ones are JSON, in which objects may do without their null members."""
+def encode_texts(array: pa.Array, encode: Encode = escape, *, nulls: bool = True) -> list[str | None]:
+    """Return values of an array as text; nested ones are JSON, in which objects may do without their null members."""
     if pa.types.is_boolean(array.type):
         return [None if value is None else str(value).lower() for value in array.to_pylist()]
-    cells = values(array, encode)
+    cells = encode_values(array, encode)
     if not nulls:
         cells = [_without_nulls(value) for value in cells]
     return [value if value is None or isinstance(value, str) else _COMPACT.encode(value) for value in cells]
@@ -157,29 +157,29 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def text_array(array: pa.Array, encode: Encode) -> pa.Array:
-    """An array as CSV can hold it: numbers and booleans as they are, everything else as strings."""
+def make_text_array(array: pa.Array, encode: Encode) -> pa.Array:
+    """Return an array as CSV can hold it: numbers and booleans as they are, everything else as strings."""
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind):
         return array
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         return array
-    return array_of(texts(array, encode), pa.large_string())
+    return make_array(encode_texts(array, encode), pa.large_string())
 
 
-def json_lines(batch: pa.RecordBatch, encode: Encode = escape) -> Iterator[str]:
+def encode_json_lines(batch: pa.RecordBatch, encode: Encode = escape) -> Iterator[str]:
     """Yield a JSON object per row, without line ends. Lines hold no character that is not printable."""
     names = batch.schema.names
     if not names:
         yield from ["{}"] * batch.num_rows
         return
-    for row in zip(*(values(column, encode) for column in batch.columns), strict=True):
+    for row in zip(*(encode_values(column, encode) for column in batch.columns), strict=True):
         record = dict(zip(names, row, strict=True))
         line = _COMPACT.encode(record)
-        yield line if line.isprintable() else ascii_json(record, separators=(",", ":"), allow_nan=False)
+        yield line if line.isprintable() else encode_ascii_json(record, separators=(",", ":"), allow_nan=False)
 
 
-def _strings(array: pa.Array) -> list[str | None]:
+def _encode_strings(array: pa.Array) -> list[str | None]:
     try:
         return list(array.to_pylist())
     except UnicodeDecodeError:
@@ -187,21 +187,21 @@ def _strings(array: pa.Array) -> list[str | None]:
         return [None if value is None else value.decode("utf-8", "backslashreplace") for value in raw]
 
 
-def _floats(array: pa.Array) -> list[Any]:
+def _encode_floats(array: pa.Array) -> list[Any]:
     numbers: Iterable[float | None] = array.to_pylist()
     if pa.types.is_float32(array.type):
         # The shortest text that means this float32, not the double next to it.
         numbers = [None if text is None else float(text) for text in cast(array, pa.string()).to_pylist()]
-    return [number if number is None or math.isfinite(number) else _non_finite(number) for number in numbers]
+    return [number if number is None or math.isfinite(number) else _encode_non_finite(number) for number in numbers]
 
 
-def _non_finite(number: float) -> str:
+def _encode_non_finite(number: float) -> str:
     if math.isnan(number):
         return "NaN"
     return "Infinity" if number > 0 else "-Infinity"
 
 
-def _timestamps(array: pa.Array) -> list[str | None]:
+def _encode_timestamps(array: pa.Array) -> list[str | None]:
     kind = array.type
     plain = cast(array.view(pa.timestamp(kind.unit)), pa.string())
     zone = "Z" if kind.tz else ""
@@ -209,7 +209,7 @@ def _timestamps(array: pa.Array) -> list[str | None]:
     return [text if text is None or text[0] == "<" else text.replace(" ", "T", 1) + zone for text in plain.to_pylist()]
 
 
-def _duration(count: int, digits: int) -> str:
+def _encode_duration(count: int, digits: int) -> str:
     seconds, fraction = divmod(abs(count), 10**digits)
     sign = "-" if count < 0 else ""
     return f"{sign}PT{seconds}" + (f".{fraction:0{digits}d}".rstrip("0").rstrip(".") if fraction else "") + "S"
@@ -220,14 +220,16 @@ def _encode_nested(array: pa.Array, encode: Encode) -> list[Any]:
     valid = call_function("is_valid", array).to_pylist()
     if pa.types.is_struct(kind):
         names = [kind.field(index).name for index in range(kind.num_fields)]
-        columns = [values(child, encode) for child in array.flatten()]
+        columns = [encode_values(child, encode) for child in array.flatten()]
         rows = zip(*columns, strict=True) if columns else iter([()] * len(array))
         return [dict(zip(names, row, strict=True)) if ok else None for ok, row in zip(valid, rows, strict=True)]
     if pa.types.is_map(kind):
         pairs = [
             list(zip(keys, items, strict=True))
             for keys, items in zip(
-                _slices(array.offsets, array.keys, encode), _slices(array.offsets, array.items, encode), strict=True
+                _encode_slices(array.offsets, array.keys, encode),
+                _encode_slices(array.offsets, array.items, encode),
+                strict=True,
             )
         ]
         objects = is_text(kind.key_type) and all(len(dict(entries)) == len(entries) for entries in pairs)
@@ -237,19 +239,19 @@ def _encode_nested(array: pa.Array, encode: Encode) -> list[Any]:
         return [None if value is None else str(value) for value in array.to_pylist()]
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         array = cast(array, pa.large_list(kind.value_field))
-    lists = _slices(array.offsets, array.values, encode)
+    lists = _encode_slices(array.offsets, array.values, encode)
     return [items if ok else None for ok, items in zip(valid, lists, strict=True)]
 
 
-def _slices(offsets: pa.Array, child: pa.Array, encode: Encode) -> list[list[Any]]:
-    """Per list, the values of a child array between its offsets; nothing outside of them is rendered."""
+def _encode_slices(offsets: pa.Array, child: pa.Array, encode: Encode) -> list[list[Any]]:
+    """Return, per list, the values of a child array between its offsets; render nothing outside of them."""
     ends = offsets.to_pylist()
-    items = values(child.slice(ends[0], ends[-1] - ends[0]), encode)
+    items = encode_values(child.slice(ends[0], ends[-1] - ends[0]), encode)
     return [items[start - ends[0] : end - ends[0]] for start, end in itertools.pairwise(ends)]
 
 
-def metadata(column: pa.Field) -> dict[str, str]:
-    """The metadata of a column as text."""
+def decode_metadata(column: pa.Field) -> dict[str, str]:
+    """Return the metadata of a column as text."""
     return {
         key.decode("utf-8", "backslashreplace"): value.decode("utf-8", "backslashreplace")
         for key, value in (column.metadata or {}).items()

@@ -17,7 +17,15 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, constant, evaluate_expressions, fill_null, one_array, scalar_of, schema_metadata
+from sawlog.arrow import (
+    combine_column,
+    evaluate_expressions,
+    fill_null,
+    list_schema_metadata,
+    make_array,
+    make_constant,
+    make_scalar,
+)
 from sawlog.errors import OptionError, SchemaError, suggest_name
 
 _COMPARISONS = {
@@ -68,8 +76,8 @@ class Condition:
             return list(self.value)
         return [self.value] if self.op in ("=", "==") else []
 
-    def met(self, column: pa.Array) -> pa.Array:
-        """Boolean array: which values meet the condition; null where that is unknown."""
+    def mask_values(self, column: pa.Array) -> pa.Array:
+        """Return boolean array: which values meet the condition; null where that is unknown."""
         import pyarrow.compute as pc
 
         if self.op in _NULLS:
@@ -78,11 +86,11 @@ class Condition:
             matches = getattr(pc, _PATTERNS[self.op])(column, self.value)
             return pc.invert(matches) if self.op in ("!~", "not like") else matches
         if self.op in _COMPARISONS:
-            return pc.call_function(_COMPARISONS[self.op], [column, scalar_of(self.value, column.type)])
-        kind = _value_type(column.type)
+            return pc.call_function(_COMPARISONS[self.op], [column, make_scalar(self.value, column.type)])
+        kind = _find_value_type(column.type)
         # To Arrow's sets 0.0 and -0.0 are two values, to every comparison one.
         zeros = [0.0, -0.0] if pa.types.is_floating(kind) and 0.0 in self.value else []
-        inside = pc.is_in(column, value_set=array_of([*self.value, *zeros], kind))
+        inside = pc.is_in(column, value_set=make_array([*self.value, *zeros], kind))
         return inside if self.op == "in" else pc.and_(pc.invert(inside), pc.is_valid(column))
 
 
@@ -121,20 +129,20 @@ Query: TypeAlias = Condition | And | Or | Not | Computed
 EVERY_ROW = And()
 
 
-def columns_of(query: Query) -> frozenset[str]:
-    """The columns that a query needs."""
+def list_columns(query: Query) -> frozenset[str]:
+    """Return the columns that a query needs."""
     match query:
         case Condition():
             return frozenset((query.column,))
         case Not():
-            return columns_of(query.part)
+            return list_columns(query.part)
         case Computed():
             return query.columns
-    return frozenset().union(*map(columns_of, query.parts))
+    return frozenset().union(*map(list_columns, query.parts))
 
 
 def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
-    """Boolean array: for which rows a query holds; null where that is unknown.
+    """Return boolean array: for which rows a query holds; null where that is unknown.
 
     Raises:
         SchemaError: When an expression cannot be computed.
@@ -145,19 +153,21 @@ def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
         case Condition():
             column = batch.column(query.column)
             if query.key is not None:
-                column = pc.map_lookup(column, scalar_of(query.key, column.type.key_type), "last")
-            return query.met(column)
+                column = pc.map_lookup(column, make_scalar(query.key, column.type.key_type), "last")
+            return query.mask_values(column)
         case Not():
             return pc.invert(mask(query.part, batch))
         case Computed():
             context = f"filter {query.expression}"
-            return one_array(
+            return combine_column(
                 evaluate_expressions(pa.Table.from_batches([batch]), {"": query.expression}, context).column(0)
             )
     is_conjunction = isinstance(query, And)
     masks = (mask(part, batch) for part in query.parts)
     return functools.reduce(
-        pc.and_kleene if is_conjunction else pc.or_kleene, masks, constant(is_conjunction, pa.bool_(), batch.num_rows)
+        pc.and_kleene if is_conjunction else pc.or_kleene,
+        masks,
+        make_constant(is_conjunction, pa.bool_(), batch.num_rows),
     )
 
 
@@ -177,11 +187,11 @@ def can_match(query: Query, values: pa.RecordBatch) -> bool:
             return any(can_match(part, values) for part in query.parts)
         case Computed():
             return True
-    return not columns_of(query) <= set(values.schema.names) or bool(mask(query, values)[0].as_py())
+    return not list_columns(query) <= set(values.schema.names) or bool(mask(query, values)[0].as_py())
 
 
-def possible_within(query: Query, low: pa.RecordBatch, high: pa.RecordBatch) -> pa.Array:
-    """Boolean array: whether a query may hold for rows within limits; true where these say nothing of it.
+def can_match_within(query: Query, low: pa.RecordBatch, high: pa.RecordBatch) -> pa.Array:
+    """Return boolean array: whether a query may hold for rows within limits; true where these say nothing of it.
 
     Args:
         query: The query.
@@ -193,33 +203,33 @@ def possible_within(query: Query, low: pa.RecordBatch, high: pa.RecordBatch) -> 
     match query:
         case And() | Or():
             is_conjunction = isinstance(query, And)
-            parts = (possible_within(part, low, high) for part in query.parts)
+            parts = (can_match_within(part, low, high) for part in query.parts)
             return functools.reduce(
-                pc.and_ if is_conjunction else pc.or_, parts, constant(is_conjunction, pa.bool_(), low.num_rows)
+                pc.and_ if is_conjunction else pc.or_, parts, make_constant(is_conjunction, pa.bool_(), low.num_rows)
             )
         case Condition() if query.key is None and query.column in low.schema.names:
             return fill_null(_can_meet(query, low.column(query.column), high.column(query.column)), True)
-    return constant(True, pa.bool_(), low.num_rows)
+    return make_constant(True, pa.bool_(), low.num_rows)
 
 
 def _can_meet(condition: Condition, low: pa.Array, high: pa.Array) -> pa.Array:
-    """Whether a value between others may meet a condition; null or true where that is unknown."""
+    """Return whether a value between others may meet a condition; null or true where that is unknown."""
     import pyarrow.compute as pc
 
     if condition.op in ("<", "<="):
-        return condition.met(low)
+        return condition.mask_values(low)
     if condition.op in (">", ">="):
-        return condition.met(high)
+        return condition.mask_values(high)
     if condition.op not in _LISTING:
-        return constant(True, pa.bool_(), len(low))
+        return make_constant(True, pa.bool_(), len(low))
     around = [
-        pc.and_kleene(Condition("", "<=", value).met(low), Condition("", ">=", value).met(high))
+        pc.and_kleene(Condition("", "<=", value).mask_values(low), Condition("", ">=", value).mask_values(high))
         for value in condition.values
     ]
-    return functools.reduce(pc.or_kleene, around, constant(False, pa.bool_(), len(low)))
+    return functools.reduce(pc.or_kleene, around, make_constant(False, pa.bool_(), len(low)))
 
 
-def interval(query: Query, column: str) -> tuple[Any, Any]:
+def find_interval(query: Query, column: str) -> tuple[Any, Any]:
     """Return where the integers, texts or bytes of a column are if a query holds.
 
     Returns:
@@ -227,18 +237,18 @@ def interval(query: Query, column: str) -> tuple[Any, Any]:
     """
     match query:
         case Condition():
-            return _interval(query) if query.column == column and query.key is None else (None, None)
+            return _find_interval(query) if query.column == column and query.key is None else (None, None)
         case And():
-            intervals = [interval(part, column) for part in query.parts]
+            intervals = [find_interval(part, column) for part in query.parts]
             firsts, ends = ([limits[side] for limits in intervals if limits[side] is not None] for side in (0, 1))
             return max(firsts, default=None), min(ends, default=None)
         case Or():
-            first, end = zip(*(interval(part, column) for part in query.parts), strict=True)
+            first, end = zip(*(find_interval(part, column) for part in query.parts), strict=True)
             return None if None in first else min(first), None if None in end else max(end)
     return None, None
 
 
-def _interval(condition: Condition) -> tuple[Any, Any]:
+def _find_interval(condition: Condition) -> tuple[Any, Any]:
     op, values = condition.op, condition.values or [condition.value]
     for kind, step in ((Integral, 1), (str, "\0"), (bytes, b"\0")):
         if all(isinstance(value, kind) for value in values):
@@ -248,12 +258,12 @@ def _interval(condition: Condition) -> tuple[Any, Any]:
     return None, None
 
 
-def conditions(query: Query) -> Iterator[Condition]:
-    """Conditions on single columns that hold wherever a query does."""
+def iterate_conditions(query: Query) -> Iterator[Condition]:
+    """Yield conditions on single columns that hold wherever a query does."""
     if isinstance(query, Condition):
         yield query
     elif isinstance(query, And):
-        yield from itertools.chain.from_iterable(map(conditions, query.parts))
+        yield from itertools.chain.from_iterable(map(iterate_conditions, query.parts))
 
 
 def bind_query(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewed: pa.Schema) -> And:
@@ -292,7 +302,7 @@ def bind_query(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewe
 
 
 def parse(triple: tuple[str, str, Any], schema: pa.Schema, context: str = "") -> Condition:
-    """A condition, bound to a schema.
+    """Return a condition, bound to a schema.
 
     Raises:
         SchemaError: For a column that does not exist or a value that its type cannot hold.
@@ -304,20 +314,20 @@ def parse(triple: tuple[str, str, Any], schema: pa.Schema, context: str = "") ->
     column, op, value = triple
     if op not in OPERATORS:
         raise OptionError(f"{context}: unknown operator {op!r}; known: {', '.join(OPERATORS)}")
-    name, key, kind = element_of(column, schema, context)
+    name, key, kind = find_element(column, schema, context)
     if op in _PATTERNS and not _is_text(kind):
         raise OptionError(
             f"{context}: unknown operator {op!r} for column {column!r}, {kind}: {op} is for text and bytes"
         )
     condition = Condition(name, op, list(value) if op in _SETS and isinstance(value, Iterable) else value, key)
     try:
-        condition.met(pa.nulls(1, kind))
+        condition.mask_values(pa.nulls(1, kind))
     except (pa.ArrowException, TypeError) as error:
         raise SchemaError(f"{context}: column {column!r} is {kind}: {str(error).splitlines()[0]}") from error
     return condition
 
 
-def element_of(column: str, schema: pa.Schema, context: str) -> tuple[str, str | None, pa.DataType]:
+def find_element(column: str, schema: pa.Schema, context: str) -> tuple[str, str | None, pa.DataType]:
     """Return what a condition names: a column, or a key of a column of maps, as in `tags['job']`.
 
     Returns:
@@ -342,20 +352,22 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind))
 
 
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values; dictionaries are looked through."""
+def _find_value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values; dictionaries are looked through."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def resolve_expression(
     expression: Any, schema: pa.Schema, viewed: pa.Schema, context: str
 ) -> tuple[pa.DataType, frozenset[str]]:
-    """The type that an expression computes, and the columns that it needs; other arguments are those of `bind_query`.
+    """Return the type that an expression computes, and the columns that it needs.
+
+    Other arguments are those of `bind_query`.
 
     Raises:
         SchemaError: When it does not fit the columns.
     """
-    names = columns_named(expression)
+    names = find_named_columns(expression)
     bound_schema = viewed if names is None else schema
     try:
         (field,) = evaluate_expressions(pa.Table.from_batches([], bound_schema), {"": expression}, context).schema
@@ -364,8 +376,8 @@ def resolve_expression(
     return field.type, frozenset(viewed.names) if names is None else names
 
 
-def columns_named(expression: Any) -> frozenset[str] | None:
-    """The columns that an expression of Arrow's names; None if it has positions for some, nested ones included."""
+def find_named_columns(expression: Any) -> frozenset[str] | None:
+    """Return columns that an expression of Arrow's names; None if it has positions for some, nested ones included."""
     parts = _Parts.of(expression)
     if parts is None:
         return None
@@ -386,13 +398,13 @@ class _Parts:
 
     def __init__(self, pickled: pa.Buffer) -> None:
         file = pa.ipc.open_file(pickled)
-        self._left = schema_metadata(file.schema)[::-1]
+        self._left = list_schema_metadata(file.schema)[::-1]
         self._values = file.get_batch(0).columns
         self.columns: set[str] = set()
 
     @classmethod
     def of(cls, expression: Any) -> _Parts | None:
-        """The parts of an expression; None if it has positions."""
+        """Return the parts of an expression; None if it has positions."""
         try:
             _, (pickled,) = expression.__reduce__()
         except pa.ArrowNotImplementedError:
@@ -400,7 +412,7 @@ class _Parts:
         return cls(pickled)
 
     def take(self, schema: pa.Schema) -> Any:
-        """The next part with all that belongs to it: a name, a scalar, what `_translate_call` returns, or None."""
+        """Return next part with all that belongs to it: a name, a scalar, what `_translate_call` returns, or None."""
         part, value = self._left.pop()
         if part == "literal":
             return self._values[int(value)][0]
@@ -421,7 +433,7 @@ class _Parts:
 
 
 def _translate_call(function: str, operands: list[Any], options: Any, schema: pa.Schema) -> tuple[Query, bool]:
-    """A call of one of Arrow's functions as a query; see `_UNKNOWN`."""
+    """Return a call of one of Arrow's functions as a query; see `_UNKNOWN`."""
     known_parts = [operand if isinstance(operand, tuple) else _UNKNOWN for operand in operands]
     exact = all(part_exact for _, part_exact in known_parts)
     match function:
@@ -454,12 +466,15 @@ def _translate_call(function: str, operands: list[Any], options: Any, schema: pa
 
 
 def _fit_literal(literal: Any, kind: pa.DataType) -> Any:
-    """A literal of an expression as the value of a condition; NotImplemented where Arrow would compare another type."""
+    """Return a literal of an expression as the value of a condition.
+
+    NotImplemented where Arrow would compare another type.
+    """
     if literal is None:
         return None
     if not isinstance(literal, (pa.Scalar, pa.Array)):
         return NotImplemented
-    of = _value_type(kind)
+    of = _find_value_type(kind)
     among = isinstance(literal, pa.Array)
     alike = literal.type == of or (
         pa.types.is_integer(literal.type) and (pa.types.is_integer(of) or pa.types.is_float64(of))

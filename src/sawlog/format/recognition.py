@@ -13,12 +13,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import FormatError, OptionError, suggest_name
-from sawlog.format.contract import Format, Match, probe, view_names
+from sawlog.format.contract import Format, Match, list_view_names, probe
 from sawlog.format.damage import Skipped
-from sawlog.format.lazy import entry_points
+from sawlog.format.lazy import find_entry_points
 from sawlog.format.scan import Scan
 from sawlog.guard import wrap_errors
-from sawlog.storage import File, Storage, each_file, normalize
+from sawlog.storage import File, Storage, map_files, normalize
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -29,19 +29,19 @@ _PROBED = 256
 
 
 @cache
-def formats() -> dict[str, Format]:
-    """All formats, by name, from the entry points that are installed."""
-    return {name: load(point) for name, point in entry_points(ENTRY_POINT_GROUP).items()}
+def load_formats() -> dict[str, Format]:
+    """Return all formats, by name, from the entry points that are installed."""
+    return {name: load(point) for name, point in find_entry_points(ENTRY_POINT_GROUP).items()}
 
 
 @cache
 def get_format(name: str) -> Format:
-    """The format of that name.
+    """Return the format of that name.
 
     Raises:
         OptionError: When there is none.
     """
-    registered = entry_points(ENTRY_POINT_GROUP)
+    registered = find_entry_points(ENTRY_POINT_GROUP)
     if name not in registered:
         raise OptionError(
             f"unknown format {name!r}{suggest_name(name, registered)}; known formats: {', '.join(registered)}"
@@ -51,7 +51,7 @@ def get_format(name: str) -> Format:
 
 @cache
 def load(point: EntryPoint) -> Format:
-    """Only what is asked for: each of Spark's Python processes starts with this."""
+    """Return only what is asked for: each of Spark's Python processes starts with this."""
     format: Format = point.load()()
     return format
 
@@ -91,25 +91,27 @@ class Part:
         """Title of the format."""
         return "unknown" if self.format is None else self.format.title
 
-    def command(self, options: Mapping[str, Any]) -> str:
-        """The command that shows the rows of the part, read with these options; empty where no format is known."""
+    def make_command(self, options: Mapping[str, Any]) -> str:
+        """Return command that shows the rows of the part, read with these options; empty where no format is known."""
         if self.format is None:
             return ""
         named = f" --format {self.format.name}" if self.mixed else ""
         flags = "".join(f" -o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
         return f"sawlog cat {' '.join(map(shlex.quote, self.inputs))}{named}{flags}"
 
-    def commands(self) -> dict[str, str]:
-        """By the path of each of its files, what shows the rows of that file."""
+    def make_commands(self) -> dict[str, str]:
+        """Return, by the path of each of its files, the command that shows the rows of that file."""
         if self.format is None:
             return {}
         options = {file.path: self.format.directory_layout.table_options(file) for file in self.files}
         several = len({repr(table_options) for table_options in options.values() if table_options}) > 1
-        return {path: self.command(table_options if several else {}) for path, table_options in options.items()}
+        return {path: self.make_command(table_options if several else {}) for path, table_options in options.items()}
 
 
 def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], view: str = "rows") -> Format:
-    """The format that knows the files best, of those that have the view; of equals, the one that explains most bytes.
+    """Return the format that knows the files best, of those that have the view.
+
+    Of equals, the one that explains most bytes.
 
     A path that is the directory of a dataset is of the format of that, whatever is below it.
 
@@ -118,25 +120,29 @@ def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], vie
     """
     location = ", ".join(paths)
     having = {
-        name: candidate_format for name, candidate_format in formats().items() if view in view_names(candidate_format)
-    } or formats()
+        name: candidate_format
+        for name, candidate_format in load_formats().items()
+        if view in list_view_names(candidate_format)
+    } or load_formats()
     scores: dict[str, tuple[Match, int, Match]] = {}
     reading: set[str] = set()
     named: set[str] = set()
     for name, candidate in having.items():
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
-        selected = candidate.select(files, "rows") or candidate.select(files, view_names(candidate).get(view, view))
+        selected = candidate.select(files, "rows") or candidate.select(
+            files, list_view_names(candidate).get(view, view)
+        )
         candidate_files = selected or (files if len(files) == 1 else [])
         with wrap_errors(f"{location}: {name} could not say whether the path is its own; name the format"):
             match = candidate.recognize(candidate_files, storage) if candidate_files else Match.NO
         explained = (
-            _below(files, {candidate.directory_layout.dataset_directory(file) for file in candidate_files})
+            _select_below(files, {candidate.directory_layout.dataset_directory(file) for file in candidate_files})
             if match is Match.TREE
             else candidate_files
         )
         if selected and match is not Match.NO:
             reading.add(name)
-        if match >= Match.CONTENT and named_homes(candidate, selected, paths):
+        if match >= Match.CONTENT and find_named_homes(candidate, selected, paths):
             named.add(name)
         scores[name] = (min(match, Match.CONTENT), sum(file.size for file in explained), match)
     scores = {name: score for name, score in scores.items() if name in reading or not reading}
@@ -156,10 +162,10 @@ def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], vie
     names = [name for name, score in ranked.items() if score == best]
     if len(names) > 1:
         raise FormatError(f"{location}: could be {' or '.join(names)}; name the format")
-    return formats()[names[0]]
+    return load_formats()[names[0]]
 
 
-def named_homes(format: Format, files: Sequence[File], paths: Sequence[str]) -> set[str]:
+def find_named_homes(format: Format, files: Sequence[File], paths: Sequence[str]) -> set[str]:
     """Return the paths that are directories of datasets; empty where any directory may hold files of one."""
     if not format.directory_layout.is_directory:
         return set()
@@ -168,9 +174,9 @@ def named_homes(format: Format, files: Sequence[File], paths: Sequence[str]) -> 
     }
 
 
-def _below(files: Sequence[File], directories: Collection[str]) -> list[File]:
+def _select_below(files: Sequence[File], directories: Collection[str]) -> list[File]:
     above = {"" if directory == "." else directory for directory in directories}
-    return [file for file in files if not above.isdisjoint(_upwards(posixpath.dirname(file.path)))]
+    return [file for file in files if not above.isdisjoint(_walk_up(posixpath.dirname(file.path)))]
 
 
 def find_unread(format: Format, files: Sequence[File], view: str) -> list[Skipped]:
@@ -186,13 +192,13 @@ def find_unread(format: Format, files: Sequence[File], view: str) -> list[Skippe
     return [*(Skipped(file.path, reason, file.size) for file, reason in by_views), *unread]
 
 
-def left_out(
+def explain_unselected(
     format: Format,
     read: Sequence[File],
     unselected: Sequence[File],
     scan: Scan,
 ) -> list[Skipped]:
-    """Why files of a path are not read.
+    """Return why files of a path are not read.
 
     Names say most. Up to 256 other parts are looked into, but where the user has named the format.
 
@@ -207,15 +213,15 @@ def left_out(
     explained = {skipped.path: skipped for skipped in find_unread(format, near, scan.view)}
     if len(explained) == len(unselected):
         return list(explained.values())
-    named = named_homes(format, read, scan.roots)
-    other_parts = named_parts(unselected, () if format.directory_layout.is_directory else {format.name})
+    named = find_named_homes(format, read, scan.roots)
+    other_parts = find_named_parts(unselected, () if format.directory_layout.is_directory else {format.name})
     if not scan.is_format_named:
-        are_sure = each_file(lambda part: _is_recognised(part, scan.storage), other_parts[:_PROBED])
+        are_sure = map_files(lambda part: _is_recognised(part, scan.storage), other_parts[:_PROBED])
         other_parts = [*itertools.compress(other_parts, are_sure), *other_parts[_PROBED:]]
     for skipped in _take_neighbours(other_parts, unselected):
         explained.setdefault(skipped.path, skipped)
     *other_parts, _ = _with_mixed([*other_parts, Part("", format, list(read))])
-    commands_by_path = {path: (part, command) for part in other_parts for path, command in part.commands().items()}
+    commands_by_path = {path: (part, command) for part in other_parts for path, command in part.make_commands().items()}
     for file in unselected:
         if file.path in explained:
             continue
@@ -232,20 +238,20 @@ def left_out(
     return [explained[file.path] for file in unselected]
 
 
-def parts(files: Sequence[File], storage: Storage) -> list[Part]:
-    """The parts of a path, in the order of their paths; every file is in exactly one.
+def find_parts(files: Sequence[File], storage: Storage) -> list[Part]:
+    """Return the parts of a path, in the order of their paths; every file is in exactly one.
 
     Names say most, unless the content of files is that of no such file; up to 256 files whose names say nothing, or
     too much, are looked into.
     """
-    named = named_parts([file for file in files if not file.explicit])
-    located = list(itertools.compress(named, each_file(lambda part: _is_recognised(part, storage), named)))
+    named = find_named_parts([file for file in files if not file.explicit])
+    located = list(itertools.compress(named, map_files(lambda part: _is_recognised(part, storage), named)))
     claimed = {file.path for part in located for file in part.files}
     claimed.update(skipped.path for skipped in _take_neighbours(located, files))
     unknown: dict[str, list[File]] = defaultdict(list)
     unclaimed = [file for file in files if file.path not in claimed]
     probed = [file for place, file in enumerate(unclaimed) if place < _PROBED or file.explicit]
-    found = dict(zip(probed, each_file(lambda file: _format_of(file, storage), probed), strict=True))
+    found = dict(zip(probed, map_files(lambda file: _recognize_file(file, storage), probed), strict=True))
     for file in unclaimed:
         if (format := found.get(file)) is None:
             unknown[posixpath.dirname(file.path)].append(file)
@@ -260,7 +266,7 @@ def _is_recognised(part: Part, storage: Storage) -> bool:
 
 
 def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator[Skipped]:
-    """Why files next to those of parts hold none of their rows; they are entered into the parts."""
+    """Yield why files next to those of parts hold none of their rows, and enter them into the parts."""
     claimed = {file.path for part in located for file in part.files}
     unclaimed = [file for file in files if file.path not in claimed]
     homes: dict[str, dict[str, list[File]]] = {}
@@ -269,7 +275,7 @@ def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator
         layout, elsewhere = part.format.directory_layout, []
         is_first = part.format.name not in homes
         if is_first:
-            homes[part.format.name] = _by_home(part.format, unclaimed)
+            homes[part.format.name] = _group_by_home(part.format, unclaimed)
         near = [file for file in homes[part.format.name].get(part.path, ()) if file.path not in claimed]
         explained = {skipped.path: skipped for skipped in find_unread(part.format, near, "rows")}
         if is_first and not layout.is_directory:  # a system may keep more of its own elsewhere
@@ -282,7 +288,7 @@ def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator
         yield from explained.values()
 
 
-def _by_home(format: Format, files: Sequence[File]) -> dict[str, list[File]]:
+def _group_by_home(format: Format, files: Sequence[File]) -> dict[str, list[File]]:
     """Return files by the directory of the dataset that they would be of."""
     homes: dict[str, list[File]] = defaultdict(list)
     for file in files:
@@ -290,11 +296,11 @@ def _by_home(format: Format, files: Sequence[File]) -> dict[str, list[File]]:
     return homes
 
 
-def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Part]:
-    """The parts of a path as far as names say, each file in one at most."""
+def find_named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Part]:
+    """Return the parts of a path as far as names say, each file in one at most."""
     located: list[Part] = []
     remaining = list(files)
-    candidates = [candidate for name, candidate in formats().items() if name not in without]
+    candidates = [candidate for name, candidate in load_formats().items() if name not in without]
     for format in sorted(candidates, key=lambda candidate: not candidate.directory_layout.absorbs):
         groups: dict[tuple[str, str | None], list[File]] = defaultdict(list)
         for file in format.select(remaining, "rows"):
@@ -311,32 +317,32 @@ def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Pa
     return located
 
 
-def _format_of(file: File, storage: Storage) -> Format | None:
-    """The format of one file: one that the user named may be recognised by its name, others by their bytes."""
+def _recognize_file(file: File, storage: Storage) -> Format | None:
+    """Return the format of one file: one that the user named may be recognised by its name, others by their bytes."""
     named = replace(file, explicit=True)
-    scores = {name: candidate.recognize([named], storage) for name, candidate in formats().items()}
+    scores = {name: candidate.recognize([named], storage) for name, candidate in load_formats().items()}
     best = max(scores.values())
     names = [name for name, score in scores.items() if score is best]
     sure = best is not Match.NO and (file.explicit or best >= Match.CONTENT)
-    return formats()[names[0]] if sure and len(names) == 1 else None
+    return load_formats()[names[0]] if sure and len(names) == 1 else None
 
 
 def _with_mixed(located: list[Part]) -> list[Part]:
-    """The same parts, which know whether others, but for parts of their own, have files below their paths."""
+    """Return the same parts, which know whether others, but for parts of their own, have files below their paths."""
     holders: dict[str, set[str]] = defaultdict(set)
     for part in located:
         directories = {posixpath.dirname(file.path) for file in part.files} if part.format is not None else ()
-        for above in {above or "." for directory in directories for above in _upwards(directory)}:
+        for above in {above or "." for directory in directories for above in _walk_up(directory)}:
             holders[above].add(part.format.name if part.format is not None else "")
     below: dict[str, list[File]] = defaultdict(list)
     for file in (file for part in located for file in part.files):
-        for above in _upwards(posixpath.dirname(file.path)):
+        for above in _walk_up(posixpath.dirname(file.path)):
             below[above or "."].append(file)
     return [
         replace(
             part,
             mixed=bool(holders[part.path] - {part.format.name} - part.format.directory_layout.absorbs),
-            inputs=_inputs(part, part.format, below[part.path]),
+            inputs=_choose_inputs(part, part.format, below[part.path]),
         )
         if part.format is not None
         else part
@@ -344,7 +350,7 @@ def _with_mixed(located: list[Part]) -> list[Part]:
     ]
 
 
-def _inputs(part: Part, format: Format, below: Sequence[File]) -> tuple[str, ...]:
+def _choose_inputs(part: Part, format: Format, below: Sequence[File]) -> tuple[str, ...]:
     """Return what is opened to read the files of a part, and no others below its path."""
     layout = format.directory_layout
     part_paths = {file.path for file in part.files}
@@ -370,8 +376,8 @@ def _inputs(part: Part, format: Format, below: Sequence[File]) -> tuple[str, ...
     return (f"{start}*{suffix}",)
 
 
-def _upwards(directory: str) -> Iterator[str]:
-    """A directory, and those above it."""
+def _walk_up(directory: str) -> Iterator[str]:
+    """Yield a directory, and those above it."""
     while directory:
         yield directory
         directory = directory.rpartition("/")[0]

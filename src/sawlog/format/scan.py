@@ -8,10 +8,18 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import batch_of_rows, evaluate_expressions, one_batch
+from sawlog.arrow import combine_table, evaluate_expressions, make_batch_from_rows
 from sawlog.errors import OptionError, SchemaError, suggest_name
 from sawlog.format.damage import OnDamage
-from sawlog.format.query import EVERY_ROW, And, bind_query, columns_named, columns_of, filter_batch, resolve_expression
+from sawlog.format.query import (
+    EVERY_ROW,
+    And,
+    bind_query,
+    filter_batch,
+    find_named_columns,
+    list_columns,
+    resolve_expression,
+)
 from sawlog.storage import Storage
 
 FILE_COLUMN = "_file"
@@ -62,7 +70,7 @@ class Scan:
         provenance: Whether `_file` and `_offset` are appended when `columns` is `None`.
         options: The format's own read options.
         storage: Where the bytes are.
-        schema: The columns that the view is to have, whatever those of the files are; see `fixed_schema`.
+        schema: The columns that the view is to have, whatever those of the files are; see `fix_schema`.
         roots: The paths that were named, by which a format sees what is outside of them.
         threads: How many threads decode.
         is_format_named: Whether the user has named the format, and so left out what is of others.
@@ -89,7 +97,7 @@ class Scan:
         """
         computed = self.columns.values() if isinstance(self.columns, dict) else ()
         for expression in (self.expression, *computed):
-            if expression is not None and columns_named(expression) is None:
+            if expression is not None and find_named_columns(expression) is None:
                 raise SchemaError(f"{expression}: an expression by position cannot be pickled; name its columns")
         return vars(self)
 
@@ -99,7 +107,7 @@ Columns: TypeAlias = Sequence[str] | Mapping[str, Any]
 
 
 def parse_columns(columns: Columns | None) -> tuple[str, ...] | dict[str, Any] | None:
-    """The value of `columns=`, checked.
+    """Return the value of `columns=`, checked.
 
     Raises:
         OptionError: When it is something else.
@@ -124,7 +132,7 @@ def parse_columns(columns: Columns | None) -> tuple[str, ...] | dict[str, Any] |
 
 
 def parse_filter(expression: Any) -> Any:
-    """The value of `filter=`, checked.
+    """Return the value of `filter=`, checked.
 
     Raises:
         OptionError: When it is something else.
@@ -138,14 +146,14 @@ def parse_filter(expression: Any) -> Any:
     return expression
 
 
-def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Schema) -> tuple[pa.Schema, set[str]]:
-    """The schema of computed columns, and the columns, some of `viewed` by position, that they are computed of.
+def resolve_sources(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Schema) -> tuple[pa.Schema, set[str]]:
+    """Return the schema of computed columns, and the columns, some of `viewed` by position, that they are computed of.
 
     Raises:
         SchemaError: When an expression does not fit the columns.
     """
     fits = {
-        name: resolve_expression(expression, schema, viewed, _format_expressions({name: expression}))
+        name: resolve_expression(expression, schema, viewed, _render_expressions({name: expression}))
         for name, expression in expressions.items()
     }
     sources = frozenset().union(*(columns for _, columns in fits.values()))
@@ -159,13 +167,13 @@ def compute_columns(batch: pa.RecordBatch, expressions: Mapping[str, Any], schem
         SchemaError: When a value cannot be computed.
     """
     if not batch.num_rows:
-        return batch_of_rows([], schema)
-    return one_batch(
-        evaluate_expressions(pa.Table.from_batches([batch]), expressions, _format_expressions(expressions))
+        return make_batch_from_rows([], schema)
+    return combine_table(
+        evaluate_expressions(pa.Table.from_batches([batch]), expressions, _render_expressions(expressions))
     )
 
 
-def _format_expressions(expressions: Mapping[str, Any]) -> str:
+def _render_expressions(expressions: Mapping[str, Any]) -> str:
     return f"columns={{{', '.join(f'{name!r}: {expression}' for name, expression in expressions.items())}}}"
 
 
@@ -197,7 +205,7 @@ class Projection:
         computed = scan.columns if isinstance(scan.columns, dict) else None
         names: Collection[str]
         if computed is not None:
-            schema, names = sources_of(computed, full_schema, view_schema)
+            schema, names = resolve_sources(computed, full_schema, view_schema)
             names = names or {
                 OFFSET_COLUMN if OFFSET_COLUMN in known_names else full_schema.names[0]
             }  # which counts the rows
@@ -205,7 +213,7 @@ class Projection:
             names = _choose_columns(scan, viewed, known_names)
             schema = pa.schema([full_schema.field(name) for name in names], metadata=view_schema.metadata)
         query = bind_query(scan.filters, scan.expression, full_schema, view_schema)
-        read_names = {*names, *columns_of(query)}
+        read_names = {*names, *list_columns(query)}
         return cls(schema, pa.schema([f for f in full_schema if f.name in read_names]), query, computed)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -219,7 +227,7 @@ class Projection:
 
 
 def _choose_columns(scan: Scan, viewed: Collection[str], known_names: Collection[str]) -> Collection[str]:
-    """The names of the columns to deliver."""
+    """Return the names of the columns to deliver."""
     if scan.columns is None:
         return [*viewed, *(f.name for f in PROVENANCE if scan.provenance and f.name not in viewed)]
     for name in scan.columns:
@@ -230,12 +238,12 @@ def _choose_columns(scan: Scan, viewed: Collection[str], known_names: Collection
 
 
 WIDENED = "start it again where it has stopped, with widen=True, and with that type in its schema if it was given one"
-"""Advice of `fixed_schema` where a stream can go on with a wider type."""
+"""Advice of `fix_schema` where a stream can go on with a wider type."""
 CHANGED = "files of another type need a path, and a stream, of their own"
-"""Advice of `fixed_schema` where no type holds the values of both."""
+"""Advice of `fix_schema` where no type holds the values of both."""
 
 
-def fixed_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
+def fix_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
     """The columns of a stream that has begun, for files that came later: what they lack is null, what is new left out.
 
     Raises:
@@ -257,7 +265,7 @@ def fixed_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
 
 
 def is_wider(kind: pa.DataType, narrow: pa.DataType) -> bool:
-    """Whether every number of another type is one of this."""
+    """Return whether every number of another type is one of this."""
     for test in (pa.types.is_signed_integer, pa.types.is_floating):
         if test(kind) and test(narrow):
             return bool(kind.bit_width > narrow.bit_width)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.kernels.jit import CHECKED, PLAIN, inlined, intrinsic, ir, target, types
+from sawlog.kernels.jit import CHECKED, PLAIN, find_target, inlined, intrinsic, ir, types
 from sawlog.kernels.memory import load_u64
 from sawlog.kernels.numbers import _EIGHT, _HALF, _ONE, _U32, _ZERO
 from sawlog.kernels.vector import spread
@@ -31,17 +31,17 @@ _ODD = np.uint64(0x0007000500030001)
 _TOP = np.uint64(48)
 
 
-def _byte() -> ir.IntType:
+def _make_byte_type() -> ir.IntType:
     return ir.IntType(8)
 
 
-def _wide(value: int | None = None) -> Any:
-    """The type of 64 bits, or a constant of it."""
+def _make_wide(value: int | None = None) -> Any:
+    """Return the type of 64 bits, or a constant of it."""
     return ir.IntType(64) if value is None else ir.IntType(64)(value)
 
 
-def vector_width(triple: str, features: Mapping[str, bool]) -> int:
-    """Bytes per vector that a CPU sums at once; 0 where registers have to do."""
+def choose_vector_width(triple: str, features: Mapping[str, bool]) -> int:
+    """Return bytes per vector that a CPU sums at once; 0 where registers have to do."""
     if triple.startswith("x86_64"):
         if features.get("avx512bw"):
             return 64
@@ -50,7 +50,7 @@ def vector_width(triple: str, features: Mapping[str, bool]) -> int:
     return 0
 
 
-WIDTH = 0 if CHECKED else vector_width(*target())
+WIDTH = 0 if CHECKED else choose_vector_width(*find_target())
 """The vector width in use."""
 _WIDTH = np.uint64(max(WIDTH, 1))
 LEAD = WIDTH
@@ -75,12 +75,12 @@ def emit(builder: ir.IRBuilder, width: int, pointer: ir.Value, used: ir.Value) -
 
     All `width` bytes must be readable; those after the first `used` count as zero.
     """
-    vector = ir.VectorType(_byte(), width)
+    vector = ir.VectorType(_make_byte_type(), width)
     data = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=1)
     places = ir.Constant(vector, list(range(width)))
-    keep = builder.icmp_unsigned("<", places, spread(builder, builder.trunc(used, _byte()), width))
+    keep = builder.icmp_unsigned("<", places, spread(builder, builder.trunc(used, _make_byte_type()), width))
     data = builder.select(keep, data, ir.Constant(vector, [0] * width))
-    return _add_up(builder, width, *_lane_sums(builder, width, data))
+    return _add_up(builder, width, *_sum_lanes(builder, width, data))
 
 
 def emit_before(builder: ir.IRBuilder, width: int, end: ir.Value, length: ir.Value) -> ir.Value:
@@ -89,22 +89,22 @@ def emit_before(builder: ir.IRBuilder, width: int, end: ir.Value, length: ir.Val
     The first vector may reach `width` bytes before them, which must be readable. It is summed for the bytes that count,
     the others as a whole: what is before a vector weighs its width more.
     """
-    vector, quads = ir.VectorType(_byte(), width), ir.VectorType(_wide(), width // 8)
-    used = builder.add(builder.and_(builder.sub(length, _wide(1)), _wide(width - 1)), _wide(1))
+    vector, quads = ir.VectorType(_make_byte_type(), width), ir.VectorType(_make_wide(), width // 8)
+    used = builder.add(builder.and_(builder.sub(length, _make_wide(1)), _make_wide(width - 1)), _make_wide(1))
     unread = builder.sub(length, used)
     distances = ir.Constant(vector, [width - i for i in range(width)])
-    keep = builder.icmp_unsigned("<=", distances, spread(builder, builder.trunc(used, _byte()), width))
+    keep = builder.icmp_unsigned("<=", distances, spread(builder, builder.trunc(used, _make_byte_type()), width))
     data = builder.select(keep, _load_vector(builder, width, end, unread), ir.Constant(vector, [0] * width))
-    initial_state = (unread, *_lane_sums(builder, width, data), ir.Constant(quads, [0] * (width // 8)))
+    initial_state = (unread, *_sum_lanes(builder, width, data), ir.Constant(quads, [0] * (width // 8)))
     entry, head, body, done = builder.block, *(builder.append_basic_block() for _ in range(3))
     builder.branch(head)
     builder.position_at_end(head)
     state = [builder.phi(value.type) for value in initial_state]
     unread, plain, weighted, before = state
-    builder.cbranch(builder.icmp_unsigned("==", unread, _wide(0)), done, body)
+    builder.cbranch(builder.icmp_unsigned("==", unread, _make_wide(0)), done, body)
     builder.position_at_end(body)
-    next_left = builder.sub(unread, _wide(width))
-    more = _lane_sums(builder, width, _load_vector(builder, width, end, next_left))
+    next_left = builder.sub(unread, _make_wide(width))
+    more = _sum_lanes(builder, width, _load_vector(builder, width, end, next_left))
     passed = (next_left, builder.add(plain, more[0]), builder.add(weighted, more[1]), builder.add(before, plain))
     builder.branch(head)
     for value, first, following in zip(state, initial_state, passed, strict=True):
@@ -113,21 +113,21 @@ def emit_before(builder: ir.IRBuilder, width: int, end: ir.Value, length: ir.Val
     builder.position_at_end(done)
     lifted = builder.shl(before, ir.Constant(quads, [31 + width.bit_length()] * (width // 8)))
     sums = _add_up(builder, width, builder.add(plain, lifted), weighted)
-    low = builder.urem(builder.add(builder.and_(sums, _wide(0xFFFFFFFF)), _wide(1)), _wide(MODULUS))
-    high = builder.urem(builder.add(builder.lshr(sums, _wide(32)), length), _wide(MODULUS))
-    return builder.or_(builder.shl(high, _wide(16)), low)
+    low = builder.urem(builder.add(builder.and_(sums, _make_wide(0xFFFFFFFF)), _make_wide(1)), _make_wide(MODULUS))
+    high = builder.urem(builder.add(builder.lshr(sums, _make_wide(32)), length), _make_wide(MODULUS))
+    return builder.or_(builder.shl(high, _make_wide(16)), low)
 
 
 def _load_vector(builder: ir.IRBuilder, width: int, end: ir.Value, unread: ir.Value) -> ir.Value:
-    """The vector that ends `unread` bytes before a pointer."""
-    start = builder.gep(end, [builder.neg(builder.add(unread, _wide(width)))])
-    return builder.load(builder.bitcast(start, ir.VectorType(_byte(), width).as_pointer()), align=1)
+    """Return the vector that ends `unread` bytes before a pointer."""
+    start = builder.gep(end, [builder.neg(builder.add(unread, _make_wide(width)))])
+    return builder.load(builder.bitcast(start, ir.VectorType(_make_byte_type(), width).as_pointer()), align=1)
 
 
-def _lane_sums(builder: ir.IRBuilder, width: int, data: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Plain sums of a vector's bytes in lanes of 64 bits, and sums weighted from its end in lanes of 32 bits."""
+def _sum_lanes(builder: ir.IRBuilder, width: int, data: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return plain sums of a vector's bytes in lanes of 64 bits, and sums weighted from its end in lanes of 32 bits."""
     sad, multiply_bytes, multiply_words = _NAMES[width]
-    plain = _call(builder, sad, ir.VectorType(_wide(), width // 8), data, ir.Constant(data.type, [0] * width))
+    plain = _call(builder, sad, ir.VectorType(_make_wide(), width // 8), data, ir.Constant(data.type, [0] * width))
     weights = ir.Constant(data.type, [width - i for i in range(width)])
     pairs = _call(builder, multiply_bytes, ir.VectorType(ir.IntType(16), width // 2), data, weights)
     unit_weights = ir.Constant(pairs.type, [1] * (width // 2))
@@ -135,17 +135,17 @@ def _lane_sums(builder: ir.IRBuilder, width: int, data: ir.Value) -> tuple[ir.Va
 
 
 def _add_up(builder: ir.IRBuilder, width: int, plain: ir.Value, weighted: ir.Value) -> ir.Value:
-    """All lanes in one go: plain sums to the lower half of the result, weighted ones to the upper."""
+    """Return all lanes in one go: plain sums to the lower half of the result, weighted ones to the upper."""
     count = width // 8
     pairs = builder.bitcast(weighted, plain.type)
     upper = builder.and_(pairs, ir.Constant(plain.type, [0xFFFFFFFF << 32] * count))
     lower = builder.shl(pairs, ir.Constant(plain.type, [32] * count))
     total = builder.add(builder.add(upper, lower), plain)
-    return _call(builder, f"llvm.vector.reduce.add.v{count}i64", _wide(), total)
+    return _call(builder, f"llvm.vector.reduce.add.v{count}i64", _make_wide(), total)
 
 
 @intrinsic
-def _vector_sums(typing_context: Any, array: Any, position: Any, used: Any) -> Any:
+def _sum_vector(typing_context: Any, array: Any, position: Any, used: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
         return emit(builder, WIDTH, builder.gep(view.data, [arguments[1]]), arguments[2])
@@ -154,7 +154,7 @@ def _vector_sums(typing_context: Any, array: Any, position: Any, used: Any) -> A
 
 
 @intrinsic
-def _vector_before(typing_context: Any, array: Any, end: Any, length: Any) -> Any:
+def _sum_vector_before(typing_context: Any, array: Any, end: Any, length: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
         return emit_before(builder, WIDTH, builder.gep(view.data, [arguments[1]]), arguments[2])
@@ -162,20 +162,20 @@ def _vector_before(typing_context: Any, array: Any, end: Any, length: Any) -> An
     return types.uint64(array, types.uint64, types.uint64), generate
 
 
-def _top(lanes: Any, weights: Any) -> Any:
+def _take_top(lanes: Any, weights: Any) -> Any:
     return lanes * weights >> _TOP
 
 
-def _plain_top(lanes: Any, weights: Any) -> Any:
+def _take_top_plain(lanes: Any, weights: Any) -> Any:
     return np.uint64((int(lanes) * int(weights) & 0xFFFFFFFFFFFFFFFF) >> 48)
 
 
-_dot = _plain_top if PLAIN else inlined(_top)
+_dot = _take_top_plain if PLAIN else inlined(_take_top)
 """Sum of four 16-bit lanes, each times a weight: the top lane of the product; the first lane takes the last weight."""
 
 
 @inlined
-def sums_by_register(buffer: Any, start: Any, length: Any, total: Any, weighted: Any) -> Any:
+def sum_by_register(buffer: Any, start: Any, length: Any, total: Any, weighted: Any) -> Any:
     """Continue the two sums (`total` already counts for every byte before) over `buffer[start : start + length]`."""
     position = start
     end = start + length
@@ -194,30 +194,30 @@ def sums_by_register(buffer: Any, start: Any, length: Any, total: Any, weighted:
 
 
 @inlined
-def sums_by_vector(buffer: Any, start: Any, length: Any, total: Any, weighted: Any) -> Any:
-    """The same by vectors. The last one may reach past the stretch, never past the buffer."""
+def sum_by_vector(buffer: Any, start: Any, length: Any, total: Any, weighted: Any) -> Any:
+    """Return the same by vectors. The last one may reach past the stretch, never past the buffer."""
     position = start
     end = start + length
     limit = np.uint64(len(buffer))
     while position < end and limit - position >= _WIDTH:
         used = min(end - position, _WIDTH)
-        sums: Any = _vector_sums(buffer, position, used)  # type: ignore[call-arg] # called without the first argument
+        sums: Any = _sum_vector(buffer, position, used)  # type: ignore[call-arg] # called without the first argument
         low_sum = sums & _U32
         weighted += used * total + (sums >> _HALF) - (_WIDTH - used) * low_sum
         total += low_sum
         position += used
     if position < end:
-        total, weighted = sums_by_register(buffer, position, end - position, total, weighted)
+        total, weighted = sum_by_register(buffer, position, end - position, total, weighted)
     return total, weighted
 
 
-sums: Any = sums_by_vector if WIDTH else sums_by_register
+sums: Any = sum_by_vector if WIDTH else sum_by_register
 """`sums(buffer, start, length, total, weighted) -> (uint64, uint64)`, the faster of the two on this machine."""
 
 
 @inlined
 def finish(total: Any, weighted: Any, length: Any) -> Any:
-    """The checksum as uint64, from the two sums over `length` bytes."""
+    """Return the checksum as uint64, from the two sums over `length` bytes."""
     low = (_ONE + total) % _BASE
     high = (length + weighted) % _BASE
     return high << np.uint64(16) | low
@@ -225,17 +225,17 @@ def finish(total: Any, weighted: Any, length: Any) -> Any:
 
 @inlined
 def adler32(buffer: Any, start: Any, length: Any) -> Any:
-    """Adler-32 of `buffer[start : start + length]` as uint64; at most `LONGEST` bytes. All are uint64."""
+    """Return Adler-32 of `buffer[start : start + length]` as uint64; at most `LONGEST` bytes. All are uint64."""
     total, weighted = sums(buffer, start, length, _ZERO, _ZERO)
     return finish(total, weighted, length)
 
 
 @inlined
-def _before(buffer: Any, end: Any, length: Any) -> Any:
+def _sum_before(buffer: Any, end: Any, length: Any) -> Any:
     return adler32(buffer, end - length, length)
 
 
-adler32_before: Any = _vector_before if WIDTH else _before
+adler32_before: Any = _sum_vector_before if WIDTH else _sum_before
 """`adler32_before(buffer, end, length) -> uint64`: Adler-32 of the `length` bytes before `end`, 1 to `BRIEF` of them.
 
 For many short stretches: it is compiled into its caller. The `LEAD` bytes before the stretch must be in the buffer.

@@ -31,7 +31,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from sawlog.kernels import native
-from sawlog.kernels.sources import ALL, Source, module_of
+from sawlog.kernels.sources import ALL, Source, find_module
 
 FROM_LIBC = {"memmove", "memset", "exp", "exp2", "frexp", "ldexp", "log", "log2", "pow"}
 """What kernels may call."""
@@ -58,28 +58,28 @@ class Sources:
     def __init__(self, *packages: str) -> None:
         self.paths: dict[str, str] = {}
         for package in packages:
-            root = native.root(package)
+            root = native.find_root(package)
             if root is None:
                 raise RuntimeError(f"{package}: no such package")
             for folder, _, files in os.walk(root):
                 for name in files:
                     if name.endswith(".py"):
                         path = "/".join((package, *os.path.relpath(os.path.join(folder, name), root).split(os.sep)))
-                        self.paths[module_of(path)] = path
+                        self.paths[find_module(path)] = path
 
     @functools.cache  # noqa: B019 # lives as long as a build
     def of(self, module: str) -> Source:
-        """A module."""
+        """Return a module."""
         path = self.paths[module]
-        return Source(path, native.content(path) or b"")
+        return Source(path, native.read_source(path) or b"")
 
     def with_kernels(self, package: str) -> list[str]:
-        """The modules of a package in which kernels are."""
+        """Return the modules of a package in which kernels are."""
         package_files = [path for path in sorted(self.paths) if path.partition(".")[0] == package]
-        return [path for path in package_files if _MARK.search(native.content(self.paths[path]) or b"")]
+        return [path for path in package_files if _MARK.search(native.read_source(self.paths[path]) or b"")]
 
-    def used(self, roots: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-        """By module, the names of the definitions that some, each given by its module and its name, use."""
+    def collect_names(self, roots: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+        """Return, by module, the names of the definitions that `roots`, each given by its module and name, use."""
         names_by_file: dict[str, set[str]] = {}
         pending = [*roots]
         while pending:
@@ -108,43 +108,48 @@ class _Entry(NamedTuple):
         return f"{self.symbol}.{self.made_from}.o"
 
 
-def _entries(package: str, sources: Sources) -> list[_Entry]:
-    """The entries of a library, those that a process compiles next to each other, in its order.
+def _list_entries(package: str, sources: Sources) -> list[_Entry]:
+    """Return the entries of a library, those that a process compiles next to each other, in its order.
 
     What Numba has compiled before shows in the code, so object files are those of a whole part of the package.
     """
-    reader = _made_from(sources, _MAKERS)
+    reader = _compute_digest(sources, _MAKERS)
     entries = [_Entry(native.READER, "", "", wide=False, made_from=reader)]
-    for _, modules in itertools.groupby(sources.with_kernels(package), _part):
+    for _, modules in itertools.groupby(sources.with_kernels(package), _find_part):
         kernels = {(module, name): wide for module in modules for name, wide in sources.of(module).kernels.items()}
-        made_from = _made_from(sources, [*_MAKERS, *kernels])
-        for wide in (False, True)[: 1 + (native.machine() in native.WIDE)]:
+        made_from = _compute_digest(sources, [*_MAKERS, *kernels])
+        for wide in (False, True)[: 1 + (native.find_machine() in native.WIDE)]:
             for module, kernel in (kernel_name for kernel_name, is_wide in kernels.items() if is_wide >= wide):
-                symbol = native.symbol(f"{module}.{kernel}", wide=wide)
+                symbol = native.make_symbol(f"{module}.{kernel}", wide=wide)
                 entries.append(_Entry(symbol, module, kernel, wide, made_from))
     return entries
 
 
-def _part(module: str) -> str:
-    """The part of a package, such as a format, that a module is in. Its kernels share helpers."""
+def _find_part(module: str) -> str:
+    """Return the part of a package, such as a format, that a module is in. Its kernels share helpers."""
     return ".".join(module.split(".")[:2])
 
 
-def _made_from(sources: Sources, roots: list[tuple[str, str]]) -> str:
-    """The digest of what definitions use, of the machine, and of what compiles."""
-    digests = sorted((module, sources.of(module).digest(names)) for module, names in sources.used(roots).items())
+def _compute_digest(sources: Sources, roots: list[tuple[str, str]]) -> str:
+    """Return the digest of what definitions use, of the machine, and of what compiles."""
+    digests = sorted(
+        (module, sources.of(module).compute_digest(names)) for module, names in sources.collect_names(roots).items()
+    )
     versions = [platform.python_version(), *(version(package) for package in ("llvmlite", "numba", "numpy"))]
-    return native.digest(repr((platform.system(), native.machine(), versions, digests)).encode())[:32]
+    return native.compute_digest(repr((platform.system(), native.find_machine(), versions, digests)).encode())[:32]
 
 
-def definitions(package: str, sources: Sources) -> dict[str, dict[str, object]]:
+def make_digests(package: str, sources: Sources) -> dict[str, dict[str, object]]:
     """Return the digests of a package's definitions, see `sawlog.kernels.native.definitions`."""
     kernels = [(module, kernel) for module in sources.with_kernels(package) for kernel in sources.of(module).kernels]
-    used = sources.used([*_MAKERS, ("sawlog.kernels.build", "_link"), *kernels])
+    used = sources.collect_names([*_MAKERS, ("sawlog.kernels.build", "_link"), *kernels])
     definitions_by_path: dict[str, dict[str, object]] = {}
     for module, names in sorted(used.items()):
         path = sources.paths[module]
-        digests = {"file": native.digest(native.content(path) or b""), "digest": sources.of(module).digest(names)}
+        digests = {
+            "file": native.compute_digest(native.read_source(path) or b""),
+            "digest": sources.of(module).compute_digest(names),
+        }
         definitions_by_path[path] = {**digests, "names": sorted(names)}
     return definitions_by_path
 
@@ -155,18 +160,18 @@ def _compile(entry: _Entry, folder: str) -> None:
 
     from sawlog.kernels import compiler
 
-    baseline = (native.WIDE if entry.wide else native.BASELINES)[native.machine()]
+    baseline = (native.WIDE if entry.wide else native.BASELINES)[native.find_machine()]
     compiler.aim_at(baseline.cpu, baseline.features)
     if entry.module:
-        module = compiler.module_of(getattr(importlib.import_module(entry.module), entry.kernel), entry.symbol)
+        module = compiler.lower_kernel(getattr(importlib.import_module(entry.module), entry.kernel), entry.symbol)
     else:
-        module = compiler.reader_module(entry.symbol)
+        module = compiler.lower_reader(entry.symbol)
     target = llvm.Target.from_triple(llvm.get_process_triple())
     machine = target.create_target_machine(
         cpu=baseline.cpu, features=baseline.features, opt=3, reloc="pic", codemodel="small"
     )
     compiler.optimize(module, machine)
-    foreign = compiler.declared(module) - FROM_LIBC
+    foreign = compiler.find_external_names(module) - FROM_LIBC
     if foreign:
         names = ", ".join(sorted(foreign))
         raise RuntimeError(f"{entry.symbol} refers to {names}: kernels may allocate and raise nothing")
@@ -182,10 +187,10 @@ def _run(entries: list[_Entry], folder: str) -> float:
     gc.disable()
     for entry in entries:
         _compile(entry, folder)
-    return _used()
+    return _measure_cpu_time()
 
 
-def _linker() -> list[str]:
+def _find_linker() -> list[str]:
     command = os.environ.get("CC", "cc").split()
     if command and shutil.which(command[0]):
         return command
@@ -199,7 +204,7 @@ def _link(objects: Iterable[str], target: str) -> None:
         flags = ["-dynamiclib", "-undefined", "dynamic_lookup", "-Wl,-x"]
     else:
         flags = ["-shared", "-nostdlib", "-Wl,--build-id=none", "-Wl,--strip-all", "-Wl,-z,noexecstack"]
-    subprocess.run([*_linker(), *flags, "-o", target, *objects], check=True)  # noqa: S603 # our own
+    subprocess.run([*_find_linker(), *flags, "-o", target, *objects], check=True)  # noqa: S603 # our own
 
 
 def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | None = None) -> str:
@@ -216,31 +221,31 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
     Raises:
         RuntimeError: When a kernel refers to anything beyond itself, or there is no linker.
     """
-    start_time, used = time.perf_counter(), _used()
-    baseline = native.BASELINES[native.machine()]
+    start_time, used = time.perf_counter(), _measure_cpu_time()
+    baseline = native.BASELINES[native.find_machine()]
     os.environ.update(SAWLOG_KERNELS="jit", NUMBA_CPU_NAME=baseline.cpu, NUMBA_CPU_FEATURES=baseline.features)
     for variable in ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"):
         os.environ.pop(variable, None)
     sources = Sources(*{native.SAWLOG: None, package: None})
-    entries = _entries(package, sources)
+    entries = _list_entries(package, sources)
     described = {
         "system": platform.system(),
-        "machine": native.machine(),
+        "machine": native.find_machine(),
         "cpu": baseline.cpu,
         "entries": sorted(entry.symbol for entry in entries),
-        "definitions": definitions(package, sources),
+        "definitions": make_digests(package, sources),
     }
-    object_cache = os.path.join(native.root(package) or os.devnull, OBJECTS) if folder is None else None
-    folder = folder or native.folder(package)
+    object_cache = os.path.join(native.find_root(package) or os.devnull, OBJECTS) if folder is None else None
+    folder = folder or native.find_folder(package)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as objects:
         cached_entries = {
             entry
             for entry in entries
-            if object_cache is not None and _copied(os.path.join(object_cache, entry.file), objects)
+            if object_cache is not None and _copy_file(os.path.join(object_cache, entry.file), objects)
         }
-        missing = [task for task in _tasks(entries) if not cached_entries.issuperset(task)]
-        processor = sum(_in_processes(missing, objects, jobs)) if missing else 0
+        missing = [task for task in _group_tasks(entries) if not cached_entries.issuperset(task)]
+        processor = sum(_compile_in_processes(missing, objects, jobs)) if missing else 0
         library = os.path.join(objects, native.LIBRARY)
         _link(sorted(os.path.join(objects, entry.file) for entry in entries), library)
         _publish(library, os.path.join(folder, native.LIBRARY))
@@ -248,23 +253,23 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
         if object_cache is not None:
             _keep([os.path.join(objects, entry.file) for entry in entries], object_cache)
     seconds = time.perf_counter() - start_time
-    processor += _used() - used
+    processor += _measure_cpu_time() - used
     size = os.path.getsize(os.path.join(folder, native.LIBRARY))
     wide = sum(entry.wide for entry in entries)
     compiled = f"{sum(map(len, missing))} of {len(entries)} entries compiled"
-    also = f", {wide} of them also for {native.WIDE[native.machine()].cpu}" if wide else ""
+    also = f", {wide} of them also for {native.WIDE[native.find_machine()].cpu}" if wide else ""
     return (
         f"{len(entries) - 1 - wide} kernels for {baseline.cpu}{also}, {size >> 10} KiB, "
         f"{compiled}, in {seconds:.0f} s ({processor:.0f} processor seconds)"
     )
 
 
-def _tasks(entries: list[_Entry]) -> list[list[_Entry]]:
+def _group_tasks(entries: list[_Entry]) -> list[list[_Entry]]:
     """Yield units of compilation: a helper is compiled once for all kernels that call it."""
-    return [list(task) for _, task in itertools.groupby(entries, lambda entry: (_part(entry.module), entry.wide))]
+    return [list(task) for _, task in itertools.groupby(entries, lambda entry: (_find_part(entry.module), entry.wide))]
 
 
-def _in_processes(tasks: list[list[_Entry]], folder: str, jobs: int | None) -> list[float]:
+def _compile_in_processes(tasks: list[list[_Entry]], folder: str, jobs: int | None) -> list[float]:
     """Compile entries, those of each task in a process of its own."""
     os.environ["PYTHONHASHSEED"] = "0"
     context = multiprocessing.get_context("forkserver")
@@ -274,8 +279,8 @@ def _in_processes(tasks: list[list[_Entry]], folder: str, jobs: int | None) -> l
         return pool.starmap(_run, [(entries, folder) for entries in tasks], chunksize=1)
 
 
-def _copied(file: str, folder: str) -> bool:
-    """Whether there is a file, of which a copy is in a folder now."""
+def _copy_file(file: str, folder: str) -> bool:
+    """Return whether there is a file, of which a copy is in a folder now."""
     try:
         shutil.copy(file, folder)
     except FileNotFoundError:
@@ -295,7 +300,7 @@ def _keep(files: list[str], folder: str) -> None:
             _publish(file, target)
 
 
-def _used() -> float:
+def _measure_cpu_time() -> float:
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -317,22 +322,25 @@ def _publish_table(described: Mapping[str, object], folder: str) -> None:
 
 def _refresh(package: str) -> None:
     """Note what the files of definitions that have not changed are now, so that no process has to parse them."""
-    used = native.definitions(package)
-    now = {path: {**digests, "file": native.digest(native.content(path) or b"")} for path, digests in used.items()}
+    used = native.read_digests(package)
+    now = {
+        path: {**digests, "file": native.compute_digest(native.read_source(path) or b"")}
+        for path, digests in used.items()
+    }
     if now != used:
-        _publish_table({**(native.table_of(package) or {}), "definitions": now}, native.folder(package))
+        _publish_table({**(native.read_table(package) or {}), "definitions": now}, native.find_folder(package))
 
 
 def _fits(package: str) -> bool:
-    """Whether the library is there, for this machine and all kernels."""
-    if native.misfit(package) is not None:
+    """Return whether the library is there, for this machine and all kernels."""
+    if native.find_misfit(package) is not None:
         return False
     sources = Sources(package)
-    return {sources.paths[module] for module in sources.with_kernels(package)} <= native.definitions(package).keys()
+    return {sources.paths[module] for module in sources.with_kernels(package)} <= native.read_digests(package).keys()
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m sawlog.kernels.build", description=__doc__)
     parser.add_argument("package", nargs="?", default=native.SAWLOG, help="the package (sawlog)")
     parser.add_argument("--if-needed", action="store_true", help="keep a library that fits")

@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import Column
 from sawlog.kernels.jit import always_inlined, kernel
-from sawlog.kernels.layout import Number, Slice, loader, storer
+from sawlog.kernels.layout import Number, Slice, make_load, make_store
 from sawlog.kernels.memory import store_u32
 from sawlog.kernels.numbers import _FOUR, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes
 from sawlog.kernels.vector import copy_short
 
 
-def taker(width: int, *, big: bool = False) -> Any:
+def make_take(width: int, *, big: bool = False) -> Any:
     """`take(target, values, row, data, at) -> uint64`: a value of 1, 2, 4 or 8 bytes as it is stored at `data[at]`.
 
     It goes to the buffer that begins at `target[values]`, as item `row`. All numbers are uint64.
     """
-    load, store, step = loader(Number(0, width, big)), storer(Number(0, width)), np.uint64(width)
+    load, store, step = make_load(Number(0, width, big)), make_store(Number(0, width)), np.uint64(width)
 
     @always_inlined
     def take(target: Any, values: Any, row: Any, data: Any, pos: Any) -> Any:
@@ -36,11 +36,11 @@ def taker(width: int, *, big: bool = False) -> Any:
     return take
 
 
-def putter(*, big: bool = False) -> Any:
+def make_put(*, big: bool = False) -> Any:
     """`put(width, out, at, data, values, row)`, the reverse: item `row` of those at `data[values]` to `out[at]`."""
 
-    def copier(width: int) -> Any:
-        load, store, step = loader(Number(0, width)), storer(Number(0, width, big)), np.uint64(width)
+    def make_copy(width: int) -> Any:
+        load, store, step = make_load(Number(0, width)), make_store(Number(0, width, big)), np.uint64(width)
 
         @always_inlined
         def copy(out: Any, pos: Any, data: Any, values: Any, row: Any) -> None:
@@ -48,7 +48,7 @@ def putter(*, big: bool = False) -> Any:
 
         return copy
 
-    copy_1, copy_2, copy_4, copy_8 = (copier(width) for width in (1, 2, 4, 8))
+    copy_1, copy_2, copy_4, copy_8 = (make_copy(width) for width in (1, 2, 4, 8))
 
     @always_inlined
     def put(width: Any, out: Any, pos: Any, data: Any, values: Any, row: Any) -> None:
@@ -76,12 +76,12 @@ def append(target: Any, body: Any, used: Any, ends: Any, place: Any, data: Any, 
     return used
 
 
-def slice_putter(kind: Slice) -> Any:
+def make_put_slice(kind: Slice) -> Any:
     """`put_slice(out, at, data, start, length) -> uint64`: the `length` bytes at `data[start]`, after their length.
 
     What comes after them in `out` may be overwritten. The result is their end. All numbers are uint64.
     """
-    store, size = storer(kind.length), np.uint64(kind.length.size)
+    store, size = make_store(kind.length), np.uint64(kind.length.size)
 
     @always_inlined
     def put_slice(out: Any, pos: Any, data: Any, start: Any, length: Any) -> Any:
@@ -109,10 +109,10 @@ def gather_slices(data: Bytes, starts: Int64s, lengths: Int64s, out: OutBytes, e
         used = append(out, _ZERO, used, ends, place, data, np.uint64(starts[row]), np.uint64(lengths[row]))
 
 
-def gathered(
+def gather_bytes(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> tuple[pa.Buffer, pa.Buffer]:
-    """Ends and bytes of `data[start : start + length]`, one after the other, which have been checked."""
+    """Return ends and bytes of `data[start : start + length]`, one after the other, which have been checked."""
     out, ends = Column(np.uint8, int(lengths.sum())), Column(np.int32, len(starts) + 1)
     ends.values[0] = 0
     gather_slices(data, starts, lengths, out.values, ends.values.view(np.uint8))

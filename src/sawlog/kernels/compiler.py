@@ -48,7 +48,7 @@ _CACHE_LINE = 64
 
 class _Helper(CPUDispatcher):
     def __call__(self, *arguments: Any) -> Any:
-        """Refused: there is no way from Python into its code, which Numba would take nevertheless."""
+        """Refuse: there is no way from Python into its code, which Numba would take nevertheless."""
         name = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
         raise InternalError(f"{name} is compiled into the kernels that call it: from Python, call a kernel")
 
@@ -59,8 +59,8 @@ class _Shared(_Helper):
         return super().get_call_template(tuple(map(types.unliteral, args)), kws)
 
 
-def helper(function: Any, **options: Any) -> Any:
-    """A function that kernels call."""
+def make_helper(function: Any, **options: Any) -> Any:
+    """Return a function that kernels call."""
     kind = _Helper if "inline" in options else _Shared
     return kind(function, targetoptions={**_OPTIONS, **options})
 
@@ -77,10 +77,10 @@ class _Part(CPUCodeLibrary):
         return self
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Only object mode has an environment."""
+        """Do nothing: only object mode has an environment."""
 
     def get_pointer_to_function(self, name: str) -> int:
-        """None; but all is known now."""
+        """Return none; but all is known now."""
         self._ensure_finalized()
         return 0
 
@@ -88,15 +88,15 @@ class _Part(CPUCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        """Nothing is gained before it is known who calls."""
+        """Do nothing: to optimize gains nothing before it is known who calls."""
 
     def _finalize_final_module(self) -> None:
         self._finalized = True
 
 
 @contextmanager
-def _in_parts() -> Iterator[None]:
-    """Numba leaves code as it is. Garbage is not collected: that would look through all of Numba again and again."""
+def _compile_in_parts() -> Iterator[None]:
+    """Have Numba leave code as it is, in the block. Collect no garbage: that would look through all of Numba often."""
     codegen = cpu_target.target_context.codegen()
     collects = gc.isenabled()
     with global_compiler_lock:
@@ -115,7 +115,7 @@ def aim_at(cpu: str, features: str) -> None:
     _CONFIG.CPU_NAME, _CONFIG.CPU_FEATURES = cpu, features
 
 
-def target() -> tuple[str, dict[str, bool]]:
+def find_target() -> tuple[str, dict[str, bool]]:
     """Return the target, see `sawlog.kernels.jit.target`: this machine, or that of Numba's environment variables."""
     requested_features = _CONFIG.CPU_FEATURES
     if requested_features is None:
@@ -124,8 +124,8 @@ def target() -> tuple[str, dict[str, bool]]:
     return llvm.get_process_triple(), {feature[1:]: feature.startswith("+") for feature in features if feature}
 
 
-def _array(ndim: int) -> Any:
-    """`array(address, shape, dtype)` for entries."""
+def _make_array(ndim: int) -> Any:
+    """Return `array(address, shape, dtype)` for entries."""
 
     @intrinsic
     def build(typing_context: Any, address: Any, shape: Any, like: Any) -> Any:
@@ -156,11 +156,11 @@ def _array(ndim: int) -> Any:
     return build
 
 
-_ARRAYS = {1: _array(1), 2: _array(2)}
+_ARRAYS = {1: _make_array(1), 2: _make_array(2)}
 
 
 @intrinsic
-def _record(typing_context: Any, address: Any, like: Any) -> Any:
+def _make_record(typing_context: Any, address: Any, like: Any) -> Any:
     kind = like.dtype
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -196,12 +196,12 @@ _word_at: Any = _load_word
 """`_word_at(address) -> int64`."""
 
 
-def _rebuilt(member: Member, places: dict[str, int], names: dict[str, Any]) -> str:
-    """The expression that makes an argument of words; what it refers to goes to `names`."""
+def _render_argument(member: Member, places: dict[str, int], names: dict[str, Any]) -> str:
+    """Return the expression that makes an argument of words; what it refers to goes to `names`."""
     if isinstance(member, Group):
         type_name = f"T{len(names)}"
         names[type_name] = member.type
-        return f"{type_name}({', '.join(_rebuilt(child, places, names) for child in member.members)})"
+        return f"{type_name}({', '.join(_render_argument(child, places, names) for child in member.members)})"
     word_index = places[member.path]
     kind = member.kind
     if isinstance(kind, Number):
@@ -222,15 +222,15 @@ def _rebuilt(member: Member, places: dict[str, int], names: dict[str, Any]) -> s
     return f"record(words[{word_index}], {dtype_name})"
 
 
-def _entry_function(signature: Signature, kernel: Any) -> Any:
+def _make_entry_function(signature: Signature, kernel: Any) -> Any:
     names: dict[str, Any] = {
         "kernel": kernel,
         "np": np,
-        "record": _record,
+        "record": _make_record,
         "as_float": _as_float,
         "as_word": _as_word,
     }
-    arguments = ", ".join(_rebuilt(member, signature.places, names) for member in signature.members)
+    arguments = ", ".join(_render_argument(member, signature.places, names) for member in signature.members)
     lines = ["def entry(words):", f"    result = kernel({arguments})"]
     for i, kind in enumerate(signature.results):
         value = f"result[{i}]" if signature.returns_tuple else "result"
@@ -243,13 +243,13 @@ def _entry_function(signature: Signature, kernel: Any) -> Any:
 _NUMBA_TYPES = {"b": types.boolean, "i": types.int64, "u": types.uint64, "f": types.float64}
 
 
-def lowered(function: Any, signature: Any, symbol: str) -> Any:
-    """A function over pointers and numbers as a module of LLVM's, not optimized: with C's ABI, all else internal.
+def lower_function(function: Any, signature: Any, symbol: str) -> Any:
+    """Return function over pointers and numbers as a module of LLVM's, not optimized: with C's ABI, all else internal.
 
     It calls the C library by the addresses in its table of them, not by stubs that jump there, which made kernels that
     copy many short texts some hundredths slower.
     """
-    with _in_parts():
+    with _compile_in_parts():
         dispatcher = CPUDispatcher(function, targetoptions=_OPTIONS)
         dispatcher.compile(signature)
     compiled: Any = next(iter(dispatcher.overloads.values()))
@@ -278,24 +278,24 @@ define i32 @{symbol}({declared}) align {_CACHE_LINE} {{
     return parsed_module
 
 
-def _checked_results(kernel: Any, signature: Signature, dispatcher: Any) -> None:
+def _check_results(kernel: Any, signature: Signature, dispatcher: Any) -> None:
     """Check that a kernel returns the types that it declares, except for the width of integers."""
     (compiled,) = dispatcher.overloads.values()
     return_type: Any = compiled.signature.return_type
     is_tuple = isinstance(return_type, types.BaseTuple)
     parts = list(return_type) if is_tuple else [] if return_type == types.none else [return_type]
     expected = [_NUMBA_TYPES[np.dtype(kind.dtype).kind] for kind in signature.results]
-    if [_family(part) for part in parts] != [_family(part) for part in expected]:
+    if [_strip_width(part) for part in parts] != [_strip_width(part) for part in expected]:
         raise TypeError(f"{signature.name}: returns {return_type}, declared {', '.join(map(str, expected)) or None}")
 
 
-def _family(kind: Any) -> str:
-    """A type without its width."""
+def _strip_width(kind: Any) -> str:
+    """Return a type without its width."""
     return str(kind).rstrip("0123456789")
 
 
-def _checked_records(signature: Signature) -> None:
-    """Fields of records are where NumPy has them."""
+def _check_records(signature: Signature) -> None:
+    """Check that fields of records are where NumPy has them."""
     for leaf in signature.objects:
         dtype = np.dtype(leaf.kind.dtype)
         if dtype.fields is not None:
@@ -308,21 +308,21 @@ def _checked_records(signature: Signature) -> None:
                 raise TypeError(f"{signature.name}: {leaf.path}: Numba lays {dtype} out in another way: {offsets}")
 
 
-def module_of(kernel: Any, symbol: str) -> Any:
-    """The entry of a kernel as a module of LLVM's, not optimized.
+def lower_kernel(kernel: Any, symbol: str) -> Any:
+    """Return the entry of a kernel as a module of LLVM's, not optimized.
 
     Raises:
         TypeError: When the kernel returns something else than it declares, or records differ from NumPy's.
     """
-    _checked_records(kernel.signature)
-    dispatcher = helper(kernel.py_func)
-    entry = _entry_function(kernel.signature, dispatcher)
-    entry_module = lowered(entry, types.void(types.CPointer(types.int64)), symbol)
-    _checked_results(kernel, kernel.signature, dispatcher)
+    _check_records(kernel.signature)
+    dispatcher = make_helper(kernel.py_func)
+    entry = _make_entry_function(kernel.signature, dispatcher)
+    entry_module = lower_function(entry, types.void(types.CPointer(types.int64)), symbol)
+    _check_results(kernel, kernel.signature, dispatcher)
     return entry_module
 
 
-def declared(module: Any) -> set[str]:
+def find_external_names(module: Any) -> set[str]:
     """Return the names that a module calls and does not define, except for LLVM's own."""
     names = {symbol.name for symbol in (*module.functions, *module.global_variables) if symbol.is_declaration}
     return {name for name in names if not name.startswith("llvm.")}
@@ -378,44 +378,44 @@ def _read_objects(objects: Any, layout: Any, words: Any) -> None:
     words[layout[2]] = misfits
 
 
-def reader_module(symbol: str) -> Any:
-    """`_read_objects` as a module of LLVM's, not optimized."""
+def lower_reader(symbol: str) -> Any:
+    """Return `_read_objects` as a module of LLVM's, not optimized."""
     pointer = types.CPointer(types.int64)
-    return lowered(_read_objects, types.void(pointer, pointer, pointer), symbol)
+    return lower_function(_read_objects, types.void(pointer, pointer, pointer), symbol)
 
 
 ENTRY = "entry"
 """The symbol of what is compiled now."""
 
 
-def _machine() -> Any:
-    """This machine, or what Numba's environment variables say."""
+def _make_machine() -> Any:
+    """Return the machine to compile for: this one, or what Numba's environment variables say."""
     codegen = cpu_target.target_context.codegen()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=codegen._get_host_cpu_name(), features=codegen._get_host_cpu_features(), opt=3, jit=True
     )
 
 
-def optimized(module: Any) -> Any:
-    """A module of LLVM's, for this machine."""
-    optimize(module, _machine())
+def optimize_module(module: Any) -> Any:
+    """Return a module of LLVM's, for this machine."""
+    optimize(module, _make_machine())
     return module
 
 
 def load(module: Any) -> Any:
-    """The function `ENTRY` of an optimized module, at an address of its own."""
-    engine = llvm.create_mcjit_compiler(module.clone(), _machine())
+    """Return the function `ENTRY` of an optimized module, at an address of its own."""
+    engine = llvm.create_mcjit_compiler(module.clone(), _make_machine())
     engine.finalize_object()
     _LOADED.append(engine)
     return ctypes.CFUNCTYPE(ctypes.c_int32)(engine.get_function_address(ENTRY))
 
 
-def entry(kernel: Any) -> Any:
-    """The entry of a kernel, compiled now."""
-    return load(optimized(module_of(kernel, ENTRY)))
+def compile_entry(kernel: Any) -> Any:
+    """Return the entry of a kernel, compiled now."""
+    return load(optimize_module(lower_kernel(kernel, ENTRY)))
 
 
 @functools.cache
-def reader() -> Any:
-    """`_read_objects`, compiled now."""
-    return load(optimized(reader_module(ENTRY)))
+def compile_reader() -> Any:
+    """Return `_read_objects`, compiled now."""
+    return load(optimize_module(lower_reader(ENTRY)))

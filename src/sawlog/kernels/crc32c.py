@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sawlog.kernels.jit import CHECKED, inlined, intrinsic, ir, target, types
+from sawlog.kernels.jit import CHECKED, find_target, inlined, intrinsic, ir, types
 from sawlog.kernels.memory import load_u32, load_u64, prefetch
 
 if TYPE_CHECKING:
@@ -31,8 +31,11 @@ _AHEAD = np.uint64(1024)
 """How far before their use cache lines are asked for."""
 
 
-def instructions_for(triple: str, features: Mapping[str, bool]) -> dict[int, str]:
-    """LLVM's intrinsics for CRC-32C on a CPU, by the number of bytes they take; none where it has no instruction."""
+def choose_instructions(triple: str, features: Mapping[str, bool]) -> dict[int, str]:
+    """Return LLVM's intrinsics for CRC-32C on a CPU, by the number of bytes they take.
+
+    None where it has no instruction.
+    """
     if triple.startswith("x86_64") and features.get("crc32"):
         return _X86
     if triple.startswith(("aarch64", "arm64")) and features.get("crc"):
@@ -59,12 +62,12 @@ def emit(builder: ir.IRBuilder, name: str, width: int, crc: ir.Value, word: ir.V
     return builder.zext(step, wide) if state != wide else step
 
 
-INSTRUCTIONS = {} if CHECKED else instructions_for(*target())
+INSTRUCTIONS = {} if CHECKED else choose_instructions(*find_target())
 """The intrinsics in use; none means tables."""
 
 
-def _step_hardware(width: int) -> Any:
-    """A kernel function that continues a CRC by one little-endian word of `width` bytes."""
+def _make_step(width: int) -> Any:
+    """Return a kernel function that continues a CRC by one little-endian word of `width` bytes."""
 
     @intrinsic
     def step(typing_context: Any, crc: Any, word: Any) -> Any:
@@ -76,13 +79,13 @@ def _step_hardware(width: int) -> Any:
     return step
 
 
-_step_8 = _step_hardware(8)
-_step_4 = _step_hardware(4)
-_step_1 = _step_hardware(1)
+_step_8 = _make_step(8)
+_step_4 = _make_step(4)
+_step_1 = _make_step(1)
 
 
-def _slicing_tables() -> Tables:
-    """Tables for eight bytes at a time: entry [k, b] is byte b followed by k zero bytes."""
+def _make_slicing_tables() -> Tables:
+    """Return tables for eight bytes at a time: entry [k, b] is byte b followed by k zero bytes."""
     crc = np.arange(256, dtype=np.uint64)
     for _ in range(8):
         crc = crc >> np.uint64(1) ^ (crc & np.uint64(1)) * np.uint64(POLYNOMIAL)
@@ -92,19 +95,19 @@ def _slicing_tables() -> Tables:
     return np.stack(tables)
 
 
-_TABLES = _slicing_tables()
+_TABLES = _make_slicing_tables()
 
 
-def _shift_tables(length: int) -> Tables:
-    """Tables that carry a CRC over `length` zero bytes, a power of two: entry [k, b] is for byte k being b."""
+def _make_shift_tables(length: int) -> Tables:
+    """Return tables that carry a CRC over `length` zero bytes, a power of two: entry [k, b] is for byte k being b."""
     crc = np.arange(256, dtype=np.uint64) << np.array([[0], [8], [16], [24]], np.uint64)
     tables: Tables = crc >> np.uint64(8) ^ _TABLES[0, crc & np.uint64(255)]
     for _ in range(length.bit_length() - 1):
-        tables = _carried(tables, tables)
+        tables = _combine_entries(tables, tables)
     return tables
 
 
-def _carried(crc: Any, tables: Any) -> Any:
+def _combine_entries(crc: Any, tables: Any) -> Any:
     """Return the combined table entries of the four bytes of a CRC."""
     return (
         tables[0, crc & np.uint64(255)]
@@ -114,9 +117,9 @@ def _carried(crc: Any, tables: Any) -> Any:
     )
 
 
-_carry = inlined(_carried)
-_LONG_SHIFT = _shift_tables(_LONG)
-_SHORT_SHIFT = _shift_tables(_SHORT)
+_carry = inlined(_combine_entries)
+_LONG_SHIFT = _make_shift_tables(_LONG)
+_SHORT_SHIFT = _make_shift_tables(_SHORT)
 
 
 @inlined
@@ -135,7 +138,7 @@ def _step_byte(crc: Any, byte: Any) -> Any:
 
 @inlined
 def extend_table(crc: Any, buffer: Any, start: Any, length: Any) -> Any:
-    """Continue a CRC-32C, a uint64 that is 0 at first, over `buffer[start : start + length]`, by tables."""
+    """Return continue a CRC-32C, a uint64 that is 0 at first, over `buffer[start : start + length]`, by tables."""
     crc ^= _ONES
     position = start
     end = start + length
@@ -149,8 +152,8 @@ def extend_table(crc: Any, buffer: Any, start: Any, length: Any) -> Any:
 
 
 @inlined
-def _three_stretches(buffer: Any, position: Any, stretch: Any, tables: Any, crc: Any) -> Any:
-    """Continue `crc` over three neighbouring stretches, worked on side by side."""
+def _extend_stretches(buffer: Any, position: Any, stretch: Any, tables: Any, crc: Any) -> Any:
+    """Return continue `crc` over three neighbouring stretches, worked on side by side."""
     second = np.uint64(0)
     third = np.uint64(0)
     end = position + stretch
@@ -174,10 +177,10 @@ def extend_hardware(crc: Any, buffer: Any, start: Any, length: Any) -> Any:
     position = start
     end = start + length
     while end - position >= np.uint64(3 * _LONG):
-        crc = _three_stretches(buffer, position, np.uint64(_LONG), _LONG_SHIFT, crc)
+        crc = _extend_stretches(buffer, position, np.uint64(_LONG), _LONG_SHIFT, crc)
         position += np.uint64(3 * _LONG)
     while end - position >= np.uint64(3 * _SHORT):
-        crc = _three_stretches(buffer, position, np.uint64(_SHORT), _SHORT_SHIFT, crc)
+        crc = _extend_stretches(buffer, position, np.uint64(_SHORT), _SHORT_SHIFT, crc)
         position += np.uint64(3 * _SHORT)
     while end - position >= np.uint64(8):
         crc = _step_8(crc, load_u64(buffer, position))
@@ -197,5 +200,5 @@ crc32c_extend: Any = extend_hardware if INSTRUCTIONS else extend_table
 
 @inlined
 def crc32c(buffer: Any, start: Any, length: Any) -> Any:
-    """CRC-32C of `buffer[start : start + length]` as uint64. `start` and `length` are uint64."""
+    """Return CRC-32C of `buffer[start : start + length]` as uint64. `start` and `length` are uint64."""
     return crc32c_extend(np.uint64(0), buffer, start, length)

@@ -31,14 +31,14 @@ _ROUNDS = 10
 
 
 @inlined
-def _swapped(value: Any) -> Any:
-    """The two halves of a number, in the other order."""
+def _swap_halves(value: Any) -> Any:
+    """Return the two halves of a number, in the other order."""
     return value << _HALF | value >> _HALF
 
 
 @inlined
-def _low(high: Any, low: Any) -> Any:
-    """The lower of two words whose bytes are mixed."""
+def _mix_low(high: Any, low: Any) -> Any:
+    """Return the lower of two words whose bytes are mixed."""
     return (
         (low & _B3 | high & _B4) >> _BYTES_3
         | (low & _B5 | high & _B6) >> _SIXTEEN
@@ -50,8 +50,8 @@ def _low(high: Any, low: Any) -> Any:
 
 
 @inlined
-def _high(high: Any, low: Any) -> Any:
-    """The upper of two words whose bytes are mixed."""
+def _mix_high(high: Any, low: Any) -> Any:
+    """Return the upper of two words whose bytes are mixed."""
     return (
         (high & _B3 | low & _B4) >> _BYTES_3
         | high & _B2
@@ -64,7 +64,7 @@ def _high(high: Any, low: Any) -> Any:
 
 
 @inlined
-def _lane(v0: Any, v1: Any, m0: Any, m1: Any, word: Any) -> Any:
+def _update_lane(v0: Any, v1: Any, m0: Any, m1: Any, word: Any) -> Any:
     v1 += m0 + word
     m0 ^= (v1 & _U32) * (v0 >> _HALF)
     v0 += m1
@@ -73,21 +73,21 @@ def _lane(v0: Any, v1: Any, m0: Any, m1: Any, word: Any) -> Any:
 
 
 @inlined
-def _updated(v0: Any, v1: Any, m0: Any, m1: Any, words: Any) -> Any:
+def _update_state(v0: Any, v1: Any, m0: Any, m1: Any, words: Any) -> Any:
     """Take four words into the state, four tuples of four words each."""
-    a0, a1, a2, a3 = _lane(v0[0], v1[0], m0[0], m1[0], words[0])
-    b0, b1, b2, b3 = _lane(v0[1], v1[1], m0[1], m1[1], words[1])
-    c0, c1, c2, c3 = _lane(v0[2], v1[2], m0[2], m1[2], words[2])
-    d0, d1, d2, d3 = _lane(v0[3], v1[3], m0[3], m1[3], words[3])
-    a0, b0 = a0 + _low(b1, a1), b0 + _high(b1, a1)
-    c0, d0 = c0 + _low(d1, c1), d0 + _high(d1, c1)
-    a1, b1 = a1 + _low(b0, a0), b1 + _high(b0, a0)
-    c1, d1 = c1 + _low(d0, c0), d1 + _high(d0, c0)
+    a0, a1, a2, a3 = _update_lane(v0[0], v1[0], m0[0], m1[0], words[0])
+    b0, b1, b2, b3 = _update_lane(v0[1], v1[1], m0[1], m1[1], words[1])
+    c0, c1, c2, c3 = _update_lane(v0[2], v1[2], m0[2], m1[2], words[2])
+    d0, d1, d2, d3 = _update_lane(v0[3], v1[3], m0[3], m1[3], words[3])
+    a0, b0 = a0 + _mix_low(b1, a1), b0 + _mix_high(b1, a1)
+    c0, d0 = c0 + _mix_low(d1, c1), d0 + _mix_high(d1, c1)
+    a1, b1 = a1 + _mix_low(b0, a0), b1 + _mix_high(b0, a0)
+    c1, d1 = c1 + _mix_low(d0, c0), d1 + _mix_high(d0, c0)
     return (a0, b0, c0, d0), (a1, b1, c1, d1), (a2, b2, c2, d2), (a3, b3, c3, d3)
 
 
 @inlined
-def _four(data: Any, pos: Any) -> Any:
+def _load_words(data: Any, pos: Any) -> Any:
     return (
         load_u64(data, pos),
         load_u64(data, pos + _EIGHT),
@@ -97,8 +97,8 @@ def _four(data: Any, pos: Any) -> Any:
 
 
 @inlined
-def _placed(words: Any, place: Any, byte: Any) -> Any:
-    """Four words, a byte of which, so far zero, is set."""
+def _set_byte(words: Any, place: Any, byte: Any) -> Any:
+    """Return four words, a byte of which, so far zero, is set."""
     value = np.uint64(byte) << (place & np.uint64(7)) * _EIGHT
     word = place >> _THREE
     return (
@@ -110,26 +110,26 @@ def _placed(words: Any, place: Any, byte: Any) -> Any:
 
 
 @inlined
-def _rest(data: Any, start: Any, length: Any) -> Any:
-    """The last words: of fewer than 32 bytes, and at least one."""
+def _load_last_words(data: Any, start: Any, length: Any) -> Any:
+    """Return the last words: of fewer than 32 bytes, and at least one."""
     words = (_ZERO, _ZERO, _ZERO, _ZERO)
     odd = length & _THREE
     multiple = length - odd
     for i in range(multiple):
-        words = _placed(words, np.uint64(i), data[start + np.uint64(i)])
+        words = _set_byte(words, np.uint64(i), data[start + np.uint64(i)])
     if length & _SIXTEEN:
         for i in range(_FOUR):
-            words = _placed(words, np.uint64(28) + np.uint64(i), data[start + length - _FOUR + np.uint64(i)])
+            words = _set_byte(words, np.uint64(28) + np.uint64(i), data[start + length - _FOUR + np.uint64(i)])
     elif odd:
-        words = _placed(words, _SIXTEEN, data[start + multiple])
-        words = _placed(words, _SIXTEEN + _ONE, data[start + multiple + (odd >> _ONE)])
-        words = _placed(words, _SIXTEEN + _TWO, data[start + length - _ONE])
+        words = _set_byte(words, _SIXTEEN, data[start + multiple])
+        words = _set_byte(words, _SIXTEEN + _ONE, data[start + multiple + (odd >> _ONE)])
+        words = _set_byte(words, _SIXTEEN + _TWO, data[start + length - _ONE])
     return words
 
 
 @inlined
-def _turned(value: Any, bits: Any) -> Any:
-    """A number, each of whose halves is rotated by 1 to 31 bits."""
+def _rotate_halves(value: Any, bits: Any) -> Any:
+    """Return a number, each of whose halves is rotated by 1 to 31 bits."""
     low = value & _U32
     high = value >> _HALF
     low = (low << bits | low >> _HALF - bits) & _U32
@@ -138,15 +138,15 @@ def _turned(value: Any, bits: Any) -> Any:
 
 
 @inlined
-def _reduced(a3: Any, a2: Any, a1: Any, a0: Any) -> Any:
-    """256 bits as 128."""
+def _reduce_bits(a3: Any, a2: Any, a1: Any, a0: Any) -> Any:
+    """Reduce 256 bits to 128."""
     a3 &= _LOW_62
     upper = a1 ^ (a3 << _ONE | a2 >> _TOP_1) ^ (a3 << _TWO | a2 >> _TOP_2)
     return a0 ^ a2 << _ONE ^ a2 << _TWO, upper
 
 
 @inlined
-def _loaded(state: Any) -> Any:
+def _load_state(state: Any) -> Any:
     return (
         (state[0], state[1], state[2], state[3]),
         (state[4], state[5], state[6], state[7]),
@@ -165,18 +165,23 @@ def absorb(data: Bytes, start: UInt64, length: UInt64, state: OutUInt64s) -> Non
         length: How many there are; they have been checked to be in `data`.
         state: uint64, of `STATE` words.
     """
-    v0, v1, m0, m1 = _loaded(state)
+    v0, v1, m0, m1 = _load_state(state)
     pos = start
     end = start + length
     while end - pos >= _PACKET:
-        v0, v1, m0, m1 = _updated(v0, v1, m0, m1, _four(data, pos))
+        v0, v1, m0, m1 = _update_state(v0, v1, m0, m1, _load_words(data, pos))
         pos += _PACKET
     tail = end - pos
     if tail:
         more = (tail << _HALF) + tail
         v0 = (v0[0] + more, v0[1] + more, v0[2] + more, v0[3] + more)
-        v1 = (_turned(v1[0], tail), _turned(v1[1], tail), _turned(v1[2], tail), _turned(v1[3], tail))
-        v0, v1, m0, m1 = _updated(v0, v1, m0, m1, _rest(data, pos, tail))
+        v1 = (
+            _rotate_halves(v1[0], tail),
+            _rotate_halves(v1[1], tail),
+            _rotate_halves(v1[2], tail),
+            _rotate_halves(v1[3], tail),
+        )
+        v0, v1, m0, m1 = _update_state(v0, v1, m0, m1, _load_last_words(data, pos, tail))
     state[0], state[1], state[2], state[3] = v0
     state[4], state[5], state[6], state[7] = v1
     state[8], state[9], state[10], state[11] = m0
@@ -186,12 +191,12 @@ def absorb(data: Bytes, start: UInt64, length: UInt64, state: OutUInt64s) -> Non
 @kernel
 def finish(state: UInt64s, out: OutUInt64s) -> None:
     """Make a hash of 4 words of a state, which stays what it is."""
-    v0, v1, m0, m1 = _loaded(state)
+    v0, v1, m0, m1 = _load_state(state)
     for _ in range(_ROUNDS):
-        words = (_swapped(v0[2]), _swapped(v0[3]), _swapped(v0[0]), _swapped(v0[1]))
-        v0, v1, m0, m1 = _updated(v0, v1, m0, m1, words)
-    out[0], out[1] = _reduced(v1[1] + m1[1], v1[0] + m1[0], v0[1] + m0[1], v0[0] + m0[0])
-    out[2], out[3] = _reduced(v1[3] + m1[3], v1[2] + m1[2], v0[3] + m0[3], v0[2] + m0[2])
+        words = (_swap_halves(v0[2]), _swap_halves(v0[3]), _swap_halves(v0[0]), _swap_halves(v0[1]))
+        v0, v1, m0, m1 = _update_state(v0, v1, m0, m1, words)
+    out[0], out[1] = _reduce_bits(v1[1] + m1[1], v1[0] + m1[0], v0[1] + m0[1], v0[0] + m0[0])
+    out[2], out[3] = _reduce_bits(v1[3] + m1[3], v1[2] + m1[2], v0[3] + m0[3], v0[2] + m0[2])
 
 
 class HighwayHash256:
@@ -213,7 +218,7 @@ class HighwayHash256:
         absorb(data, _ZERO, np.uint64(len(data)), self._state)
 
     def digest(self) -> bytes:
-        """The hash of all bytes so far."""
+        """Return the hash of all bytes so far."""
         out = np.empty(4, np.uint64)
         finish(self._state, out)
         return out.tobytes()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sawlog.kernels.jit import CHECKED, always_inlined, inlined, intrinsic, ir, kernel, types, walker
-from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes
+from sawlog.kernels.memory import are_bytes_equal, copy_bytes, load_u32, load_u64, prefetch
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SIXTEEN, _ZERO
 from sawlog.kernels.signature import WRITABLE, Bytes, Int64, Int64s, OutInt32s, OutInt64s, OutUInt64s, UInt64, UInt64s
 
@@ -57,20 +57,20 @@ def _fold(typing_context: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-def _checked_fold(a: Any, b: Any) -> Any:
+def _fold_checked(a: Any, b: Any) -> Any:
     low = (a & _LOW) * (b & _LOW)
     middle = (a >> _HALF) * (b & _LOW) + (low >> _HALF)
     two = (a & _LOW) * (b >> _HALF) + (middle & _LOW)
     return (two << _HALF | low & _LOW) ^ (a >> _HALF) * (b >> _HALF) + (middle >> _HALF) + (two >> _HALF)
 
 
-_folded: Any = inlined(_checked_fold) if CHECKED else _fold
+_folded: Any = inlined(_fold_checked) if CHECKED else _fold
 """`_folded(a, b) -> uint64`: the two halves of a product of 128 bits, combined."""
 
 
 @inlined
-def mixed(word: Any) -> Any:
-    """The finalizer of SplitMix64: every bit of the word changes every other one."""
+def mix_bits(word: Any) -> Any:
+    """Return the finalizer of SplitMix64: every bit of the word changes every other one."""
     word = (word ^ word >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ word >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return word ^ word >> np.uint64(31)
@@ -78,7 +78,7 @@ def mixed(word: Any) -> Any:
 
 @inlined
 def hash_string(data: Any, start: Any, length: Any, seed: Any) -> Any:
-    """A hash of `data[start : start + length]` that depends on the seed; all of them uint64."""
+    """Return a hash of `data[start : start + length]` that depends on the seed; all of them uint64."""
     value = key = _folded(seed ^ length, _ODD)
     end = start + length
     first, last = _ZERO, _ZERO
@@ -100,8 +100,8 @@ def hash_string(data: Any, start: Any, length: Any, seed: Any) -> Any:
 
 
 @always_inlined
-def place_of(slots: Any, hashed: Any) -> Any:
-    """The first slot that a hash leads to."""
+def find_place(slots: Any, hashed: Any) -> Any:
+    """Return the first slot that a hash leads to."""
     return hashed >> _HALF & np.uint64(len(slots) - 1)
 
 
@@ -114,10 +114,10 @@ def enter(slots: Any, place: Any, hashed: Any, number: Any) -> None:
 
 @walker
 def find(is_same: Any, strings: Any, sought: Any, slots: Any, hashed: Any, max_probes: Any) -> Any:
-    """The number of what is sought, or -1; and the slot where the search ended.
+    """Return the number of what is sought, or -1; and the slot where the search ended.
 
     Args:
-        is_same: `same(known, sought, number)`: whether that is what is sought; a format's own, jitted.
+        is_same: `is_same(known, sought, number)`: whether that is what is sought; a format's own, jitted.
         strings: What has numbers.
         sought: As `is_same` takes it.
         slots: uint64, some of them free.
@@ -140,18 +140,18 @@ def find(is_same: Any, strings: Any, sought: Any, slots: Any, hashed: Any, max_p
 
 
 @always_inlined
-def same_string(strings: Any, sought: Any, number: Any) -> Any:
-    """Whether a number of `Strings` is that of `data[start : start + length]`, for `find`."""
+def is_same_string(strings: Any, sought: Any, number: Any) -> Any:
+    """Return whether a number of `Strings` is that of `data[start : start + length]`, for `find`."""
     data, start, length = sought
     begin = np.uint64(strings.ends[number])
-    return np.uint64(strings.ends[number + 1]) - begin == length and same_bytes(
+    return np.uint64(strings.ends[number + 1]) - begin == length and are_bytes_equal(
         strings.data, begin, data, start, length
     )
 
 
 @kernel
 def hash_strings(strings: Strings, seed: UInt64, hashes: OutUInt64s) -> None:
-    """The hash of each string."""
+    """Compute the hash of each string."""
     for i in range(len(hashes)):
         start = np.uint64(strings.ends[i])
         hashes[i] = hash_string(strings.data, start, np.uint64(strings.ends[i + 1]) - start, seed)
@@ -182,12 +182,14 @@ def intern(
     first = count
     for i in range(len(numbers)):
         if i + AHEAD < len(numbers):
-            prefetch(slots, place_of(slots, hashes[i + AHEAD]))
+            prefetch(slots, find_place(slots, hashes[i + AHEAD]))
         if len(validity) and not validity[i]:
             continue
         start = np.uint64(strings.ends[i])
         length = np.uint64(strings.ends[i + 1]) - start
-        number, place = find(same_string, interned_strings, (strings.data, start, length), slots, hashes[i], len(slots))
+        number, place = find(
+            is_same_string, interned_strings, (strings.data, start, length), slots, hashes[i], len(slots)
+        )
         if number < 0:
             number = count
             enter(slots, place, hashes[i], number)
@@ -217,8 +219,8 @@ def _spread(old: UInt64s, slots: OutUInt64s) -> None:
             slots[place] = old[i]
 
 
-def new_seed() -> np.uint64:
-    """A seed that nobody knows."""
+def make_seed() -> np.uint64:
+    """Return a seed that nobody knows."""
     return np.uint64(int.from_bytes(os.urandom(8), "little"))
 
 
@@ -232,7 +234,7 @@ class Interner:
     """
 
     def __init__(self) -> None:
-        self.seed = new_seed()
+        self.seed = make_seed()
         self.count = 0
         self.interned = Interned(np.zeros(1, np.uint64), Strings(np.zeros(1, np.int64), np.zeros(0, np.uint8)))
 
@@ -242,16 +244,16 @@ class Interner:
         slots, strings = self.interned
         return int(slots.nbytes + strings.ends.nbytes + strings.data.nbytes)
 
-    def hashes(self, strings: Strings) -> NDArray[np.uint64]:
-        """The hashes of strings."""
+    def compute_hashes(self, strings: Strings) -> NDArray[np.uint64]:
+        """Return the hashes of strings."""
         hashes = np.empty(len(strings.ends) - 1, np.uint64)
         hash_strings(strings, self.seed, hashes)
         return hashes
 
-    def numbers(
+    def assign_numbers(
         self, strings: Strings, validity: NDArray[np.uint8] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The number of each string, and which strings were new.
+        """Return the number of each string, and which strings were new.
 
         Args:
             strings: The strings.
@@ -265,28 +267,28 @@ class Interner:
             self._make_room(len(part.ends) - 1, int(part.ends[-1] - part.ends[0]))
             chunk_numbers, fresh = numbers[start : start + CHUNK], rows[self.count - before :]
             count = int(
-                intern(part, chunk_validity, self.hashes(part), self.interned, self.count, chunk_numbers, fresh)
+                intern(part, chunk_validity, self.compute_hashes(part), self.interned, self.count, chunk_numbers, fresh)
             )
             fresh[: count - self.count] += start
             self.count = count
         return numbers, rows[: self.count - before]
 
     def _make_room(self, strings: int, characters: int) -> None:
-        """For as many new strings of as many bytes."""
+        """Make room for as many new strings of as many bytes."""
         slots, (ends, data) = self.interned
         count = self.count + strings
         used = int(ends[self.count])
         if count >= len(ends):
-            ends = _longer(ends, 2 * count + 1)
+            ends = _enlarge(ends, 2 * count + 1)
         if used + characters > len(data):
-            data = _longer(data, 2 * (used + characters))
+            data = _enlarge(data, 2 * (used + characters))
         if 2 * count > len(slots):
             old, slots = slots, np.zeros(2 << count.bit_length(), np.uint64)
             _spread(old, slots)
         self.interned = Interned(slots, Strings(ends, data))
 
 
-def _longer(values: NDArray[Any], length: int) -> NDArray[Any]:
+def _enlarge(values: NDArray[Any], length: int) -> NDArray[Any]:
     longer = np.empty(length, values.dtype)
     longer[: len(values)] = values
     return longer

@@ -34,7 +34,7 @@ def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "0") not in ("", "0")
 
 
-def _mode() -> str:
+def _choose_mode() -> str:
     if _is_set("NUMBA_DISABLE_JIT"):
         return PYTHON
     if _is_set("NUMBA_BOUNDSCHECK"):
@@ -44,10 +44,10 @@ def _mode() -> str:
         if mode not in (LIBRARY, JIT, PYTHON):
             raise ValueError(f"SAWLOG_KERNELS={mode}: expected {LIBRARY}, {JIT} or {PYTHON}")
         return mode
-    return LIBRARY if native.misfit() is None or importlib.util.find_spec("numba") is None else JIT
+    return LIBRARY if native.find_misfit() is None or importlib.util.find_spec("numba") is None else JIT
 
 
-MODE = _mode()
+MODE = _choose_mode()
 """Where machine code comes from: `LIBRARY`, `JIT` or `PYTHON`."""
 PLAIN = MODE != JIT
 """Whether the functions that kernels call are plain Python in this process, because nothing is compiled."""
@@ -65,7 +65,7 @@ else:  # what generates instructions is not called
     ir = types = cgutils = None
 
     def intrinsic(function: Any) -> Any:
-        """Not called, either."""
+        """Return the function as it is: it is not called, either."""
         return function
 
 
@@ -94,7 +94,7 @@ class Entry:
         self._words = ctypes.c_int64 * (self._last + 1)
         self._places = struct.Struct(f"{len(signature.objects)}q").pack
         self._types = tuple(np.ndarray if isinstance(leaf.kind, Array) else np.void for leaf in signature.objects)
-        self._layout = native.layout_of(signature)
+        self._layout = native.make_layout(signature)
         self._returned = signature.returned
 
     def __call__(self, *arguments: Any) -> Any:
@@ -118,7 +118,7 @@ class Entry:
         return self._returned(words)
 
     def _fill(self, objects: tuple[Any, ...], words: Any) -> None:
-        """The words of arrays and records that fit, but are described by other objects."""
+        """Fill in the words of arrays and records that fit, but are described by other objects."""
         for leaf, value in zip(self._signature.objects, objects, strict=True):
             place = self._signature.places[leaf.path]
             words[place] = value.__array_interface__["data"][0]
@@ -151,21 +151,21 @@ class Kernel:
     @functools.cached_property
     def _entry(self) -> Any:
         if MODE == PYTHON:
-            return self._plainly
+            return self._run_plain
         if MODE == JIT:
-            return Entry(self.signature, compiler.reader(), compiler.entry(self))
+            return Entry(self.signature, compiler.compile_reader(), compiler.compile_entry(self))
         package = self.__module__.partition(".")[0]
-        reason = native.misfit(package) if package != native.SAWLOG else None
+        reason = native.find_misfit(package) if package != native.SAWLOG else None
         if reason is not None:
-            if os.path.exists(native.folder(package)):
+            if os.path.exists(native.find_folder(package)):
                 warnings.warn(f"{package}: {reason}: its kernels are slow, plain Python", RuntimeWarning, stacklevel=3)
-            return self._plainly
-        library = native.library(package)
-        return Entry(self.signature, library.reader, library.entry(self.signature.name))
+            return self._run_plain
+        library = native.load_library(package)
+        return Entry(self.signature, library.reader, library.find_entry(self.signature.name))
 
-    def _plainly(self, *arguments: Any) -> Any:
+    def _run_plain(self, *arguments: Any) -> Any:
         self.signature.check(arguments)
-        return self.signature.converted(self.py_func(*self.signature.plain(arguments)))
+        return self.signature.convert_result(self.py_func(*self.signature.convert_arguments(arguments)))
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it.
@@ -178,7 +178,9 @@ class Kernel:
 
 
 def kernel(function: Any) -> Any:
-    """A hot loop that Python calls. The annotations of its parameters declare them, see `sawlog.kernels.signature`.
+    """Return a hot loop that Python calls.
+
+    The annotations of its parameters declare them, see `sawlog.kernels.signature`.
 
     Kernels allocate nothing: all arrays are the caller's. That frees them of Numba's reference counting, whose atomic
     operations would cost more than the decoding of a small record.
@@ -187,30 +189,33 @@ def kernel(function: Any) -> Any:
 
 
 def wide_kernel(function: Any) -> Any:
-    """A kernel whose loops are measured to be faster with vectors of 512 bits, where the CPU has them."""
+    """Return a kernel whose loops are measured to be faster with vectors of 512 bits, where the CPU has them."""
     return Kernel(function, wide=True)
 
 
 def inlined(function: Any) -> Any:
-    """A helper that is compiled into the kernels that call it."""
-    return function if PLAIN else compiler.helper(function)
+    """Return a helper that is compiled into the kernels that call it."""
+    return function if PLAIN else compiler.make_helper(function)
 
 
 def walker(function: Any) -> Any:
-    """A function that takes other jitted functions. It is laid into each kernel that calls it before it is compiled."""
-    return function if PLAIN else compiler.helper(function, inline="always")
+    """Return a function that takes other jitted functions.
+
+    It is laid into each kernel that calls it before it is compiled.
+    """
+    return function if PLAIN else compiler.make_helper(function, inline="always")
 
 
 def always_inlined(function: Any) -> Any:
     """As `inlined`, where the compiler would rather make a call: to pass many arrays costs more than a short loop."""
-    return function if PLAIN else compiler.helper(function, forceinline=not CHECKED)
+    return function if PLAIN else compiler.make_helper(function, forceinline=not CHECKED)
 
 
-def target() -> tuple[str, dict[str, bool]]:
-    """The platform that is compiled for, and features of its CPU, as LLVM names them."""
-    return compiler.target()
+def find_target() -> tuple[str, dict[str, bool]]:
+    """Return the platform that is compiled for, and features of its CPU, as LLVM names them."""
+    return compiler.find_target()
 
 
 def as_written(function: Any) -> Any:
-    """The plain Python of a jitted function, for what is done so rarely that to compile it would take longer."""
+    """Return the plain Python of a jitted function, for what is done so rarely that to compile it would take longer."""
     return getattr(function, "py_func", function)

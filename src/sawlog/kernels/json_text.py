@@ -15,7 +15,7 @@ from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u64, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
-from sawlog.kernels.text import HIGH_BITS, next_utf_16, put_beyond_ascii, utf8_length
+from sawlog.kernels.text import HIGH_BITS, measure_utf8, put_beyond_ascii, read_utf_16
 
 _IS_ESCAPED = np.zeros(256, np.uint8)
 _IS_ESCAPED[list(b'"\\/bfnrt')] = 1
@@ -55,7 +55,7 @@ for _plain, _escaped in zip(b'\b\t\n\f\r"\\', b'btnfr"\\', strict=True):
 
 @inlined
 def put_text(out: Any, pos: Any, text: Any) -> Any:
-    """A text as it is, of uint8."""
+    """Return a text as it is, of uint8."""
     for i in range(len(text)):
         out[pos + np.uint64(i)] = text[i]
     return pos + np.uint64(len(text))
@@ -63,7 +63,7 @@ def put_text(out: Any, pos: Any, text: Any) -> Any:
 
 @inlined
 def put_digits(out: Any, pos: Any, value: Any, width: Any) -> Any:
-    """Exactly `width` decimal digits."""
+    """Return exactly `width` decimal digits."""
     cursor = pos + width
     while cursor > pos:
         cursor -= _ONE
@@ -74,7 +74,7 @@ def put_digits(out: Any, pos: Any, value: Any, width: Any) -> Any:
 
 @inlined
 def put_unsigned(out: Any, pos: Any, value: Any) -> Any:
-    """A uint64 in decimal."""
+    """Return a uint64 in decimal."""
     width = _ONE
     quotient = value // _TEN
     while quotient > 0:
@@ -85,7 +85,7 @@ def put_unsigned(out: Any, pos: Any, value: Any) -> Any:
 
 @inlined
 def put_integer(out: Any, pos: Any, value: Any) -> Any:
-    """A uint64 that holds an int64, in decimal."""
+    """Return a uint64 that holds an int64, in decimal."""
     if np.int64(value) < 0:
         out[pos] = 45
         pos += _ONE
@@ -94,8 +94,8 @@ def put_integer(out: Any, pos: Any, value: Any) -> Any:
 
 
 @inlined
-def widened_bits(bits: Any) -> Any:
-    """The bits of a float32 as those of the same double; all ones for one that is not normal, but for zero."""
+def widen_bits(bits: Any) -> Any:
+    """Return the bits of a float32 as those of the same double; all ones for one that is not normal, but for zero."""
     sign = bits >> np.uint64(31) << np.uint64(63)
     exponent = bits >> _SINGLE_FRACTION & _SINGLE_EXPONENT
     fraction = bits & np.uint64((1 << 23) - 1)
@@ -138,7 +138,7 @@ def put_double(bits: Any, rendered: Any, state: Any) -> Any:
 
 @inlined
 def are_plain(word: Any) -> Any:
-    """Whether eight bytes are characters of ASCII that JSON has as they are."""
+    """Return whether eight bytes are characters of ASCII that JSON has as they are."""
     quotes = word ^ _BYTES_OF_QUOTE
     backslashes = word ^ _BYTES_OF_BACKSLASH
     below = (word - _BYTES_OF_SPACE) & ~word
@@ -148,7 +148,7 @@ def are_plain(word: Any) -> Any:
 
 @inlined
 def _put_ascii(out: Any, pos: Any, byte: Any) -> Any:
-    """A character of ASCII in a JSON string; the position after it."""
+    """Return a character of ASCII in a JSON string; the position after it."""
     escape = _ESCAPES[byte]
     if escape == 0:
         out[pos] = byte
@@ -185,7 +185,7 @@ def _put_characters(out: Any, pos: Any, data: Any, cursor: Any, end: Any, is_lat
             pos = put_beyond_ascii(out, pos, np.uint64(byte))
             cursor += _ONE
         else:
-            length = utf8_length(data, cursor, end)
+            length = measure_utf8(data, cursor, end)
             if length == _ZERO:
                 return _ZERO
             for _ in range(length):
@@ -198,23 +198,23 @@ def _put_characters(out: Any, pos: Any, data: Any, cursor: Any, end: Any, is_lat
 
 @inlined
 def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """A JSON string; the position after it, which is 0 where the bytes are no UTF-8."""
+    """Return a JSON string; the position after it, which is 0 where the bytes are no UTF-8."""
     return _put_characters(out, pos, data, start, end, False)
 
 
 @inlined
 def put_latin_1_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """A JSON string of Latin-1; the position after it."""
+    """Return a JSON string of Latin-1; the position after it."""
     return _put_characters(out, pos, data, start, end, True)
 
 
 @inlined
 def put_utf_16_string(out: Any, pos: Any, data: Any, start: Any, end: Any, is_big: Any) -> Any:
-    """A JSON string of UTF-16, little endian or big; the position after it, which is 0 where it is none."""
+    """Return a JSON string of UTF-16, little endian or big; the position after it, which is 0 where it is none."""
     out[pos] = 34
     pos += _ONE
     while start < end:
-        character, start = next_utf_16(data, start, end, is_big)
+        character, start = read_utf_16(data, start, end, is_big)
         if start == _ZERO:
             return _ZERO
         pos = _put_ascii(out, pos, character) if character < 128 else put_beyond_ascii(out, pos, character)
@@ -224,7 +224,7 @@ def put_utf_16_string(out: Any, pos: Any, data: Any, start: Any, end: Any, is_bi
 
 @inlined
 def put_base64(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """A JSON string that holds bytes in base64."""
+    """Return a JSON string that holds bytes in base64."""
     out[pos] = 34
     pos += _ONE
     cursor = start
@@ -250,7 +250,7 @@ def put_base64(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
-    """Microseconds since 1970 as RFC 3339; the position after it, which is 0 outside the years 1 to 9999."""
+    """Return microseconds since 1970 as RFC 3339; the position after it, which is 0 outside the years 1 to 9999."""
     days = micros // _DAY
     if days < _FIRST_DAY or days > _LAST_DAY:
         return _ZERO
@@ -300,8 +300,8 @@ def _skip_space(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _string_end(data: Any, pos: Any, end: Any) -> Any:
-    """The position after a string of JSON that begins at `pos`, without halves of surrogate pairs; 0 for none."""
+def _find_string_end(data: Any, pos: Any, end: Any) -> Any:
+    """Return position after a string of JSON that begins at `pos`, without halves of surrogate pairs; 0 for none."""
     pos += _ONE
     while pos < end:
         if end - pos >= _EIGHT and are_plain(load_u64(data, pos)):
@@ -331,8 +331,8 @@ def _string_end(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _digits_end(data: Any, pos: Any, end: Any) -> Any:
-    """The position after digits at `pos`; 0 for none."""
+def _find_digits_end(data: Any, pos: Any, end: Any) -> Any:
+    """Return the position after digits at `pos`; 0 for none."""
     start = pos
     while pos < end and 48 <= data[pos] <= 57:
         pos += _ONE
@@ -340,33 +340,33 @@ def _digits_end(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _number_end(data: Any, pos: Any, end: Any) -> Any:
-    """The position after a number of JSON at `pos`; 0 for none, and for very long ones."""
+def _find_number_end(data: Any, pos: Any, end: Any) -> Any:
+    """Return the position after a number of JSON at `pos`; 0 for none, and for very long ones."""
     start = pos
     if data[pos] == 45:
         pos += _ONE
     first = pos
-    pos = _digits_end(data, pos, end)
+    pos = _find_digits_end(data, pos, end)
     if pos == _ZERO or (data[first] == 48 and pos - first > _ONE):
         return _ZERO
     if pos < end and data[pos] == 46:
-        pos = _digits_end(data, pos + _ONE, end)
+        pos = _find_digits_end(data, pos + _ONE, end)
     if pos != _ZERO and pos < end and data[pos] | 32 == 101:
         pos += _ONE
         if pos < end and (data[pos] == 43 or data[pos] == 45):
             pos += _ONE
-        pos = _digits_end(data, pos, end)
+        pos = _find_digits_end(data, pos, end)
     return pos if pos - start <= _MOST_DIGITS else _ZERO
 
 
 @inlined
-def _scalar_end(data: Any, pos: Any, end: Any) -> Any:
-    """The position after a string, number or name of JSON at `pos`; 0 for none."""
+def _find_scalar_end(data: Any, pos: Any, end: Any) -> Any:
+    """Return the position after a string, number or name of JSON at `pos`; 0 for none."""
     byte = data[pos]
     if byte == 34:
-        return _string_end(data, pos, end)
+        return _find_string_end(data, pos, end)
     if byte == 45 or 48 <= byte <= 57:
-        return _number_end(data, pos, end)
+        return _find_number_end(data, pos, end)
     text = _FALSE_NAME if byte == 102 else (_TRUE_NAME if byte == 116 else _NULL_NAME)
     length = np.uint64(len(text))
     if end - pos < length:
@@ -378,12 +378,12 @@ def _scalar_end(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _name_end(data: Any, pos: Any, end: Any) -> Any:
-    """The position after a name in an object and its colon; 0 for none."""
+def _find_name_end(data: Any, pos: Any, end: Any) -> Any:
+    """Return the position after a name in an object and its colon; 0 for none."""
     pos = _skip_space(data, pos, end)
     if pos >= end or data[pos] != 34:
         return _ZERO
-    pos = _string_end(data, pos, end)
+    pos = _find_string_end(data, pos, end)
     if pos == _ZERO:
         return _ZERO
     pos = _skip_space(data, pos, end)
@@ -392,7 +392,10 @@ def _name_end(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def is_json(data: Any, pos: Any, end: Any) -> Any:
-    """Whether a text in UTF-8 is a document of JSON. Deep ones, and halves of surrogate pairs, are left to Python."""
+    """Return whether a text in UTF-8 is a document of JSON.
+
+    Deep ones, and halves of surrogate pairs, are left to Python.
+    """
     depth = 0
     objects = _ZERO  # a bit for each level: whether it is an object
     while True:
@@ -412,7 +415,7 @@ def is_json(data: Any, pos: Any, end: Any) -> Any:
                 return False
             is_empty = data[pos] == (125 if byte == 123 else 93)
         else:
-            pos = _scalar_end(data, pos, end)
+            pos = _find_scalar_end(data, pos, end)
             if pos == _ZERO:
                 return False
         is_next = is_open and not is_empty
@@ -433,7 +436,7 @@ def is_json(data: Any, pos: Any, end: Any) -> Any:
         if not is_next:
             return _skip_space(data, pos, end) == end
         if objects & _ONE != _ZERO:
-            pos = _name_end(data, pos, end)
+            pos = _find_name_end(data, pos, end)
             if pos == _ZERO:
                 return False
 

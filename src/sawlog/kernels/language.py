@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.memory import compare_bytes, copy_bytes, same_bytes
+from sawlog.kernels.memory import are_bytes_equal, compare_bytes, copy_bytes
 from sawlog.kernels.signature import (
     WRITABLE,
     Array,
@@ -60,10 +60,10 @@ __all__ = [
     "UInt64",
     "UInt64s",
     "always_inlined",
+    "are_bytes_equal",
     "compare_bytes",
     "copy_bytes",
     "crc32c",
     "inlined",
     "kernel",
-    "same_bytes",
 ]

@@ -37,7 +37,7 @@ class Number:
         return int.from_bytes(thing[pos : pos + self.size], "big" if self.big else "little")
 
     def encode(self, value: int) -> bytes:
-        """A value as it is stored.
+        """Return a value as it is stored.
 
         Raises:
             OverflowError: When it does not fit.
@@ -75,15 +75,15 @@ class Scalar:
         return self.nulls[0] ^ self.nulls[-1] if self.nulls else 0
 
     def of(self, thing: Any, start: int = 0) -> Any:
-        """The value at `start` of some bytes, which must hold it; one that stands for null is a value, too."""
+        """Return the value at `start` of some bytes, which must hold it; one that stands for null is a value, too."""
         return unpack_from(self.packed, thing, start)[0]
 
     def is_null(self, stored: bytes) -> bool:
-        """Whether a stored value stands for null."""
+        """Return whether a stored value stands for null."""
         return int.from_bytes(stored, self._order) in self.nulls
 
     def encode(self, value: Any) -> bytes:
-        """A value, or None, as it is stored.
+        """Return a value, or None, as it is stored.
 
         Raises:
             struct.error: When it does not fit.
@@ -96,8 +96,8 @@ class Scalar:
     def _order(self) -> Literal["big", "little"]:
         return "big" if self.packed[0] == ">" else "little"
 
-    def shown(self, stored: bytes) -> str:
-        """A stored value for people; nothing where it is cut off."""
+    def render(self, stored: bytes) -> str:
+        """Return a stored value for people; nothing where it is cut off."""
         if len(stored) < self.width:
             return ""
         return "null" if self.is_null(stored) else str(self.of(stored))
@@ -113,13 +113,13 @@ class Slice:
 
     length: Number
 
-    def ends(self, thing: Any, start: int = 0) -> tuple[int, int]:
+    def find_ends(self, thing: Any, start: int = 0) -> tuple[int, int]:
         """Return start and end of the slice in the record at `start`; the end may be past that of the bytes."""
         begin = start + self.length.end
         return begin, begin + self.length.of(thing, start)
 
     def encode(self, value: bytes) -> bytes:
-        """A value as it is stored.
+        """Return a value as it is stored.
 
         Raises:
             OverflowError: When it is too long.
@@ -127,15 +127,15 @@ class Slice:
         return self.length.encode(len(value)) + value
 
 
-def places(packed: Struct, *names: str) -> dict[str, Number]:
-    """The numbers of a struct without padding, by name, in their order."""
+def locate_numbers(packed: Struct, *names: str) -> dict[str, Number]:
+    """Return the numbers of a struct without padding, by name, in their order."""
     order, kinds = packed.format[0], re.findall(r"\d*[a-z]", packed.format, re.IGNORECASE)
     ends = [calcsize(order + "".join(kinds[:count])) for count in range(len(kinds) + 1)]
     numbers = [Number(start, end - start, order == ">") for start, end in pairwise(ends)]
     return dict(zip(names, numbers, strict=True))
 
 
-def loader(number: Number) -> Any:
+def make_load(number: Number) -> Any:
     """`load(data, pos) -> uint64` for kernels: the number of the thing that begins at uint64 `pos` of a uint8 array."""
     from sawlog.kernels import memory
     from sawlog.kernels.jit import CHECKED, inlined
@@ -159,8 +159,8 @@ def loader(number: Number) -> Any:
     return load
 
 
-def storer(number: Number) -> Any:
-    """`store(data, pos, value)` for kernels, the reverse of `loader`."""
+def make_store(number: Number) -> Any:
+    """Return `store(data, pos, value)` for kernels, the reverse of `make_load`."""
     from sawlog.kernels import memory
     from sawlog.kernels.jit import inlined
 

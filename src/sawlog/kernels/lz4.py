@@ -17,8 +17,8 @@ _MOST = np.uint64(255)
 
 
 @inlined
-def _extended(data: Any, pos: Any, end: Any, length: Any) -> Any:
-    """A length that goes on in bytes of their own, and the position after it, which is 0 for none."""
+def _extend_length(data: Any, pos: Any, end: Any, length: Any) -> Any:
+    """Return a length that goes on in bytes of their own, and the position after it, which is 0 for none."""
     while pos < end:
         byte = np.uint64(data[pos])
         pos += _ONE
@@ -41,7 +41,7 @@ def expand_lz4(data: Any, start: Any, end: Any, out: Any, begin: Any, size: Any)
         pos += _ONE
         length = token >> _FOUR
         if length == _MORE:
-            length, pos = _extended(data, pos, end, length)
+            length, pos = _extend_length(data, pos, end, length)
             if pos == _ZERO:
                 return False
         if length > end - pos or length > size - out_pos:
@@ -61,7 +61,7 @@ def expand_lz4(data: Any, start: Any, end: Any, out: Any, begin: Any, size: Any)
         pos += _TWO
         length = token & _MORE
         if length == _MORE:
-            length, pos = _extended(data, pos, end, length)
+            length, pos = _extend_length(data, pos, end, length)
             if pos == _ZERO:
                 return False
         length += _FOUR

@@ -32,13 +32,13 @@ def load_number(bits: int, offset: int = 0, *, big: bool = False) -> Any:
 
 
 def find_address(context: Any, builder: Any, signature: Any, arguments: Any, first: int) -> Any:
-    """The address of byte `arguments[first + 1]` of the array `arguments[first]`."""
+    """Return the address of byte `arguments[first + 1]` of the array `arguments[first]`."""
     array = context.make_array(signature.args[first])(context, builder, arguments[first])
     return builder.gep(array.data, [arguments[first + 1]])
 
 
-def _store(bits: int, *, big: bool = False) -> Any:
-    """A store of `bits` bits at any byte position, as one instruction."""
+def _make_store(bits: int, *, big: bool = False) -> Any:
+    """Return a store of `bits` bits at any byte position, as one instruction."""
 
     @intrinsic
     def store(typing_context: Any, array: Any, position: Any, value: Any) -> Any:
@@ -84,7 +84,7 @@ def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
 
 
 @intrinsic
-def _high_product(typing_context: Any, a: Any, b: Any) -> Any:
+def _multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
         product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
@@ -95,22 +95,22 @@ def _high_product(typing_context: Any, a: Any, b: Any) -> Any:
 
 @inlined
 def rotate_u64(value: Any, bits: Any) -> Any:
-    """A 64-bit number, rotated to the left."""
+    """Return a 64-bit number, rotated to the left."""
     return value << np.uint64(bits) | value >> np.uint64(64 - bits)
 
 
-def _checked_high_product(a: Any, b: Any) -> Any:
+def _multiply_high_checked(a: Any, b: Any) -> Any:
     low = (a & _U32) * (b & _U32)
     middle = (a >> _HALF) * (b & _U32) + (low >> _HALF)
     two = (a & _U32) * (b >> _HALF) + (middle & _U32)
     return (a >> _HALF) * (b >> _HALF) + (middle >> _HALF) + (two >> _HALF)
 
 
-def _checked_prefetch(array: Any, position: Any) -> None:
+def _prefetch_checked(array: Any, position: Any) -> None:
     pass
 
 
-def _checked_load(size: int, *, big: bool = False) -> Any:
+def _make_checked_load(size: int, *, big: bool = False) -> Any:
     @inlined
     def load(array: Any, position: Any) -> Any:
         value = np.uint64(0)
@@ -122,7 +122,7 @@ def _checked_load(size: int, *, big: bool = False) -> Any:
     return load
 
 
-def _checked_store(size: int, *, big: bool = False) -> Any:
+def _make_checked_store(size: int, *, big: bool = False) -> Any:
     @inlined
     def store(array: Any, position: Any, value: Any) -> None:
         for i in range(size):
@@ -132,46 +132,46 @@ def _checked_store(size: int, *, big: bool = False) -> Any:
     return store
 
 
-def _checked_copy(target: Any, pos: Any, source: Any, start: Any, length: Any) -> None:
+def _copy_checked(target: Any, pos: Any, source: Any, start: Any, length: Any) -> None:
     for i in range(length):
         target[pos + np.uint64(i)] = source[start + np.uint64(i)]
 
 
-load_u16: Any = _checked_load(2) if CHECKED else load_number(16)
+load_u16: Any = _make_checked_load(2) if CHECKED else load_number(16)
 """`load_u16(array, position) -> uint64`: 2 bytes, little endian."""
-load_u32: Any = _checked_load(4) if CHECKED else load_number(32)
+load_u32: Any = _make_checked_load(4) if CHECKED else load_number(32)
 """`load_u32(array, position) -> uint64`: 4 bytes, little endian."""
-load_u64: Any = _checked_load(8) if CHECKED else load_number(64)
+load_u64: Any = _make_checked_load(8) if CHECKED else load_number(64)
 """`load_u64(array, position) -> uint64`: 8 bytes, little endian."""
-store_u16: Any = _checked_store(2) if CHECKED else _store(16)
+store_u16: Any = _make_checked_store(2) if CHECKED else _make_store(16)
 """`store_u16(array, position, value)`: the low 2 bytes of a uint64, little endian."""
-store_u32: Any = _checked_store(4) if CHECKED else _store(32)
+store_u32: Any = _make_checked_store(4) if CHECKED else _make_store(32)
 """`store_u32(array, position, value)`: the low 4 bytes of a uint64, little endian."""
-store_u64: Any = _checked_store(8) if CHECKED else _store(64)
+store_u64: Any = _make_checked_store(8) if CHECKED else _make_store(64)
 """`store_u64(array, position, value)`: a uint64, little endian."""
-load_big_u16: Any = _checked_load(2, big=True) if CHECKED else load_number(16, big=True)
+load_big_u16: Any = _make_checked_load(2, big=True) if CHECKED else load_number(16, big=True)
 """`load_big_u16(array, position) -> uint64`: 2 bytes, big endian."""
-load_big_u32: Any = _checked_load(4, big=True) if CHECKED else load_number(32, big=True)
+load_big_u32: Any = _make_checked_load(4, big=True) if CHECKED else load_number(32, big=True)
 """`load_big_u32(array, position) -> uint64`: 4 bytes, big endian."""
-load_big_u64: Any = _checked_load(8, big=True) if CHECKED else load_number(64, big=True)
+load_big_u64: Any = _make_checked_load(8, big=True) if CHECKED else load_number(64, big=True)
 """`load_big_u64(array, position) -> uint64`: 8 bytes, big endian."""
-store_big_u16: Any = _checked_store(2, big=True) if CHECKED else _store(16, big=True)
+store_big_u16: Any = _make_checked_store(2, big=True) if CHECKED else _make_store(16, big=True)
 """`store_big_u16(array, position, value)`: the low 2 bytes of a uint64, big endian."""
-store_big_u32: Any = _checked_store(4, big=True) if CHECKED else _store(32, big=True)
+store_big_u32: Any = _make_checked_store(4, big=True) if CHECKED else _make_store(32, big=True)
 """`store_big_u32(array, position, value)`: the low 4 bytes of a uint64, big endian."""
-store_big_u64: Any = _checked_store(8, big=True) if CHECKED else _store(64, big=True)
+store_big_u64: Any = _make_checked_store(8, big=True) if CHECKED else _make_store(64, big=True)
 """`store_big_u64(array, position, value)`: a uint64, big endian."""
-copy_bytes: Any = inlined(_checked_copy) if CHECKED else _copy
+copy_bytes: Any = inlined(_copy_checked) if CHECKED else _copy
 """`copy_bytes(target, at, source, start, length)`: copy `length` bytes between arrays that do not overlap."""
-prefetch: Any = inlined(_checked_prefetch) if CHECKED else _prefetch
+prefetch: Any = inlined(_prefetch_checked) if CHECKED else _prefetch
 """`prefetch(array, position)`: have the cache line ready soon; the position may lie outside the array."""
-high_product: Any = inlined(_checked_high_product) if CHECKED else _high_product
+high_product: Any = inlined(_multiply_high_checked) if CHECKED else _multiply_high
 """`high_product(a, b) -> uint64`: the upper half of the 128 bits of a product of uint64."""
 
 
 @always_inlined
-def same_bytes(a: Any, pos: Any, b: Any, start: Any, length: Any) -> Any:
-    """Whether the `length` bytes of `a` at `pos` are those of `b` at `start`; all of them uint64."""
+def are_bytes_equal(a: Any, pos: Any, b: Any, start: Any, length: Any) -> Any:
+    """Return whether the `length` bytes of `a` at `pos` are those of `b` at `start`; all of them uint64."""
     if length < _EIGHT:
         is_same = True
         for i in range(length):
@@ -188,7 +188,7 @@ def same_bytes(a: Any, pos: Any, b: Any, start: Any, length: Any) -> Any:
 
 @inlined
 def compare_bytes(a: Any, start: Any, end: Any, b: Any, other_start: Any, other_end: Any) -> Any:
-    """Less than 0, 0, or more: how the bytes `a[start:end]` compare with `b[other:other_end]`."""
+    """Return less than 0, 0, or more: how the bytes `a[start:end]` compare with `b[other:other_end]`."""
     pos = np.uint64(start)
     to = np.uint64(other_start)
     length = np.uint64(end) - pos

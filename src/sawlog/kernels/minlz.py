@@ -29,8 +29,8 @@ _COPY3_LEAST = np.uint64(65536)
 
 
 @inlined
-def _number(data: Any, pos: Any, width: Any) -> Any:
-    """The little-endian number of `width` bytes at `pos`."""
+def _load_number(data: Any, pos: Any, width: Any) -> Any:
+    """Return the little-endian number of `width` bytes at `pos`."""
     value = _ZERO
     for i in range(width):
         value |= np.uint64(data[pos + i]) << _EIGHT * i
@@ -72,7 +72,7 @@ def expand_minlz(data: Bytes, start: UInt64, end: UInt64, out: OutBytes, size: U
             literals = tag >> _THREE & _TAG
             if end - pos < head:
                 return False
-            length, least, extended = _number(data, pos, head) >> _FIVE & _LOW6, _COPY_MORE, _COPY_EXTENDED
+            length, least, extended = _load_number(data, pos, head) >> _FIVE & _LOW6, _COPY_MORE, _COPY_EXTENDED
             if not tag & _COPY3:
                 literals += _ONE
                 length &= _SEVEN
@@ -80,7 +80,7 @@ def expand_minlz(data: Bytes, start: UInt64, end: UInt64, out: OutBytes, size: U
             more = length - extended + _ONE
             if end - pos < head + more:
                 return False
-            length = least + _number(data, pos + head, more)
+            length = least + _load_number(data, pos + head, more)
         elif kind == _ZERO:
             length += _ONE
         else:
@@ -88,11 +88,11 @@ def expand_minlz(data: Bytes, start: UInt64, end: UInt64, out: OutBytes, size: U
         if end - pos < head + more:
             return False
         if kind == _ONE:
-            back = (_number(data, pos, _TWO) >> _SIX) + _ONE
+            back = (_load_number(data, pos, _TWO) >> _SIX) + _ONE
         elif kind == _TWO:
-            back = _number(data, pos + _ONE, _TWO) + _COPY2_LEAST
+            back = _load_number(data, pos + _ONE, _TWO) + _COPY2_LEAST
         elif kind == _THREE:
-            word = _number(data, pos, head)
+            word = _load_number(data, pos, head)
             back = (word >> _ELEVEN) + _COPY3_LEAST if tag & _COPY3 else (word >> _EIGHT & _LOW16) + _COPY2_LEAST
         pos += head + more
         if kind == _ZERO and not tag & _FOUR:

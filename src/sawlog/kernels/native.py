@@ -59,19 +59,19 @@ WIDE: Mapping[str, Baseline] = {
 """Those with wider vectors, for which kernels that gain from them have a second entry in the same library."""
 
 
-def machine() -> str:
-    """The kind of machine, as Python names it."""
+def find_machine() -> str:
+    """Return the kind of machine, as Python names it."""
     return platform.machine() if os.name != "nt" else platform.machine().lower()
 
 
-def symbol(name: str, *, wide: bool = False) -> str:
-    """The name of a kernel's entry in the library, or of its second one."""
+def make_symbol(name: str, *, wide: bool = False) -> str:
+    """Return the name of a kernel's entry in the library, or of its second one."""
     return "sawlog_" + name.replace(".", "_") + "_wide" * wide
 
 
 @functools.cache
-def root(package: str) -> str | None:
-    """The folder of an importable package; None for anything else."""
+def find_root(package: str) -> str | None:
+    """Return the folder of an importable package; None for anything else."""
     if package == SAWLOG:
         return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
@@ -82,51 +82,51 @@ def root(package: str) -> str | None:
     return os.path.abspath(places[0]) if places else None
 
 
-def folder(package: str = SAWLOG) -> str:
+def find_folder(package: str = SAWLOG) -> str:
     """Return the folder of a package's library and its table."""
-    return os.path.join(root(package) or os.devnull, "_native")
+    return os.path.join(find_root(package) or os.devnull, "_native")
 
 
 @functools.cache
-def table_of(package: str) -> Mapping[str, Any] | None:
-    """The table of the library of a package; None where there is none."""
+def read_table(package: str) -> Mapping[str, Any] | None:
+    """Return the table of the library of a package; None where there is none."""
     try:
-        with open(os.path.join(folder(package), TABLE), encoding="utf-8") as file:
+        with open(os.path.join(find_folder(package), TABLE), encoding="utf-8") as file:
             table: Mapping[str, Any] = json.load(file)
     except (OSError, ValueError):
         return None
     return table if isinstance(table, dict) and "definitions" in table else None
 
 
-def definitions(package: str = SAWLOG) -> Mapping[str, Any]:
+def read_digests(package: str = SAWLOG) -> Mapping[str, Any]:
     """Return the digests of a library's definitions by paths of files, which begin with their package.
 
-    Of each, `names` of definitions that kernels use, the `digest` of these, and that of the `file`.
+    Of each, `names` of definitions that kernels use, the `compute_digest` of these, and that of the `file`.
     """
-    table = table_of(package)
+    table = read_table(package)
     definitions_by_path: Mapping[str, Any] = table["definitions"] if table is not None else {}
     return definitions_by_path
 
 
-def content(path: str) -> bytes | None:
-    """The bytes of a source file, whose path begins with its package; None where it is not there."""
+def read_source(path: str) -> bytes | None:
+    """Return the bytes of a source file, whose path begins with its package; None where it is not there."""
     package, _, within = path.partition("/")
     try:
-        with open(os.path.join(root(package) or os.devnull, within), "rb") as file:
+        with open(os.path.join(find_root(package) or os.devnull, within), "rb") as file:
             return file.read()
     except OSError:
         return None
 
 
-def digest(data: bytes) -> str:
-    """The digest of a source file."""
+def compute_digest(data: bytes) -> str:
+    """Return the digest of a source file."""
     return hashlib.sha256(data).hexdigest()
 
 
 def _is_changed(path: str, used: Mapping[str, Any]) -> bool:
-    """Whether definitions that kernels use are others now. A file is parsed only if anything in it is."""
-    data = content(path)
-    if data is None or digest(data) == used["file"]:
+    """Return whether definitions that kernels use are others now. A file is parsed only if anything in it is."""
+    data = read_source(path)
+    if data is None or compute_digest(data) == used["file"]:
         return data is None
     from sawlog.kernels.sources import Source
 
@@ -134,35 +134,35 @@ def _is_changed(path: str, used: Mapping[str, Any]) -> bool:
         source = Source(path, data)
     except (SyntaxError, ValueError):
         return True
-    return source.digest(used["names"]) != used["digest"] or not set(used["names"]) >= source.kernels.keys()
+    return source.compute_digest(used["names"]) != used["digest"] or not set(used["names"]) >= source.kernels.keys()
 
 
 @functools.cache
-def misfit(package: str = SAWLOG) -> str | None:
-    """Why the library of a package cannot be used, in one line; None if it can."""
-    table = table_of(package)
-    if table is None or not os.path.exists(os.path.join(folder(package), LIBRARY)):
+def find_misfit(package: str = SAWLOG) -> str | None:
+    """Return why the library of a package cannot be used, in one line; None if it can."""
+    table = read_table(package)
+    if table is None or not os.path.exists(os.path.join(find_folder(package), LIBRARY)):
         return f"this installation of {package} has no library of kernels"
-    if table["machine"] != machine() or table["system"] != platform.system():
+    if table["machine"] != find_machine() or table["system"] != platform.system():
         return f"the library of kernels is for {table['system']} on {table['machine']}"
-    missing = lacking(BASELINES[table["machine"]])
+    missing = list_missing_features(BASELINES[table["machine"]])
     if missing:
         return f"the library of kernels is for {table['cpu']}; this CPU lacks {', '.join(missing)}"
-    if content(f"{SAWLOG}/kernels/native.py") is None:
+    if read_source(f"{SAWLOG}/kernels/native.py") is None:
         return None  # an installation without sources
-    for path, used in definitions(package).items():
+    for path, used in read_digests(package).items():
         if _is_changed(path, used):
             return f"the library of kernels was made from another {path}"
     return None
 
 
-def lacking(baseline: Baseline) -> list[str]:
+def list_missing_features(baseline: Baseline) -> list[str]:
     """Return the features of another CPU that this one lacks."""
-    return sorted(set(baseline.flags.split()) - cpu_flags())
+    return sorted(set(baseline.flags.split()) - read_cpu_flags())
 
 
 @functools.cache
-def cpu_flags() -> set[str]:
+def read_cpu_flags() -> set[str]:
     """Return the CPU's features as Linux reports them; without Linux, all that are requested."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
@@ -172,7 +172,7 @@ def cpu_flags() -> set[str]:
                     return set(flags.split())
     except OSError:
         pass
-    return set(BASELINES[machine()].flags.split())
+    return set(BASELINES[find_machine()].flags.split())
 
 
 class Library:
@@ -183,20 +183,20 @@ class Library:
     """
 
     def __init__(self, package: str = SAWLOG) -> None:
-        if reason := misfit(package):
+        if reason := find_misfit(package):
             raise InternalError(f"{reason}; the extra `jit` brings the compiler of kernels")
-        self._loaded = ctypes.CDLL(os.path.join(folder(package), LIBRARY))
+        self._loaded = ctypes.CDLL(os.path.join(find_folder(package), LIBRARY))
         reader = getattr(self._loaded, READER)
         self.reader = reader if reads_objects(reader) else None
-        self._wide = machine() in WIDE and not lacking(WIDE[machine()])
+        self._wide = find_machine() in WIDE and not list_missing_features(WIDE[find_machine()])
 
-    def entry(self, kernel: str) -> Any:
-        """The entry of a kernel, its second one where there is one and the CPU has what that takes.
+    def find_entry(self, kernel: str) -> Any:
+        """Return the entry of a kernel, its second one where there is one and the CPU has what that takes.
 
         Raises:
             InternalError: When the library does not have it.
         """
-        names = [symbol(kernel, wide=True)] * self._wide + [symbol(kernel)]
+        names = [make_symbol(kernel, wide=True)] * self._wide + [make_symbol(kernel)]
         function = next((getattr(self._loaded, name) for name in names if hasattr(self._loaded, name)), None)
         if function is None:
             raise InternalError(f"{kernel} is not in the library of kernels: SAWLOG_KERNELS=jit compiles it")
@@ -204,8 +204,8 @@ class Library:
 
 
 @functools.cache
-def library(package: str = SAWLOG) -> Library:
-    """The library of a package."""
+def load_library(package: str = SAWLOG) -> Library:
+    """Return the library of a package."""
     return Library(package)
 
 
@@ -226,7 +226,7 @@ def reads_objects(reader: Any) -> bool:
     return list(words) == [places[0], 2, 3, places[1], 0]
 
 
-def layout_of(signature: Signature) -> Any:
+def make_layout(signature: Signature) -> Any:
     """Return the layout with which the reader of objects compares arguments of a kernel."""
     layout = [HEAD_BYTES, len(signature.objects), signature.words]
     for leaf in signature.objects:

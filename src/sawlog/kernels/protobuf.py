@@ -14,8 +14,8 @@ _TAGS = np.uint64(0xFFFFFFFF)
 
 
 @inlined
-def varint(data: Any, pos: Any, end: Any) -> Any:
-    """A varint at `pos`: the value and the position after it, which is 0 for none."""
+def read_varint(data: Any, pos: Any, end: Any) -> Any:
+    """Return a varint at `pos`: the value and the position after it, which is 0 for none."""
     if pos < end and data[pos] < 128:
         return np.uint64(data[pos]), pos + _ONE
     value = _ZERO
@@ -42,8 +42,8 @@ def put_varint(out: Any, pos: Any, value: Any) -> Any:
 
 
 @inlined
-def varint_size(value: Any) -> Any:
-    """The bytes that `put_varint` writes."""
+def measure_varint(value: Any) -> Any:
+    """Return the bytes that `put_varint` writes."""
     size = _ONE
     while value >= _MORE:
         value >>= _SEVEN
@@ -53,23 +53,23 @@ def varint_size(value: Any) -> Any:
 
 @inlined
 def read_field(data: Any, pos: Any, end: Any) -> Any:
-    """A field of a message that ends at `end`.
+    """Return a field of a message that ends at `end`.
 
     Returns:
         Its tag; where its bytes begin, or the number that it is; and the position after it, which is 0 for none. A
         group is two fields without bytes, one where it begins and one where it ends: see `of_group`.
     """
-    tag, pos = varint(data, pos, end)
+    tag, pos = read_varint(data, pos, end)
     # Field numbers have 29 bits, and none is 0.
     if pos == _ZERO or tag < _EIGHT or tag > _TAGS:
         return _ZERO, _ZERO, _ZERO
     wire = tag & _SEVEN
     if wire == 0:
-        value, pos = varint(data, pos, end)
+        value, pos = read_varint(data, pos, end)
         return tag, value, pos
     size = _ZERO
     if wire == 2:
-        size, pos = varint(data, pos, end)
+        size, pos = read_varint(data, pos, end)
     elif wire == 1:
         size = _EIGHT
     elif wire == 5:
@@ -81,5 +81,5 @@ def read_field(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def of_group(tag: Any) -> Any:
-    """Whether a group begins or ends with a field."""
+    """Return whether a group begins or ends with a field."""
     return tag & _SEVEN in (_THREE, _FOUR)

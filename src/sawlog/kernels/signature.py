@@ -54,7 +54,7 @@ class Array:
 
     def __str__(self) -> str:
         dimensions = ", ".join("*" * self.ndim)
-        return f"{'writable ' * self.writable}array {_name(self.dtype)}[{dimensions}]"
+        return f"{'writable ' * self.writable}array {_describe_type(self.dtype)}[{dimensions}]"
 
 
 @dataclass(frozen=True, eq=False)  # `typing` keeps one of equal annotations, which may have another's dtype
@@ -68,7 +68,7 @@ class Record:
     dtype: Any
 
     def __str__(self) -> str:
-        return f"record {_name(self.dtype)}"
+        return f"record {_describe_type(self.dtype)}"
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,13 @@ _WORD = Struct("=q")
 _BOOL = {False: 0, True: 1}
 
 
-def _name(dtype: Any) -> str:
+def _describe_type(dtype: Any) -> str:
     dtype = np.dtype(dtype)
     return str(dtype.name) if dtype.names is None else f"({', '.join(dtype.names)})"
 
 
-def float_word(value: Any) -> int:
-    """The bits of a float64."""
+def encode_float(value: Any) -> int:
+    """Return the bits of a float64."""
     if not isinstance(value, (float, int, np.floating, np.integer)):
         raise TypeError
     return int(_WORD.unpack(_FLOAT.pack(value))[0])
@@ -144,7 +144,7 @@ class Group:
 Member = Leaf | Group
 
 
-def _member(hint: Any, path: str, kernel: str, *, writable: bool = False) -> Member:
+def _parse_member(hint: Any, path: str, kernel: str, *, writable: bool = False) -> Member:
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
         for kind in marks:
@@ -155,7 +155,9 @@ def _member(hint: Any, path: str, kernel: str, *, writable: bool = False) -> Mem
         writable = writable or WRITABLE in marks
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = get_type_hints(hint, include_extras=True)
-        return Group(hint, tuple(_member(hints[name], f"{path}.{name}", kernel, writable=writable) for name in hints))
+        return Group(
+            hint, tuple(_parse_member(hints[name], f"{path}.{name}", kernel, writable=writable) for name in hints)
+        )
     raise ArgumentError(f"{kernel}: {path} is declared as {hint}: expected a type of sawlog.kernels.signature")
 
 
@@ -167,7 +169,7 @@ def _leaves(members: tuple[Member, ...]) -> Iterator[Leaf]:
             yield from _leaves(member.members)
 
 
-def _results(hint: Any, kernel: str) -> tuple[Number, ...]:
+def _parse_results(hint: Any, kernel: str) -> tuple[Number, ...]:
     if hint is type(None):
         return ()
     parts = get_args(hint) if get_origin(hint) is tuple else (hint,)
@@ -204,8 +206,8 @@ class Signature:
         code = function.__code__
         self.parameters = code.co_varnames[: code.co_argcount]
         hints = get_type_hints(function, include_extras=True)
-        self.members = tuple(_member(hints.get(name), name, self.name) for name in self.parameters)
-        self.results = _results(hints.get("return"), self.name)
+        self.members = tuple(_parse_member(hints.get(name), name, self.name) for name in self.parameters)
+        self.results = _parse_results(hints.get("return"), self.name)
         self.returns_tuple = get_origin(hints.get("return")) is tuple
         leaves = list(_leaves(self.members))
         self.numbers = [leaf for leaf in leaves if isinstance(leaf.kind, Number)]
@@ -232,7 +234,7 @@ class Signature:
         words = "".join(_WRITTEN[np.dtype(leaf.kind.dtype).kind].format(leaf.path) + ", " for leaf in self.numbers)
         objects = "".join(f"{leaf.path}, " for leaf in self.objects)
         source = f"lambda {', '.join(self.parameters)}: (({words}), ({objects}))"
-        names = {"_bool": _BOOL, "_index": index, "_float": float_word}
+        names = {"_bool": _BOOL, "_index": index, "_float": encode_float}
         flatten_arguments: Callable[..., tuple[tuple[int, ...], tuple[Any, ...]]] = eval(source, names)  # noqa: S307 # from the declaration
         return flatten_arguments
 
@@ -254,11 +256,11 @@ class Signature:
                     f"{self.name}: {leaf.path}: expected {leaf.kind}, found {type(arguments_by_name[name])}"
                 ) from None
             if not _fits(leaf.kind, value):
-                raise ArgumentError(f"{self.name}: {leaf.path}: expected {leaf.kind}, found {_described(value)}")
+                raise ArgumentError(f"{self.name}: {leaf.path}: expected {leaf.kind}, found {_describe_value(value)}")
 
-    def plain(self, arguments: tuple[Any, ...]) -> list[Any]:
+    def convert_arguments(self, arguments: tuple[Any, ...]) -> list[Any]:
         """Arguments that have been checked, as a kernel in plain Python takes them: nobody writes to what is read."""
-        return [_plain(member, value) for member, value in zip(self.members, arguments, strict=True)]
+        return [_convert_value(member, value) for member, value in zip(self.members, arguments, strict=True)]
 
     @cached_property
     def returned(self) -> Callable[[Any], Any]:
@@ -270,8 +272,8 @@ class Signature:
         convert_words: Callable[[Any], Any] = eval(f"lambda words: {source}", names)  # noqa: S307 # from the declaration
         return convert_words
 
-    def converted(self, result: Any) -> Any:
-        """The result, from what a kernel in plain Python returned."""
+    def convert_result(self, result: Any) -> Any:
+        """Return the result, from what a kernel in plain Python returned."""
         if not self.results:
             return None
         values = result if self.returns_tuple else (result,)
@@ -305,22 +307,22 @@ def _fits(kind: Number | Array | Record, value: Any) -> bool:
     return isinstance(value, int | np.integer)
 
 
-def _described(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         dimensions = ", ".join(map(str, value.shape))
         flags = value.flags
         words = {"read-only": not flags.writeable, "strided": not flags.c_contiguous, "unaligned": not flags.aligned}
         return " ".join(
-            [*(word for word, is_so in words.items() if is_so), f"array {_name(value.dtype)}[{dimensions}]"]
+            [*(word for word, is_so in words.items() if is_so), f"array {_describe_type(value.dtype)}[{dimensions}]"]
         )
-    return f"record {_name(value.dtype)}" if isinstance(value, np.void) else str(type(value))
+    return f"record {_describe_type(value.dtype)}" if isinstance(value, np.void) else str(type(value))
 
 
-def _plain(member: Member, value: Any) -> Any:
+def _convert_value(member: Member, value: Any) -> Any:
     if isinstance(member, Group):
         names = member.type._fields
         return member.type(
-            *(_plain(child, getattr(value, name)) for child, name in zip(member.members, names, strict=True))
+            *(_convert_value(child, getattr(value, name)) for child, name in zip(member.members, names, strict=True))
         )
     if isinstance(member.kind, Number):
         return np.dtype(member.kind.dtype).type(value)

@@ -29,8 +29,8 @@ _NOT_FOLLOWED = {"sawlog.kernels.jit": {"MODE", "Kernel"}}
 """By module, names of what decides how processes call kernels. The build compiles them by itself."""
 
 
-def module_of(path: str) -> str:
-    """The module in a file."""
+def find_module(path: str) -> str:
+    """Return the module in a file."""
     return path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
@@ -49,7 +49,7 @@ class Use(NamedTuple):
 
 
 def _free(table: symtable.SymbolTable) -> Iterator[str]:
-    """The names in a statement that may be those of the module."""
+    """Yield the names in a statement that may be those of the module."""
     local = table.get_type() == "function"
     yield from (symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() or not local)
     for inner in table.get_children():
@@ -86,7 +86,7 @@ class Source:
 
     def __init__(self, path: str, text: str | bytes) -> None:
         self.path = path
-        self.module = module_of(path)
+        self.module = find_module(path)
         self._package = self.module if path.endswith("/__init__.py") else self.module.rpartition(".")[0]
         self._statements: list[ast.stmt] = []
         self._always: set[int] = set()
@@ -98,7 +98,7 @@ class Source:
 
     def _add(self, statement: ast.stmt) -> None:
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            self._imported |= self._imports(statement)
+            self._imported |= self._list_imports(statement)
             return
         is_never = isinstance(statement, ast.If) and ast.unparse(statement.test) in _NEVER and not statement.orelse
         if is_never or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
@@ -118,12 +118,12 @@ class Source:
             self._always.add(place)
             for node in ast.walk(statement):
                 if isinstance(node, ast.Import | ast.ImportFrom):
-                    self._imported |= self._imports(node)
+                    self._imported |= self._list_imports(node)
         for name in names:
             self._defined.setdefault(name, set()).add(place)
 
-    def _imports(self, node: ast.Import | ast.ImportFrom) -> dict[str, Use]:
-        """The names that an import binds."""
+    def _list_imports(self, node: ast.Import | ast.ImportFrom) -> dict[str, Use]:
+        """Return the names that an import binds."""
         if isinstance(node, ast.Import):
             return {alias.asname or alias.name.partition(".")[0]: Use(alias.name, ALL) for alias in node.names}
         module = node.module or ""
@@ -133,8 +133,8 @@ class Source:
         return {alias.asname or alias.name: Use(module, alias.name) for alias in node.names}
 
     @functools.cache  # noqa: B019 # as many as there are modules
-    def _parts(self, place: int) -> tuple[str, set[str], set[Use]]:
-        """The syntax of a statement, the names in it, also those in texts, and what it takes from other modules."""
+    def _analyze_statement(self, place: int) -> tuple[str, set[str], set[Use]]:
+        """Return syntax of a statement, the names in it, also those in texts, and what it takes from other modules."""
         statement = _Code().visit(self._statements[place])
         free = set(_free(symtable.symtable(ast.unparse(statement), self.path, "exec")))
         plain, parents = set[str](), set[str]()
@@ -146,7 +146,7 @@ class Source:
                     parents.add(node.value.id)
                     uses.add(self._imported[node.value.id]._replace(attribute=node.attr))
             elif isinstance(node, ast.Import | ast.ImportFrom):
-                uses.update(self._imports(node).values())
+                uses.update(self._list_imports(node).values())
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 plain.update(re.findall(r"\w+", node.value))
             elif isinstance(node, ast.Name) and node.id in free and node not in visited:
@@ -156,7 +156,7 @@ class Source:
         return ast.dump(statement), plain | parents, uses
 
     def _reached(self, names: Iterable[str]) -> list[int]:
-        """Statements of what is defined by these names, and of what that uses, in order."""
+        """Return statements of what is defined by these names, and of what that uses, in order."""
         reached: set[int] = set()
         pending: list[int] = []
         for name in names:
@@ -166,29 +166,32 @@ class Source:
             place = pending.pop()
             if place not in reached:
                 reached.add(place)
-                _, used, _ = self._parts(place)
+                _, used, _ = self._analyze_statement(place)
                 pending += range(len(self._statements)) if "globals" in used else []
                 pending += [definition for name in used for definition in self._defined.get(name, ())]
         return sorted(reached)
 
     def defines(self, name: str) -> bool:
-        """Whether the module has a definition of that name, or imports it."""
+        """Return whether the module has a definition of that name, or imports it."""
         return name == ALL or name in self._defined or name in self._imported
 
     def uses(self, name: str) -> set[Use]:
         """Return the definitions of other modules that a definition uses, also through others in this module."""
-        uses = {use for place in self._reached([name]) for use in self._parts(place)[2]}
+        uses = {use for place in self._reached([name]) for use in self._analyze_statement(place)[2]}
         return uses | ({self._imported[name]} if name in self._imported else set())
 
-    def names(self, requested_names: Iterable[str]) -> set[str]:
-        """Names of definitions, and all that appear in these and in others of this module that they use."""
+    def collect_names(self, requested_names: Iterable[str]) -> set[str]:
+        """Return names of definitions, and all that appear in these and in others of this module that they use."""
         requested_names = [*requested_names]
-        return {*requested_names, *(name for place in self._reached(requested_names) for name in self._parts(place)[1])}
+        return {
+            *requested_names,
+            *(name for place in self._reached(requested_names) for name in self._analyze_statement(place)[1]),
+        }
 
-    def digest(self, names: Iterable[str]) -> str:
-        """The digest of definitions, of others in this module that they use, and of what all of these import."""
+    def compute_digest(self, names: Iterable[str]) -> str:
+        """Return the digest of definitions, of others in this module that they use, and of what all of these import."""
         names = sorted(names)
-        parts = [self._parts(place) for place in self._reached(names)]
-        used = self.names(names)
+        parts = [self._analyze_statement(place) for place in self._reached(names)]
+        used = self.collect_names(names)
         imported = sorted((name, *use) for name, use in self._imported.items() if name in used)
         return hashlib.sha256(repr((names, imported, [syntax for syntax, *_ in parts])).encode()).hexdigest()

@@ -18,8 +18,8 @@ _DIGITS = np.frombuffer(bytes(range(256)).hex().encode(), np.dtype("<u2")).astyp
 
 
 @inlined
-def utf8_length(data: Any, pos: Any, end: Any) -> Any:
-    """Bytes of the character at `pos`, which is not ASCII; 0 where it is not UTF-8."""
+def measure_utf8(data: Any, pos: Any, end: Any) -> Any:
+    """Return bytes of the character at `pos`, which is not ASCII; 0 where it is not UTF-8."""
     first = data[pos]
     if first < 0xC2 or first > 0xF4:
         return _ZERO
@@ -38,22 +38,22 @@ def utf8_length(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def utf8_end(data: Any, start: Any, end: Any) -> Any:
-    """The first position in `data[start:end]` at which it is not UTF-8; `end` where all of it is."""
+def find_utf8_end(data: Any, start: Any, end: Any) -> Any:
+    """Return the first position in `data[start:end]` at which it is not UTF-8; `end` where all of it is."""
     length = _ONE
     while start < end and length != _ZERO:
         while end - start >= _EIGHT and load_u64(data, start) & HIGH_BITS == _ZERO:
             start += _EIGHT
         if start == end:
             break
-        length = _ONE if data[start] < 128 else utf8_length(data, start, end)
+        length = _ONE if data[start] < 128 else measure_utf8(data, start, end)
         start += length
     return start
 
 
 @inlined
-def beyond_ascii(data: Any, start: Any, end: Any) -> Any:
-    """Whether any byte of `data[start:end]` is above 127."""
+def exceeds_ascii(data: Any, start: Any, end: Any) -> Any:
+    """Return whether any byte of `data[start:end]` is above 127."""
     bits = _ZERO
     while end - start >= _EIGHT:
         bits |= load_u64(data, start)
@@ -93,8 +93,8 @@ def _put_two(out: Any, pos: Any, character: Any) -> Any:
 
 
 @inlined
-def next_utf_16(data: Any, start: Any, end: Any, is_big: Any) -> Any:
-    """The character of UTF-16 at `start`, and the position after it, which is 0 where there is none."""
+def read_utf_16(data: Any, start: Any, end: Any, is_big: Any) -> Any:
+    """Return the character of UTF-16 at `start`, and the position after it, which is 0 where there is none."""
     if end - start < _TWO:
         return _ZERO, _ZERO
     character = load_big_u16(data, start) if is_big else load_u16(data, start)
@@ -129,7 +129,7 @@ def put_utf_16(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
         The position after it, and whether it is UTF-16.
     """
     while start < end:
-        character, start = next_utf_16(data, start, end, False)
+        character, start = read_utf_16(data, start, end, False)
         if start == _ZERO:
             return pos, False
         if character < _CONTINUED:
@@ -142,7 +142,7 @@ def put_utf_16(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def _put_rest(out: Any, pos: Any, character: Any, count: Any) -> Any:
-    """The last bytes of a character, of six bits each."""
+    """Return the last bytes of a character, of six bits each."""
     while count > _ZERO:
         count -= _ONE
         out[pos] = _CONTINUED | character >> _SIX * count & _LOW6
@@ -162,7 +162,7 @@ def put_hex(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def put_reversed_hex(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """`put_hex`, the last byte first."""
+    """Return `put_hex`, the last byte first."""
     while end > start:
         end -= _ONE
         store_u16(out, pos, _DIGITS[data[end]])

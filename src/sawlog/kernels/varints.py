@@ -10,7 +10,7 @@ MAX_VARINT_BYTES = 10
 
 
 def encode_varint(value: int) -> bytes:
-    """A number that is not negative."""
+    """Return a number that is not negative."""
     out = bytearray()
     while value >= 128:
         out.append(value & 127 | 128)
@@ -30,12 +30,12 @@ def read_varint(data: bytes | memoryview, start: int = 0, max_bytes: int = MAX_V
 
 
 def decode_varints(data: bytes) -> Iterator[int]:
-    """All numbers of a sequence; one that does not end is left out."""
-    return (value for value, _ in varints_and_ends(data))
+    """Return all numbers of a sequence; one that does not end is left out."""
+    return (value for value, _ in decode_varints_with_ends(data))
 
 
-def varints_and_ends(data: bytes) -> Iterator[tuple[int, int]]:
-    """The same, each with where it ends."""
+def decode_varints_with_ends(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the same, each with where it ends."""
     value = shift = 0
     for end, byte in enumerate(data, 1):
         value |= (byte & 127) << shift
@@ -60,7 +60,7 @@ class ByteCursor(ABC):
         self.stop = len(data) if stop is None else stop
 
     @abstractmethod
-    def missing(self, label: str, length: int) -> Exception:
+    def make_missing_error(self, label: str, length: int) -> Exception:
         """Return the error to raise for a value of so many bytes, of which not all are there."""
 
     @property
@@ -69,17 +69,17 @@ class ByteCursor(ABC):
         return self.stop - self.position
 
     def take(self, length: int, label: str = "value") -> bytes:
-        """The next bytes; raises what `missing` returns where there are fewer."""
+        """Return the next bytes; raises what `make_missing_error` returns where there are fewer."""
         start, end = self.position, self.position + length
         if not start <= end <= self.stop:
-            raise self.missing(label, length)
+            raise self.make_missing_error(label, length)
         self.position = end
         return self.data[start:end]
 
-    def rest(self) -> bytes:
-        """All bytes that are left."""
+    def take_remainder(self) -> bytes:
+        """Return all bytes that are left."""
         return self.take(self.left)
 
-    def byte(self) -> int:
-        """The next byte."""
+    def take_byte(self) -> int:
+        """Return the next byte."""
         return self.take(1, "byte")[0]

@@ -26,17 +26,17 @@ LOADED = 4
 """Bytes that must be readable at each place, for values that are narrower."""
 
 
-def lanes(width: int) -> int:
+def count_lanes(width: int) -> int:
     """Return how many values of `width` bytes a vector holds."""
     return 8 if width == 8 else 16
 
 
-def _function(builder: ir.IRBuilder, name: str, kind: ir.FunctionType) -> ir.Function:
+def _declare_function(builder: ir.IRBuilder, name: str, kind: ir.FunctionType) -> ir.Function:
     return builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
 
 
 def spread(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
-    """A vector that holds a value `count` times."""
+    """Return a vector that holds a value `count` times."""
     half = ir.IntType(32)
     undefined = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(half, 0))
@@ -45,7 +45,7 @@ def spread(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
 
 def emit_big(builder: ir.IRBuilder, width: int, source: ir.Value, places: ir.Value) -> ir.Value:
     """Emit the loads of big-endian values of `width` bytes at the addresses `source + places[lane]`, as a vector."""
-    count = lanes(width)
+    count = count_lanes(width)
     bits = 8 * width
     loaded = max(bits, 8 * LOADED)
     wide, half = ir.IntType(64), ir.IntType(32)
@@ -58,9 +58,9 @@ def emit_big(builder: ir.IRBuilder, width: int, source: ir.Value, places: ir.Val
     )
     every = ir.Constant(ir.VectorType(ir.IntType(1), count), [1] * count)
     kind = ir.FunctionType(vector, [pointers.type, half, every.type, vector])
-    gather = _function(builder, f"llvm.masked.gather.v{count}i{loaded}.v{count}p0", kind)
+    gather = _declare_function(builder, f"llvm.masked.gather.v{count}i{loaded}.v{count}p0", kind)
     values = builder.call(gather, [pointers, ir.Constant(half, 1), every, ir.Constant(vector, ir.Undefined)])
-    swap = _function(builder, f"llvm.bswap.v{count}i{loaded}", ir.FunctionType(vector, [vector]))
+    swap = _declare_function(builder, f"llvm.bswap.v{count}i{loaded}", ir.FunctionType(vector, [vector]))
     values = builder.call(swap, [values])
     if bits == loaded:
         return values
@@ -69,7 +69,7 @@ def emit_big(builder: ir.IRBuilder, width: int, source: ir.Value, places: ir.Val
 
 
 def _gather(width: int) -> Any:
-    count = lanes(width)
+    count = count_lanes(width)
 
     @intrinsic
     def gather(
@@ -100,7 +100,7 @@ def _gather(width: int) -> Any:
     return gather
 
 
-def _checked_gather(width: int) -> Any:
+def _make_checked_gather(width: int) -> Any:
     def load_byte(source: Any, pos: Any) -> Any:
         return np.uint64(source[pos])
 
@@ -109,7 +109,7 @@ def _checked_gather(width: int) -> Any:
 
     load = {1: inlined(load_byte), 2: load_big_u16, 4: load_big_u32, 8: load_big_u64}[width]
     store = {1: inlined(store_byte), 2: store_u16, 4: store_u32, 8: store_u64}[width]
-    count = lanes(width)
+    count = count_lanes(width)
     step = np.uint64(width)
     slack = np.uint64(max(LOADED - width, 0))
 
@@ -129,12 +129,12 @@ def _checked_gather(width: int) -> Any:
     return inlined(gather)
 
 
-_make = _checked_gather if CHECKED else _gather
+_make = _make_checked_gather if CHECKED else _gather
 gather_big_u8: Any = _make(1)
 """`gather_big_u8(source, offset, places, first, target, at, pattern, mask) -> uint64`: load 16 values of 1 byte.
 
-Value i is `source[places[first + i] + offset]`, and goes to `target[at + i]`, for i below `lanes(1)`. The result has
-bit i set where the value with the bits of `mask` set is `pattern`. `places` is uint32, the other numbers are uint64.
+Value i is `source[places[first + i] + offset]`, and goes to `target[at + i]`, for i below `count_lanes(1)`. The result
+has bit i set where the value with the bits of `mask` set is `pattern`. `places` is uint32, other numbers are uint64.
 """
 gather_big_u16: Any = _make(2)
 """The same for 16 big-endian values of 2 bytes, stored in little endian."""
@@ -144,7 +144,7 @@ gather_big_u64: Any = _make(8)
 """The same for 8 values of 8 bytes."""
 
 
-def _copier(size: int) -> Any:
+def _make_copy(size: int) -> Any:
     @intrinsic
     def copy(typing_context: Any, target: Any, pos: Any, source: Any, start: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -158,16 +158,16 @@ def _copier(size: int) -> Any:
 
         return types.void(target, types.uint64, source, types.uint64), generate
 
-    def checked_copy(target: Any, pos: Any, source: Any, start: Any) -> None:
+    def copy_checked(target: Any, pos: Any, source: Any, start: Any) -> None:
         for i in range(size):
             target[pos + np.uint64(i)] = source[start + np.uint64(i)]
 
-    return inlined(checked_copy) if CHECKED else copy
+    return inlined(copy_checked) if CHECKED else copy
 
 
-copy_16: Any = _copier(16)
+copy_16: Any = _make_copy(16)
 """`copy_16(target, at, source, start)`: copy 16 bytes between places that do not overlap."""
-copy_32: Any = _copier(32)
+copy_32: Any = _make_copy(32)
 """The same for 32 bytes."""
 
 SLACK = 16
@@ -198,7 +198,7 @@ PLACES = 64
 
 
 @intrinsic
-def _pairs(typing_context: Any, data: Any, pos: Any, first: Any, second: Any) -> Any:
+def _find_pairs(typing_context: Any, data: Any, pos: Any, first: Any, second: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, wide = ir.IntType(8), ir.IntType(64)
         start = find_address(context, builder, signature, arguments, 0)
@@ -214,7 +214,7 @@ def _pairs(typing_context: Any, data: Any, pos: Any, first: Any, second: Any) ->
     return types.uint64(data, types.uint64, types.uint64, types.uint64), generate
 
 
-def _checked_pairs(data: Any, pos: Any, first: Any, second: Any) -> Any:
+def _find_pairs_checked(data: Any, pos: Any, first: Any, second: Any) -> Any:
     matches = np.uint64(0)
     for place in range(PLACES):
         lane_pos = pos + np.uint64(place)
@@ -223,7 +223,7 @@ def _checked_pairs(data: Any, pos: Any, first: Any, second: Any) -> Any:
     return matches
 
 
-pairs: Any = inlined(_checked_pairs) if CHECKED else _pairs
+pairs: Any = inlined(_find_pairs_checked) if CHECKED else _find_pairs
 """`pairs(data, at, first, second) -> uint64`: bit i is set where `data[at + i]` is `first`, and the next byte `second`.
 
 All numbers are uint64. `PLACES + 1` bytes must be readable.

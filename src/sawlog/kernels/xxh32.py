@@ -19,14 +19,14 @@ _STRIPE = np.uint64(16)
 _WIDTH = np.uint64(32)
 
 
-def _plain_rotate(value: Any, bits: Any) -> Any:
+def _rotate_plain(value: Any, bits: Any) -> Any:
     """Rotate a 32-bit number, held in 64, to the left."""
     return (value << np.uint64(bits) | value >> (_WIDTH - np.uint64(bits))) & _U32
 
 
 @intrinsic
-def _funnel(typing_context: Any, value: Any, bits: Any) -> Any:
-    """The same as one instruction."""
+def _rotate_funnel(typing_context: Any, value: Any, bits: Any) -> Any:
+    """Return the same as one instruction."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         half = ir.IntType(32)
@@ -38,17 +38,17 @@ def _funnel(typing_context: Any, value: Any, bits: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-_rotate: Any = inlined(_plain_rotate) if CHECKED else _funnel
+_rotate: Any = inlined(_rotate_plain) if CHECKED else _rotate_funnel
 
 
 @inlined
-def _round(lane: Any, word: Any) -> Any:
+def _mix_word(lane: Any, word: Any) -> Any:
     return _rotate((lane + word * _P2) & _U32, 13) * _P1 & _U32
 
 
 @inlined
 def xxh32(buffer: Any, start: Any, length: Any, seed: Any) -> Any:
-    """XXH32 of `buffer[start : start + length]` as uint64. `start`, `length` and `seed` are uint64."""
+    """Return XXH32 of `buffer[start : start + length]` as uint64. `start`, `length` and `seed` are uint64."""
     position = start
     end = start + length
     if length >= _STRIPE:
@@ -57,10 +57,10 @@ def xxh32(buffer: Any, start: Any, length: Any, seed: Any) -> Any:
         c = seed
         d = (seed + (_U32 - _P1 + _ONE)) & _U32
         while end - position >= _STRIPE:
-            a = _round(a, load_u32(buffer, position))
-            b = _round(b, load_u32(buffer, position + np.uint64(4)))
-            c = _round(c, load_u32(buffer, position + np.uint64(8)))
-            d = _round(d, load_u32(buffer, position + np.uint64(12)))
+            a = _mix_word(a, load_u32(buffer, position))
+            b = _mix_word(b, load_u32(buffer, position + np.uint64(4)))
+            c = _mix_word(c, load_u32(buffer, position + np.uint64(8)))
+            d = _mix_word(d, load_u32(buffer, position + np.uint64(12)))
             position += _STRIPE
         value = (_rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)) & _U32
     else:

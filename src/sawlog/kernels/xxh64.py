@@ -48,7 +48,7 @@ _STRIPE = np.uint64(64)
 
 @inlined
 def _swap(value: Any) -> Any:
-    """The bytes of a number, in the other order."""
+    """Return the bytes of a number, in the other order."""
     value = (value & np.uint64(0x00FF00FF00FF00FF)) << _EIGHT | value >> _EIGHT & np.uint64(0x00FF00FF00FF00FF)
     value = (value & np.uint64(0x0000FFFF0000FFFF)) << _SIXTEEN | value >> _SIXTEEN & np.uint64(0x0000FFFF0000FFFF)
     return value << _HALF | value >> _HALF
@@ -56,7 +56,7 @@ def _swap(value: Any) -> Any:
 
 @inlined
 def _fold(a: Any, b: Any) -> Any:
-    """The two halves of a product of 128 bits, combined."""
+    """Return the two halves of a product of 128 bits, combined."""
     return a * b ^ high_product(a, b)
 
 
@@ -74,30 +74,30 @@ def _avalanche(value: Any) -> Any:
 
 
 @inlined
-def _round(lane: Any, word: Any) -> Any:
+def _mix_word(lane: Any, word: Any) -> Any:
     return rotate_u64(lane + word * _P2, 31) * _P1
 
 
 @inlined
 def xxh64(buffer: Any, start: Any, length: Any) -> Any:
-    """XXH64 of `buffer[start : start + length]`, as uint64. `start` and `length` are uint64."""
+    """Return XXH64 of `buffer[start : start + length]`, as uint64. `start` and `length` are uint64."""
     position = start
     end = start + length
     value = _P5
     if length >= _HALF:
         a, b, c, d = _LANE_1, _P2, _ZERO, _LANE_4
         while end - position >= _HALF:
-            a = _round(a, load_u64(buffer, position))
-            b = _round(b, load_u64(buffer, position + _EIGHT))
-            c = _round(c, load_u64(buffer, position + _SIXTEEN))
-            d = _round(d, load_u64(buffer, position + np.uint64(24)))
+            a = _mix_word(a, load_u64(buffer, position))
+            b = _mix_word(b, load_u64(buffer, position + _EIGHT))
+            c = _mix_word(c, load_u64(buffer, position + _SIXTEEN))
+            d = _mix_word(d, load_u64(buffer, position + np.uint64(24)))
             position += _HALF
         value = rotate_u64(a, 1) + rotate_u64(b, 7) + rotate_u64(c, 12) + rotate_u64(d, 18)
         for lane in (a, b, c, d):
-            value = (value ^ _round(_ZERO, lane)) * _P1 + _P4
+            value = (value ^ _mix_word(_ZERO, lane)) * _P1 + _P4
     value += length
     while end - position >= _EIGHT:
-        value = rotate_u64(value ^ _round(_ZERO, load_u64(buffer, position)), 27) * _P1 + _P4
+        value = rotate_u64(value ^ _mix_word(_ZERO, load_u64(buffer, position)), 27) * _P1 + _P4
         position += _EIGHT
     if end - position >= _FOUR:
         value = rotate_u64(value ^ load_u32(buffer, position) * _P1, 23) * _P2 + _P3
@@ -110,13 +110,13 @@ def xxh64(buffer: Any, start: Any, length: Any) -> Any:
 
 @inlined
 def _mix(buffer: Any, pos: Any, secret: Any) -> Any:
-    """Sixteen bytes of input with sixteen of the secret."""
+    """Return sixteen bytes of input with sixteen of the secret."""
     return _fold(load_u64(buffer, pos) ^ _WORDS[secret], load_u64(buffer, pos + _EIGHT) ^ _WORDS[secret + 8])
 
 
 @inlined
-def _short(buffer: Any, start: Any, length: Any) -> Any:
-    """Up to 16 bytes."""
+def _hash_short(buffer: Any, start: Any, length: Any) -> Any:
+    """Return hash up to 16 bytes."""
     if length > _EIGHT:
         low = load_u64(buffer, start) ^ _WORDS[24] ^ _WORDS[32]
         high = load_u64(buffer, start + length - _EIGHT) ^ _WORDS[40] ^ _WORDS[48]
@@ -137,8 +137,8 @@ def _short(buffer: Any, start: Any, length: Any) -> Any:
 
 
 @inlined
-def _medium(buffer: Any, start: Any, length: Any) -> Any:
-    """17 to 240 bytes."""
+def _hash_medium(buffer: Any, start: Any, length: Any) -> Any:
+    """Return hash 17 to 240 bytes."""
     value = length * _P1
     last = start + length - _SIXTEEN
     if length <= np.uint64(128):
@@ -155,8 +155,8 @@ def _medium(buffer: Any, start: Any, length: Any) -> Any:
 
 
 @inlined
-def _lane(buffer: Any, pos: Any, secret: Any, lane_sum: Any, other_sum: Any) -> Any:
-    """Two neighbouring lanes and sixteen bytes: each takes its own product and the other's word."""
+def _mix_lanes(buffer: Any, pos: Any, secret: Any, lane_sum: Any, other_sum: Any) -> Any:
+    """Return two neighbouring lanes and sixteen bytes: each takes its own product and the other's word."""
     word = load_u64(buffer, pos)
     next_word = load_u64(buffer, pos + _EIGHT)
     key = word ^ _WORDS[secret]
@@ -167,13 +167,13 @@ def _lane(buffer: Any, pos: Any, secret: Any, lane_sum: Any, other_sum: Any) -> 
 
 
 @inlined
-def _scrambled(lane: Any, secret: Any) -> Any:
+def _scramble(lane: Any, secret: Any) -> Any:
     return (lane ^ lane >> np.uint64(47) ^ _WORDS[_SCRAMBLE + secret]) * _P32_1
 
 
 @inlined
-def _long(buffer: Any, start: Any, length: Any) -> Any:
-    """More than 240 bytes: eight lanes, 64 bytes at a time."""
+def _hash_long(buffer: Any, start: Any, length: Any) -> Any:
+    """Return more than 240 bytes: eight lanes, 64 bytes at a time."""
     a, b, c, d, e, f, g, h = _P32_3, _P1, _P2, _P3, _P4, _P32_2, _P5, _P32_1
     pos = start
     stripes = (length - _ONE) // _STRIPE
@@ -183,16 +183,16 @@ def _long(buffer: Any, start: Any, length: Any) -> Any:
         if i == stripes:
             pos = start + length - _STRIPE
             secret = _LAST_STRIPE
-        a, b = _lane(buffer, pos, secret, a, b)
-        c, d = _lane(buffer, pos + _SIXTEEN, secret + 16, c, d)
-        e, f = _lane(buffer, pos + _HALF, secret + 32, e, f)
-        g, h = _lane(buffer, pos + np.uint64(48), secret + 48, g, h)
+        a, b = _mix_lanes(buffer, pos, secret, a, b)
+        c, d = _mix_lanes(buffer, pos + _SIXTEEN, secret + 16, c, d)
+        e, f = _mix_lanes(buffer, pos + _HALF, secret + 32, e, f)
+        g, h = _mix_lanes(buffer, pos + np.uint64(48), secret + 48, g, h)
         pos += _STRIPE
         step += 1
         if step == _STRIPES and i < stripes:
             step = 0
-            a, b, c, d = _scrambled(a, 0), _scrambled(b, 8), _scrambled(c, 16), _scrambled(d, 24)
-            e, f, g, h = _scrambled(e, 32), _scrambled(f, 40), _scrambled(g, 48), _scrambled(h, 56)
+            a, b, c, d = _scramble(a, 0), _scramble(b, 8), _scramble(c, 16), _scramble(d, 24)
+            e, f, g, h = _scramble(e, 32), _scramble(f, 40), _scramble(g, 48), _scramble(h, 56)
     value = length * _P1
     value += _fold(a ^ _WORDS[_MERGE], b ^ _WORDS[_MERGE + 8])
     value += _fold(c ^ _WORDS[_MERGE + 16], d ^ _WORDS[_MERGE + 24])
@@ -203,9 +203,9 @@ def _long(buffer: Any, start: Any, length: Any) -> Any:
 
 @inlined
 def xxh3(buffer: Any, start: Any, length: Any) -> Any:
-    """XXH3, 64 bits, of `buffer[start : start + length]`, as uint64. `start` and `length` are uint64."""
+    """Return XXH3, 64 bits, of `buffer[start : start + length]`, as uint64. `start` and `length` are uint64."""
     if length <= _SIXTEEN:
-        return _short(buffer, start, length)
+        return _hash_short(buffer, start, length)
     if length <= np.uint64(240):
-        return _medium(buffer, start, length)
-    return _long(buffer, start, length)
+        return _hash_medium(buffer, start, length)
+    return _hash_long(buffer, start, length)

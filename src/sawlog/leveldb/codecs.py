@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import ends_of
-from sawlog.guard import Undecodable, call_decoder, optional
+from sawlog.arrow import compute_offsets
+from sawlog.guard import Undecodable, call_decoder, import_optional
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.lz4 import expand_after
 from sawlog.kernels.memory import load_u16, load_u32, load_u64
@@ -62,7 +62,7 @@ _COMPRESSIONS = {int(kind): kind for kind in Compression}
 
 
 def compression_of(dialect: Dialect, code: int, stored: pa.Buffer) -> Compression | None:
-    """The compression that the code of a block means in a dialect; `None` for a code that is not known."""
+    """Return the compression that the code of a block means in a dialect; `None` for a code that is not known."""
     if dialect != "leveldb" or code <= Compression.SNAPPY:
         kind = _COMPRESSIONS.get(code)
         return None if dialect != "pebble" and kind is Compression.MINLZ else kind
@@ -75,12 +75,12 @@ def compression_of(dialect: Dialect, code: int, stored: pa.Buffer) -> Compressio
 
 
 def code_of(dialect: Dialect, kind: Compression) -> int:
-    """The code of a compression in a dialect, for blocks that are written."""
+    """Return the code of a compression in a dialect, for blocks that are written."""
     return layout.LEVELDB_ZSTD if dialect == "leveldb" and kind is Compression.ZSTD else kind
 
 
 def take_size(kind: Compression, stored: pa.Buffer, *, sized: bool) -> tuple[int | None, pa.Buffer]:
-    """The length of the content of a block, `None` where the block does not say, and the bytes after that.
+    """Return the length of the content of a block, `None` where the block does not say, and the bytes after that.
 
     Args:
         kind: How it is compressed.
@@ -104,7 +104,7 @@ def take_size(kind: Compression, stored: pa.Buffer, *, sized: bool) -> tuple[int
 
 
 def compress(kind: Compression, content: bytes, *, sized: bool) -> bytes:
-    """A block as it is stored: what `take_size` and `expand` read."""
+    """Return a block as it is stored: what `take_size` and `expand` read."""
     if kind is Compression.ZLIB:
         encoder = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         stored = encoder.compress(content) + encoder.flush()
@@ -153,7 +153,7 @@ def _expand(kind: Compression, data: pa.Buffer, size: int | None, max_bytes: int
 
 
 def _drain(decoder: Any, data: pa.Buffer, max_bytes: int) -> pa.Buffer:
-    """The output of a decoder of the standard library for data that ends where its content does."""
+    """Return the output of a decoder of the standard library for data that ends where its content does."""
     content = decoder.decompress(data, max_bytes)
     if not decoder.eof:
         raise ValueError("the data does not end")
@@ -165,14 +165,14 @@ def _deflate(window: int, data: pa.Buffer, max_bytes: int, dictionary: bytes) ->
 
 
 def _unbounded_zstd(data: pa.Buffer, max_bytes: int) -> pa.Buffer:
-    """The content of a frame that does not say how long it is, `max_bytes` bytes of it."""
+    """Return the content of a frame that does not say how long it is, `max_bytes` bytes of it."""
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
         return stream.read_buffer(max_bytes)
 
 
 def _zstd_after(data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer:
-    """Content that refers to a dictionary, which Arrow's codec does not take."""
-    zstandard = optional("zstandard", "rocksdb", "Zstandard blocks that were compressed with a dictionary")
+    """Return content that refers to a dictionary, which Arrow's codec does not take."""
+    zstandard = import_optional("zstandard", "rocksdb", "Zstandard blocks that were compressed with a dictionary")
     declared = zstandard.frame_content_size(data)
     if declared > max_bytes:
         raise ValueError(f"a frame of {declared} bytes")
@@ -183,7 +183,7 @@ def _zstd_after(data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer
 
 
 def _lz4_after(data: pa.Buffer, size: int, dictionary: bytes) -> pa.Buffer:
-    """Content that refers to a dictionary as if it were before it."""
+    """Return content that refers to a dictionary as if it were before it."""
     before = np.frombuffer(dictionary, np.uint8)[-layout.LZ4_REACH :]
     out = np.zeros(len(before) + size + SLACK, np.uint8)
     out[: len(before)] = before
@@ -212,7 +212,7 @@ def _head(data: pa.Buffer, length: int) -> bytes:
 
 
 def _varint(data: pa.Buffer) -> tuple[int | None, int]:
-    """The varint that data begins with, and its width; None where there is none."""
+    """Return the varint that data begins with, and its width; None where there is none."""
     return read_varint(_head(data, VARINT64_BYTES)) or (None, 0)
 
 
@@ -371,12 +371,12 @@ class _Expansion:
                 for row in range(start, stop):
                     self._expand_undeclared(row, pieces, failed)
         rows = np.setdiff1d(np.arange(first, last), list(failed)) if failed else np.arange(first, last)
-        ends = ends_of(self._sizes[rows], np.int32)
+        ends = compute_offsets(self._sizes[rows], np.int32)
         data = pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
         return ExpandedRecords(rows, ends, data, failed)
 
     def _expand_declared(self, first: int, last: int, pieces: list[pa.Buffer], failed: dict[int, int | None]) -> None:
-        """Frames back to back are one stream to the decoder; if it fails, each has to answer for itself."""
+        """Expand frames back to back as one stream; if the decoder fails, have each answer for itself."""
         begin, end = int(self._ends[first]), int(self._ends[last])
         if begin == end:
             return

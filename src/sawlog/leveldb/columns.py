@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, call_function, constant_string, fixed_array, values_of
+from sawlog.arrow import call_function, make_array, make_constant_string, make_fixed_array, view_binary, view_values
 from sawlog.errors import SchemaError
 from sawlog.format.scan import PROVENANCE
-from sawlog.kernels.columns import gathered
+from sawlog.kernels.columns import gather_bytes
 from sawlog.leveldb.records.layout import NAMES, TIMED_SUFFIX
 from sawlog.leveldb.table.layout import OPERATIONS, STAMP_WIDTH
 
@@ -127,42 +127,42 @@ class Stream:
 
 @cache
 def name_array(names: tuple[str, ...]) -> pa.Array:
-    """The names of operations, by code."""
-    return array_of(names, pa.string())
+    """Return the names of operations, by code."""
+    return make_array(names, pa.string())
 
 
 def numbers_of(operations: pa.Array) -> NDArray[Any]:
-    """The places of operations in `OPERATION_NAMES`; of their names, or of these numbers themselves."""
+    """Return the places of operations in `OPERATION_NAMES`; of their names, or of these numbers themselves."""
     if pa.types.is_integer(operations.type):
-        return values_of(operations, np.uint8)
+        return view_values(operations, np.uint8)
     lookup = ("SetLookupOptions", name_array(OPERATION_NAMES))
-    return values_of(call_function("index_in", operations, options=lookup), np.int32)
+    return view_values(call_function("index_in", operations, options=lookup), np.int32)
 
 
 def name_codes(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
-    """The names of some operations; mostly they are all the same one, which is written once for all batches."""
+    """Return the names of some operations; mostly they are all the same one, which is written once for all batches."""
     rows = len(codes)
     if rows and (codes == codes[0]).all():
         name = names[codes[0]]
-        return _repeat_name(name).slice(0, rows) if rows <= _SAME_ROWS else constant_string(name, rows)
-    data, ends = binary_parts(name_array(names))
+        return _repeat_name(name).slice(0, rows) if rows <= _SAME_ROWS else make_constant_string(name, rows)
+    data, ends = view_binary(name_array(names))
     starts, lengths = ends[:-1].astype(np.int64)[codes], np.diff(ends).astype(np.int64)[codes]
-    return pa.Array.from_buffers(pa.string(), rows, [None, *gathered(data, starts, lengths)])
+    return pa.Array.from_buffers(pa.string(), rows, [None, *gather_bytes(data, starts, lengths)])
 
 
 @cache
 def _repeat_name(name: str) -> pa.Array:
-    return constant_string(name, _SAME_ROWS)
+    return make_constant_string(name, _SAME_ROWS)
 
 
 def strip_times(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
-    """Values without the times after those of timed puts; a value that is too short for one is left as it is."""
+    """Return values without the times after those of timed puts; a value that is too short for one is left as it is."""
     if not timed.any():
         return values
-    data, ends = binary_parts(values)
+    data, ends = view_binary(values)
     starts, lengths = ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64)
     lengths[timed & (lengths >= TIMED_SUFFIX)] -= TIMED_SUFFIX
-    buffers = [values.buffers()[0], *gathered(data, starts, lengths)]
+    buffers = [values.buffers()[0], *gather_bytes(data, starts, lengths)]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers, values.null_count)
 
 
@@ -170,7 +170,7 @@ def with_times(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
     """Values, none of them of a timed put null, with a time of zero after those: for RocksDB, before all others."""
     if not timed.any():
         return values
-    data, ends = binary_parts(values)
+    data, ends = view_binary(values)
     longer = ends + np.concatenate([[0], timed.cumsum()]) * TIMED_SUFFIX
     content = np.insert(data, np.repeat(ends[1:][timed], TIMED_SUFFIX), 0)
     buffers = [None, pa.py_buffer(longer.astype(np.int32)), pa.py_buffer(content)]
@@ -178,7 +178,7 @@ def with_times(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
 
 
 def split_stamps(keys: pa.Array, widths: NDArray[np.int64], path: str) -> tuple[pa.Array, pa.Array]:
-    """Keys without their timestamps, and the timestamps, 0 where keys have none.
+    """Return keys without their timestamps, and the timestamps, 0 where keys have none.
 
     Args:
         keys: The keys.
@@ -190,8 +190,8 @@ def split_stamps(keys: pa.Array, widths: NDArray[np.int64], path: str) -> tuple[
     """
     stamps, stamped = np.zeros(len(keys), np.uint64), widths > 0
     if not stamped.any():
-        return keys, fixed_array(pa.uint64(), stamps)
-    source, ends = binary_parts(keys)
+        return keys, make_fixed_array(pa.uint64(), stamps)
+    source, ends = view_binary(keys)
     edges = ends.astype(np.int64)
     lengths = np.diff(edges) - widths
     if not np.isin(widths, (0, STAMP_WIDTH)).all():
@@ -200,12 +200,12 @@ def split_stamps(keys: pa.Array, widths: NDArray[np.int64], path: str) -> tuple[
         raise SchemaError(f"{path}: a key of {int(lengths.min()) + STAMP_WIDTH} bytes has no timestamp")
     places = (edges[1:][stamped] - STAMP_WIDTH)[:, None] + np.arange(STAMP_WIDTH)
     stamps[stamped] = source[places].reshape(-1).view("<u8")
-    plain = pa.Array.from_buffers(pa.binary(), len(keys), [None, *gathered(source, edges[:-1], lengths)])
-    return plain, fixed_array(pa.uint64(), stamps)
+    plain = pa.Array.from_buffers(pa.binary(), len(keys), [None, *gather_bytes(source, edges[:-1], lengths)])
+    return plain, make_fixed_array(pa.uint64(), stamps)
 
 
 def count_below(keys: pa.Array, limit: bytes) -> int:
-    """Number of sorted keys below a limit."""
+    """Return the number of sorted keys below a limit."""
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) // 2
@@ -217,7 +217,7 @@ def count_below(keys: pa.Array, limit: bytes) -> int:
 
 
 def newest_ranges(ranges: Iterable[tuple[bytes, bytes, int]]) -> tuple[list[bytes], list[int]]:
-    """Range deletions as disjoint ranges of keys.
+    """Return the range deletions as disjoint ranges of keys.
 
     Args:
         ranges: Of each the first key, the key after the last one, and a number that is higher the newer it is.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sawlog.errors import OptionError
-from sawlog.format.options import check_record_bytes, rescues
+from sawlog.format.options import check_record_bytes, make_rescue_metadata
 from sawlog.guard import parse_time
 
 RecoveryMode = Literal[
@@ -43,7 +43,7 @@ class LogReadOptions:
     dialect: Literal["auto", "leveldb", "rocksdb", "pebble"] = "auto"
     verify_checksums: bool = True
     max_item_bytes: int = 1 << 30
-    salvage: tuple[Literal["damaged", "stale"], ...] = field(default=(), metadata=rescues(("damaged",)))
+    salvage: tuple[Literal["damaged", "stale"], ...] = field(default=(), metadata=make_rescue_metadata(("damaged",)))
     recovery: RecoveryMode | None = None
     latest: bool = False
     keys: Literal["internal", "stamped"] = "internal"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, fill_null, fixed_array, values_of
+from sawlog.arrow import fill_null, make_fixed_array, view_binary, view_values
 from sawlog.map.kernels import find_bounds, hash_slices, hash_words, move_new
 
 _SKETCH = 1024
@@ -43,17 +43,17 @@ class Distinct:
         return round((_SKETCH - 1) * 2.0**64 / float(self._smallest[-1]))
 
 
-def _words(values: pa.Array) -> NDArray[np.uint64] | None:
-    """Values of a fixed width; None for other types."""
+def _convert_words(values: pa.Array) -> NDArray[np.uint64] | None:
+    """Return values of a fixed width; None for other types."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
     if not pa.types.is_primitive(values.type) or values.type.bit_width not in (8, 16, 32, 64):
         return None
-    return values_of(values, f"u{values.type.bit_width // 8}").astype(np.uint64)
+    return view_values(values, f"u{values.type.bit_width // 8}").astype(np.uint64)
 
 
-def _slices(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
-    """The ends of values of variable length, and their bytes; None for other types."""
+def _split_slices(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
+    """Return the ends of values of variable length, and their bytes; None for other types."""
     kind = values.type
     if pa.types.is_fixed_size_binary(kind):
         values = values.cast(pa.binary(kind.byte_width)).cast(pa.large_binary())
@@ -61,17 +61,17 @@ def _slices(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | N
         values = values.cast(pa.large_binary())
     elif not pa.types.is_large_string(kind) and not pa.types.is_large_binary(kind):
         return None
-    data, ends = binary_parts(values)
+    data, ends = view_binary(values)
     return ends, data
 
 
-def _different(values: pa.Array) -> pa.Array:
-    """The values without nulls; of a dictionary those that there are, each once."""
+def _select_distinct(values: pa.Array) -> pa.Array:
+    """Return the values without nulls; of a dictionary those that there are, each once."""
     if not pa.types.is_dictionary(values.type):
         return values.drop_null() if values.null_count else values
-    codes = values_of(values.indices.drop_null().cast(pa.int64()), np.int64)
+    codes = view_values(values.indices.drop_null().cast(pa.int64()), np.int64)
     used_codes = np.flatnonzero(np.bincount(codes, minlength=len(values.dictionary)))
-    return values.dictionary.take(fixed_array(pa.int64(), used_codes)).drop_null()
+    return values.dictionary.take(make_fixed_array(pa.int64(), used_codes)).drop_null()
 
 
 class Column:
@@ -89,11 +89,11 @@ class Column:
         """Take in the values of a batch, which may be encoded with a dictionary."""
         self.rows += len(values)
         self.nulls += values.null_count
-        different = _different(values)
+        different = _select_distinct(values)
         if not len(different):
             return
-        slices = _slices(different)
-        words = _words(different) if slices is None else None
+        slices = _split_slices(different)
+        words = _convert_words(different) if slices is None else None
         hashes = np.empty(len(different), np.uint64)
         if slices is not None:
             hash_slices(*slices, hashes)
@@ -138,7 +138,7 @@ def _is_bounded(kind: pa.DataType) -> bool:
 
 
 def is_key(field: pa.Field) -> bool:
-    """Whether a column may say which series, key or member a row belongs to."""
+    """Return whether a column may say which series, key or member a row belongs to."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return any(test(kind) for test in (*text, pa.types.is_boolean))
@@ -170,7 +170,7 @@ class Keys:
         if len(values) >= _SKETCH and 2 * len(encoded.dictionary) > len(values):
             self.repeats = False
             return values
-        codes = values_of(fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)), np.int64)
+        codes = view_values(fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)), np.int64)
         rows = np.bincount(codes, minlength=len(encoded.dictionary) + 1)
         total = np.bincount(codes, sizes, minlength=len(rows)).astype(np.int64)
         largest = np.argsort(-total, kind="stable")[:KEYS]

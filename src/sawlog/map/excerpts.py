@@ -32,10 +32,10 @@ ALL_LED = 400
 RANGES_SHOWN = 600
 
 
-def excerpts(
+def make_excerpts(
     dataset: sawlog.Dataset, file: File, rows: Iterable[tuple[int, int]], damages: Iterable[tuple[int, int]]
 ) -> list[Excerpt]:
-    """Bytes of a file around some places."""
+    """Return bytes of a file around some places."""
     wanted_bytes = {0: _HEAD_BYTES}
     for start, size in rows:
         wanted_bytes[start] = max(wanted_bytes.get(start, 0), min(size, ROW_BYTES))
@@ -48,7 +48,7 @@ def excerpts(
     except (OSError, SawlogError):
         return []
     try:
-        dissect = _careful(lambda: find_field_parser(dataset.contents, file, source))
+        dissect = _call_safely(lambda: find_field_parser(dataset.contents, file, source))
         return [_excerpt(file, source, dissect, offset, *places[offset]) for offset in sorted(places)]
     except (OSError, SawlogError):  # it has changed since, or cannot be read: a picture has no need to fail for that
         return []
@@ -57,12 +57,12 @@ def excerpts(
 
 
 def _excerpt(file: File, source: Source, dissect: FieldParser | None, offset: int, begin: int, length: int) -> Excerpt:
-    data = source.window(begin, max(0, min(length, file.size - begin))).tobytes()
-    pieces = _careful(lambda: dissect(offset)) if dissect is not None else None
+    data = source.read_window(begin, max(0, min(length, file.size - begin))).tobytes()
+    pieces = _call_safely(lambda: dissect(offset)) if dissect is not None else None
     parts_of_excerpt: list[Part] = []
     room = PARTS if offset else HEAD_PARTS
     while pieces is not None and room > 0:
-        part = _careful(functools.partial(next, pieces, None))
+        part = _call_safely(functools.partial(next, pieces, None))
         if part is None or part.offset >= begin + len(data) or part.length < 0:
             break
         parts_of_excerpt.append(replace(part, inside=part.inside[: room - 1]))
@@ -70,8 +70,8 @@ def _excerpt(file: File, source: Source, dissect: FieldParser | None, offset: in
     return Excerpt(begin, data, parts_of_excerpt)
 
 
-def _careful(work: Callable[[], Result]) -> Result | None:
-    """A format's answer on its bytes; none where they are damaged and it has no answer."""
+def _call_safely(work: Callable[[], Result]) -> Result | None:
+    """Return a format's answer on its bytes; none where they are damaged and it has no answer."""
     try:
         return work()
     except Exception:  # noqa: BLE001, see above

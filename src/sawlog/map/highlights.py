@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sawlog.format.charts import BarChart, LaneBox, Picture, RateChart, format_count
+from sawlog.format.charts import BarChart, LaneBox, Picture, RateChart, render_count
 from sawlog.map.content import Column
 from sawlog.map.order import Order
 
@@ -58,7 +58,7 @@ class Highlights:
         values: NDArray[np.int64],
     ) -> None:
         """Take in rows of a file."""
-        large_rows = (Large(size, path, start, size) for size, start in _largest(places[1], places[0]))
+        large_rows = (Large(size, path, start, size) for size, start in _find_largest(places[1], places[0]))
         self._rows = heapq.nlargest(SHOWN, [*self._rows, *large_rows], lambda large: (large.size, -large.offset))
         self._least = min(self._least, int(places[1].min(initial=self._least)))
         if self._order is None or not len(values):
@@ -68,23 +68,23 @@ class Highlights:
         steps = np.diff(values, prepend=before)
         gaps = (
             Large(step, path, int(starts[row]), int(sizes[row]), int(values[row]) - step)
-            for step, row in _largest(steps, np.arange(len(steps)))
+            for step, row in _find_largest(steps, np.arange(len(steps)))
         )
         self._gaps = heapq.nlargest(SHOWN, [*self._gaps, *gaps])
         self._last = path, int(values[-1])
 
-    def places(self, path: str) -> list[tuple[int, int]]:
-        """Offset and bytes of the rows of a file that charts lead to."""
+    def list_places(self, path: str) -> list[tuple[int, int]]:
+        """Return the offset and bytes of the rows of a file that charts lead to."""
         return [(large.offset, large.length) for large in (*self._rows, *self._gaps) if large.path == path]
 
-    def pictures(self, columns: Sequence[Column]) -> Iterator[Picture]:
-        """The pictures of the rows seen so far."""
+    def draw_pictures(self, columns: Sequence[Column]) -> Iterator[Picture]:
+        """Yield the pictures of the rows seen so far."""
         order = self._order
-        if order is not None and (rows := list(self._boxes(0, "rows", order))):
+        if order is not None and (rows := list(self._draw_boxes(0, "rows", order))):
             min_gap_size = max(self._rates.bucket_width, _LONG * self._rates.mean)
-            gaps = [self._gap(gap, order) for gap in self._gaps if gap.size > min_gap_size]
-            lanes = {"rows": rows, "bytes": list(self._boxes(1, "bytes", order))}
-            note = f"One bar is {order.length_text(self._rates.bucket_width)}." + (
+            gaps = [self._draw_gap(gap, order) for gap in self._gaps if gap.size > min_gap_size]
+            lanes = {"rows": rows, "bytes": list(self._draw_boxes(1, "bytes", order))}
+            note = f"One bar is {order.render_length(self._rates.bucket_width)}." + (
                 " Gaps are the longest times without rows, in the order of the file." if gaps else ""
             )
             filled_lanes = {name: boxes for name, boxes in lanes.items() if boxes} | ({"gaps": gaps} if gaps else {})
@@ -103,21 +103,28 @@ class Highlights:
             for column in columns:
                 sums.add(column.field.name, "with values", column.rows - column.nulls)
                 sums.add(column.field.name, "null", column.nulls)
-            yield sums.picture("Nulls by column")
+            yield sums.draw_picture("Nulls by column")
 
-    def _boxes(self, kind: int, unit: str, order: Order) -> Iterator[LaneBox]:
-        for start, end, amount, height in self._rates.buckets(kind):
-            text = f"{format_count(amount, unit)} in {order.length_text(end - start)} from {order.text(start)}"
-            yield LaneBox(order.shown(start), order.shown(end), text, unit, height)
+    def _draw_boxes(self, kind: int, unit: str, order: Order) -> Iterator[LaneBox]:
+        for start, end, amount, height in self._rates.iterate_buckets(kind):
+            text = (
+                f"{render_count(amount, unit)} in {order.render_length(end - start)} from {order.render_value(start)}"
+            )
+            yield LaneBox(order.convert_value(start), order.convert_value(end), text, unit, height)
 
-    def _gap(self, gap: Large, order: Order) -> LaneBox:
-        text = f"{order.length_text(gap.size)} without rows, from {order.text(gap.start)}"
+    def _draw_gap(self, gap: Large, order: Order) -> LaneBox:
+        text = f"{order.render_length(gap.size)} without rows, from {order.render_value(gap.start)}"
         return LaneBox(
-            order.shown(gap.start), order.shown(gap.start + gap.size), text, "gap", path=gap.path, offset=gap.offset
+            order.convert_value(gap.start),
+            order.convert_value(gap.start + gap.size),
+            text,
+            "gap",
+            path=gap.path,
+            offset=gap.offset,
         )
 
 
-def _largest(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Size and place of the few largest above zero."""
+def _find_largest(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Return the size and place of the few largest above zero."""
     few = np.argpartition(-sizes, SHOWN)[:SHOWN] if len(sizes) > SHOWN else np.arange(len(sizes))
     return ((int(sizes[index]), int(places[index])) for index in few if sizes[index] > 0)

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
-from sawlog.kernels.intern import hash_string, mixed
+from sawlog.chain.kernels import make_record_type
+from sawlog.kernels.intern import hash_string, mix_bits
 from sawlog.kernels.jit import kernel, wide_kernel
 from sawlog.kernels.memory import compare_bytes
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, Record, UInt64, UInt64s
@@ -15,7 +15,7 @@ from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutInt64s, Out
 USES = ("header", "record", "padding", "tail", "damage", "unsupported")
 """What a byte can be: the names of `sawlog.format.damage.Account`."""
 
-BIN = record_type(
+BIN = make_record_type(
     *(f"{use}_bytes" for use in USES),
     "rows",
     "row_bytes",
@@ -29,7 +29,7 @@ BIN = record_type(
 )
 """What is known of a range of a file: bytes by use, rows that begin there with their sizes, and their order."""
 
-ORDER = record_type("last", "known", "step", "step_at", "resets")
+ORDER = make_record_type("last", "known", "step", "step_at", "resets")
 """The order so far: the last value, whether there is one, the largest step, and where it was."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -88,7 +88,7 @@ def bin_rows(
 def hash_words(words: UInt64s, out: OutUInt64s) -> None:
     """A hash of each uint64."""
     for row in range(len(words)):
-        out[row] = mixed(words[row] + _GOLDEN)
+        out[row] = mix_bits(words[row] + _GOLDEN)
 
 
 @kernel

@@ -27,8 +27,8 @@ class Ranges:
     use: str
 
 
-def bins_for(files: int) -> int:
-    """Number of bins of each of so many files."""
+def choose_bin_count(files: int) -> int:
+    """Return the number of bins of each of so many files."""
     return max(_LEAST_BINS, min(MOST_BINS, _ALL_BINS // max(files, 1)))
 
 
@@ -76,16 +76,16 @@ class Levels:
             covered = self._cover(ranges.starts, ranges.ends)
             total = int(covered.sum())
             if total:
-                share = covered if total <= remaining[ranges.use] else _by_weight(covered, remaining[ranges.use])
+                share = covered if total <= remaining[ranges.use] else _split_by_weight(covered, remaining[ranges.use])
                 self.bins[f"{ranges.use}_bytes"] += share
                 remaining[ranges.use] -= int(share.sum())
                 free = np.maximum(free - share, 0)
         for use, count in remaining.items():
             if count > 0:
-                self.bins[f"{use}_bytes"] += _by_weight(free, count)
+                self.bins[f"{use}_bytes"] += _split_by_weight(free, count)
 
     def _cover(self, starts: Any, ends: Any) -> NDArray[np.int64]:
-        """Number of bytes of every bin that some ranges cover."""
+        """Return the number of bytes of every bin that some ranges cover."""
         edges = np.arange(len(self.bins) + 1, dtype=np.int64) * self.width
         edges[-1] = max(int(edges[-1]), self.size)
         begins, stops = np.asarray(starts, np.int64), np.asarray(ends, np.int64)
@@ -100,8 +100,8 @@ class Levels:
         return covered[1:] - covered[:-1]
 
 
-def _by_weight(weights: NDArray[np.int64], total: int) -> NDArray[np.int64]:
-    """A total in whole parts, by weights."""
+def _split_by_weight(weights: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    """Return a total in whole parts, by weights."""
     total_weight = int(weights.sum())
     if not total_weight:
         weights, total_weight = np.ones_like(weights), len(weights)

@@ -37,7 +37,7 @@ class Excerpt:
     parts: list[Part]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; bytes as hexadecimal digits, parts as lists of their attributes.
+        """Return plain data for JSON; bytes as hexadecimal digits, parts as lists of their attributes.
 
         The last attribute, the parts inside, is there where there are any.
         """
@@ -87,7 +87,7 @@ class FileMap(HasVerdict):
         return count_findings([self.kinds], (), verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {
             "path": self.path,
             "size": self.size,
@@ -103,15 +103,15 @@ class FileMap(HasVerdict):
             "unsupported_count": self.count(Verdict.UNSUPPORTED),
             "bin_bytes": self.bin_bytes,
             "bins": self.bins,
-            "spans": _space_spans(self.spans),
+            "spans": _encode_spans(self.spans),
             "complete": self.complete,
             "excerpts": [excerpt.to_dict() for excerpt in self.excerpts],
             "order": self.order,
         }
 
 
-def _space_spans(spans: list[tuple[int, int]]) -> dict[str, list[int]]:
-    """Spans as the distances of their offsets, which are shorter, and their bytes."""
+def _encode_spans(spans: list[tuple[int, int]]) -> dict[str, list[int]]:
+    """Return spans as the distances of their offsets, which are shorter, and their bytes."""
     starts = [0, *(start for start, _ in spans)]
     steps = [after - before for before, after in itertools.pairwise(starts)]
     return {"steps": steps, "bytes": [size for _, size in spans]}
@@ -181,7 +181,7 @@ class Map(HasVerdict):
         return count_findings((file.kinds for file in self.files), self.skipped, verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {
             "version": VERSION,
             "paths": self.paths,

@@ -15,15 +15,15 @@ SHOWN_ROWS = 10
 
 
 def as_html(dataset: sawlog.Dataset) -> str:
-    """HTML of a dataset: its description, the map of small files, and the first rows."""
+    """Return HTML of a dataset: its description, the map of small files, and the first rows."""
 
-    def row(tag: str, cells: Sequence[object]) -> str:
+    def render_row(tag: str, cells: Sequence[object]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
 
     head = dataset.head(SHOWN_ROWS)
-    names = row("th", head.schema.names)
-    types = row("th", head.schema.types)
-    rows = "".join(row("td", list(row_values.values())) for row_values in head.to_pylist())
-    picture = strip.as_html(strip.strips(dataset))
+    names = render_row("th", head.schema.names)
+    types = render_row("th", head.schema.types)
+    rows = "".join(render_row("td", list(row_values.values())) for row_values in head.to_pylist())
+    picture = strip.as_html(strip.make_strips(dataset))
     table = f"<table><thead>{names}{types}</thead><tbody>{rows}</tbody></table>"
     return f"<p>{html.escape(repr(dataset))}</p>{picture}{table}"

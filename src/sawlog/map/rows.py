@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import values_of
+from sawlog.arrow import view_values
 
 KEPT_ROWS = 40_000
 """Rows of all files that are kept one by one, from their beginnings on."""
@@ -60,11 +60,11 @@ class Rows:
         self._lost = lost
 
     def __iter__(self) -> Iterator[PlacedBatch]:
-        """The batches, in order."""
+        """Yield the batches, in order."""
         held_rows: tuple[pa.RecordBatch, NDArray[np.int64]] | None = None
         first = 0
         for batch in self._batches:
-            starts = values_of(batch.column(self._column), np.int64)
+            starts = view_values(batch.column(self._column), np.int64)
             if held_rows is None:
                 first = int(starts[0])
             else:
@@ -129,14 +129,14 @@ class SampledRows:
         self._ranges = max(0, self._ranges - len(lost_starts))
         self._last = np.concatenate([self._last, np.stack([starts, sizes], 1)[-_KEPT_AROUND:]])[-_KEPT_AROUND:]
 
-    def near(self, lost_starts: NDArray[np.int64]) -> None:
-        """Damage after the rows so far: those in front of it, and the next ones, are kept."""
+    def keep_around(self, lost_starts: NDArray[np.int64]) -> None:
+        """Keep the rows around damage that follows the rows so far: those in front of it, and the next ones."""
         if len(lost_starts) and self._ranges:
             self._keep(self._last[:, 0], self._last[:, 1])
             self._waiting = _KEPT_AROUND
 
-    def spans(self) -> list[tuple[int, int]]:
-        """Offset and bytes of what was kept, ascending."""
+    def list_spans(self) -> list[tuple[int, int]]:
+        """Return the offset and bytes of what was kept, ascending."""
         self._keep(self._last[:, 0], self._last[:, 1])
         nearest = dict(self._near)
         for starts, sizes in self._head:

@@ -32,14 +32,14 @@ COLOURS = {
 _SHOWN_FIRST = ("damage", "unsupported", "tail")
 
 
-def strips(dataset: sawlog.Dataset) -> list[FileMap]:
-    """The first files with their bins; none, where there is more to read than a glance is worth."""
+def make_strips(dataset: sawlog.Dataset) -> list[FileMap]:
+    """Return the first files with their bins; none, where there is more to read than a glance is worth."""
     if sum(file.size for file in dataset.files) > STRIP_BYTES:
         return []
     return [file for file in inspect_files(dataset) if file.size][:_STRIP_FILES]
 
 
-def cells(file: FileMap, width: int) -> list[str]:
+def choose_cells(file: FileMap, width: int) -> list[str]:
     """The use that each of `width` equal parts of a file is shown as: the most frequent one, but damage before all."""
     bins = np.array([file.bins[f"{use}_bytes"] for use in USES])
     count = bins.shape[1]
@@ -58,10 +58,10 @@ def cells(file: FileMap, width: int) -> list[str]:
 
 
 def as_html(files: list[FileMap], width: int = 120) -> str:
-    """The strips as a picture in HTML, which needs no script."""
+    """Return the strips as a picture in HTML, which needs no script."""
     rows = []
     for file in files:
-        file_cells = cells(file, width)
+        file_cells = choose_cells(file, width)
         boxes = "".join(
             f'<rect x="{cell}" width="1.05" height="10" fill="{COLOURS[use]}"/>'
             for cell, use in enumerate(file_cells)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, one_batch, values_of
+from sawlog.arrow import combine_table, make_array, view_values
 from sawlog.dataset.scanning import is_verified_by_reading, report_findings
 from sawlog.errors import SawlogError
 from sawlog.format.capabilities import Counting, CountsCharts, HasCharts, ReportsFiles
@@ -20,9 +20,9 @@ from sawlog.format.planning import bind_scan, describe_files, plan_for_threads, 
 from sawlog.format.scan import OFFSET_COLUMN
 from sawlog.guard import wrap_errors
 from sawlog.map.content import Column, Keys, is_key
-from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, RANGES_SHOWN, ROW_BYTES, excerpts
+from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, RANGES_SHOWN, ROW_BYTES, make_excerpts
 from sawlog.map.highlights import Highlights
-from sawlog.map.levels import Levels, Ranges, bins_for
+from sawlog.map.levels import Levels, Ranges, choose_bin_count
 from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
 from sawlog.map.order import NOTHING, Order
 from sawlog.map.rows import Rows, SampledRows
@@ -56,7 +56,7 @@ class _FileSurvey:
     def __init__(self, file: File, files: int) -> None:
         self.file = file
         self.found = FileMap(file.path, file.size)
-        self.levels = Levels(file.size, bins_for(files))
+        self.levels = Levels(file.size, choose_bin_count(files))
         self.kept = SampledRows(files)
         self.room = _ALL_RANGES // files + 1
 
@@ -64,7 +64,7 @@ class _FileSurvey:
         """Note damaged and unsupported ranges, of which the first are listed; where they are."""
         listed = batch.slice(0, max(0, self.room - len(self.found.damages)))
         self.found.damages += [Damage(*row.values()) for row in listed.to_pylist()]
-        offsets, lengths = (values_of(batch.column(name), np.int64) for name in ("offset", "length"))
+        offsets, lengths = (view_values(batch.column(name), np.int64) for name in ("offset", "length"))
         return _find_lost_ranges(offsets, lengths, np.array(batch.column("kind").to_pylist(), object))
 
     def take_piece(self, findings: Findings, damages: list[Ranges], first: int | None) -> None:
@@ -79,11 +79,11 @@ class _FileSurvey:
         found.tail = findings.tail or found.tail or Tail(TailStatus.CLEAN, self.file.size, 0)
         exact = [*damages]
         if account.header and first is not None and start < first:
-            exact.append(_range(start, min(first, start + account.header), "header"))
+            exact.append(_make_range(start, min(first, start + account.header), "header"))
         tail = findings.tail
         if tail is not None and tail.length:
             use = "padding" if tail.status is TailStatus.PADDING else "tail"
-            exact.append(_range(tail.offset, tail.offset + tail.length, use))
+            exact.append(_make_range(tail.offset, tail.offset + tail.length, use))
         self.levels.add_piece(start, end, account, exact)
 
     def take_report(self, report: FileReport) -> None:
@@ -91,26 +91,26 @@ class _FileSurvey:
         found = self.found
         found.account, found.tail, found.kinds = report.account, report.tail, report.kinds
         found.damages = report.damages[: self.room]
-        exact = [_range(0, report.account.header, "header"), *_lost_of(report.damages)]
+        exact = [_make_range(0, report.account.header, "header"), *_convert_damage(report.damages)]
         if report.account.tail:
-            exact.append(_range(report.tail.offset, report.tail.offset + report.tail.length, "tail"))
+            exact.append(_make_range(report.tail.offset, report.tail.offset + report.tail.length, "tail"))
         self.levels.add_piece(0, self.file.size, report.account, exact)
 
     def finish(
         self, dataset: sawlog.Dataset, order: Order | None, room: int, places: Sequence[tuple[int, int]] = ()
     ) -> FileMap:
-        """Everything that is known of the file, with at most `room` excerpts besides rows at `places`."""
+        """Return everything that is known of the file, with at most `room` excerpts besides rows at `places`."""
         found, levels = self.found, self.levels
         bins = levels.bins
         if levels.order.resets * _REFUTED > (found.rows or 0):
             order, bins["resets"] = None, 0
         found.bin_bytes = levels.width
         found.bins = {name: bins[name].tolist() for name in bins.dtype.names if name not in ("low", "high")}
-        found.spans = self.kept.spans()
+        found.spans = self.kept.list_spans()
         found.complete = found.rows is not None and self.kept.complete
         known = bins["low"] <= bins["high"]
         if order is not None and known.any():
-            show = order.shown
+            show = order.convert_value
             for name in ("low", "high"):
                 found.bins[name] = [show(v) if k else None for v, k in zip(bins[name].tolist(), known, strict=True)]
             found.order = {
@@ -125,7 +125,7 @@ class _FileSurvey:
         rows = [*rows, *_sample_evenly([one for one in samples if one[1]], room // 4), *places]
         found.damages.sort(key=lambda damage: damage.offset)
         damages = [(one.offset, one.length) for one in found.damages[: min(RANGES_SHOWN, room)]]
-        found.excerpts = excerpts(dataset, self.file, rows, damages)
+        found.excerpts = make_excerpts(dataset, self.file, rows, damages)
         return found
 
 
@@ -162,18 +162,22 @@ class _Content:
         """Enter what was found."""
         found.rows = self.rows
         for column in self.columns:
-            low, high = (None if one is None else _texts(array_of([one], one.type))[0] for one in column.bounds)
+            low, high = (
+                None if one is None else _render_texts(make_array([one], one.type))[0] for one in column.bounds
+            )
             kind = str(column.field.type)
             found.columns.append(ColumnMap(column.field.name, kind, column.nulls, low, high, column.distinct))
         rows = pa.Table.from_batches(self._head, self.schema)
-        found.head = [list(row) for row in zip(*(_texts(one) for one in one_batch(rows).columns), strict=True)]
+        found.head = [
+            list(row) for row in zip(*(_render_texts(one) for one in combine_table(rows).columns), strict=True)
+        ]
         for keys in self._keys:
             top = keys.top
             often = sum(count for key, count, _ in top if key is not None) > 2 * len(top)
             if keys.repeats and top and top[0][1] < self.rows and often:
                 kind = self.schema.field(keys.name).type
                 kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-                shown = _texts(array_of([key for key, _, _ in top], kind))
+                shown = _render_texts(make_array([key for key, _, _ in top], kind))
                 named = [(text, rows, size) for text, (_, rows, size) in zip(shown, top, strict=True)]
                 found.keys.append(KeysMap(keys.name, named, keys.dropped))
 
@@ -189,7 +193,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     """
     offset_column = "" if dataset.scan.view == "damage" else OFFSET_COLUMN
     contents = dataset.contents
-    counting = contents.counting(dataset.request) if isinstance(contents, CountsCharts) else None
+    counting = contents.make_counting(dataset.request) if isinstance(contents, CountsCharts) else None
     names = [
         *dataset.schema.names,
         *([offset_column] if offset_column else []),
@@ -203,7 +207,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     content = _Content(chosen, counting if counting is not None and counting.columns else None)
     highlights = Highlights(order)
-    accounted = bool(offset_column) and _accounted_by_pieces(dataset)
+    accounted = bool(offset_column) and _is_accounted_by_pieces(dataset)
     placed = False
     found_of: list[Findings] = []
     largest = max((file.size for file in read.files), default=0)
@@ -230,35 +234,35 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     if not accounted:
         _take_reports(surveys, report_findings(dataset.contents, dataset.request, found_of))
     content.fill(found)
-    found.pictures = [*_pictures(dataset, counting), *highlights.pictures(content.columns)]
+    found.pictures = [*_draw_pictures(dataset, counting), *highlights.draw_pictures(content.columns)]
     found.order = (order.column, order.kind) if order is not None and placed else None
     room = max(8, ALL_EXCERPTS // max(1, len(surveys)))
     with_excerpts = itertools.islice(surveys.values(), ALL_EXCERPTS // 8)
     rooms = dict.fromkeys((one.file.path for one in with_excerpts), room)
-    led = _led_to(found.pictures)
+    led = _find_box_places(found.pictures)
     found.files = [
-        survey.finish(dataset, order, rooms.get(path, 0), [*led.get(path, ()), *highlights.places(path)])
+        survey.finish(dataset, order, rooms.get(path, 0), [*led.get(path, ()), *highlights.list_places(path)])
         for path, survey in surveys.items()
     ]
     return found
 
 
-def _pictures(dataset: sawlog.Dataset, counting: Counting | None) -> list[Picture]:
-    """The charts of the format; one that cannot be drawn says why, and is the last."""
+def _draw_pictures(dataset: sawlog.Dataset, counting: Counting | None) -> list[Picture]:
+    """Return the charts of the format; one that cannot be drawn says why, and is the last."""
     contents, found = dataset.contents, list[Picture]()
     try:
         with wrap_errors(f"{describe_files(contents)}: charts failed"):
             if counting is not None:
-                found.extend(counting.pictures())
+                found.extend(counting.draw_pictures())
             elif isinstance(contents, HasCharts):
-                found.extend(contents.pictures(bind_scan(contents, dataset.scan)))
+                found.extend(contents.draw_pictures(bind_scan(contents, dataset.scan)))
     except (OSError, SawlogError) as error:
         title, note = f"Charts of {dataset.format.title}", f"This could not be drawn: {error}"
         found.append(Picture(title, "number", {}, note=note))
     return found
 
 
-def _led_to(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, int]]]:
+def _find_box_places(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, int]]]:
     """Return where in each file the boxes of charts lead to: offset, and bytes to be shown."""
     places: dict[str, set[int]] = {}
     for box in (box for picture in pictures for boxes in picture.lanes.values() for box in boxes):
@@ -299,13 +303,13 @@ def _read_piece(
             damages.extend(found)
             lost_starts.append(np.sort(np.concatenate([one.starts for one in found])))
 
-    def drained() -> Iterator[pa.RecordBatch]:
+    def drain_batches() -> Iterator[pa.RecordBatch]:
         for batch in fragment.to_batches(findings):
             drain()
             yield batch
         drain()
 
-    def end(first: int) -> int:
+    def find_end(first: int) -> int:
         """Of the last row, which neither the tail nor what follows the rows, such as an index, belongs to."""
         if not accounted:
             return start + length
@@ -313,21 +317,21 @@ def _read_piece(
         after = max(account.tail, tail.length if tail is not None else 0)
         return begun + account.total - after - max(0, account.header - max(0, first - begun))
 
-    for some in Rows(drained(), OFFSET_COLUMN, end, lost_starts):
+    for some in Rows(drain_batches(), OFFSET_COLUMN, find_end, lost_starts):
         first = int(some.starts[0]) if first is None else first
-        values = order.values(some.batch) if order is not None else NOTHING
+        values = order.extract_values(some.batch) if order is not None else NOTHING
         own.levels.add_rows(some.starts, some.sizes, values)
         highlights.add(fragment.path, (some.places, some.lengths), some.starts, some.sizes, values)
         own.kept.add(some.places, some.lengths, lost_starts[-1] if lost_starts else NOTHING)
         own.found.rows += some.batch.num_rows
         content.add(some.batch, some.sizes)
     if lost_starts:
-        own.kept.near(lost_starts[-1])
+        own.kept.keep_around(lost_starts[-1])
     if accounted:
         own.take_piece(findings, damages, first)
 
 
-def _lost_of(damages: Sequence[Damage]) -> list[Ranges]:
+def _convert_damage(damages: Sequence[Damage]) -> list[Ranges]:
     places = np.array([(one.offset, one.length) for one in damages], np.int64).reshape(-1, 2)
     return _find_lost_ranges(places[:, 0], places[:, 1], np.array([one.kind for one in damages], object))
 
@@ -342,7 +346,7 @@ def _find_lost_ranges(offsets: NDArray[np.int64], lengths: NDArray[np.int64], ki
     ]
 
 
-def _range(start: int, end: int, use: str) -> Ranges:
+def _make_range(start: int, end: int, use: str) -> Ranges:
     return Ranges(np.array([start], np.int64), np.array([max(start, end)], np.int64), use)
 
 
@@ -353,16 +357,16 @@ def _sample_evenly(items: list[Any], most: int) -> list[Any]:
     return [items[i * len(items) // most] for i in range(most)]
 
 
-def _texts(values: pa.Array) -> list[str | None]:
-    """Values as text that harms nobody, cut where it is long."""
-    from sawlog.format.printing import printable, texts
+def _render_texts(values: pa.Array) -> list[str | None]:
+    """Return values as text that harms nobody, cut where it is long."""
+    from sawlog.format.printing import encode_texts, escape_unprintable
 
-    cut = [None if one is None else printable(one) for one in texts(values)]
+    cut = [None if one is None else escape_unprintable(one) for one in encode_texts(values)]
     return [one if one is None or len(one) <= _SHOWN_TEXT else f"{one[:_SHOWN_TEXT]}…" for one in cut]
 
 
-def _accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
-    """Whether `verify` says what the pieces find, each of which is a part of one of the files."""
+def _is_accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
+    """Return whether `verify` says what the pieces find, each of which is a part of one of the files."""
     first = next(iter(plan_for_threads(dataset.contents, dataset.request)), None)
     return is_verified_by_reading(dataset.contents) and (
         first is None or first.path in {one.path for one in dataset.files}
@@ -370,15 +374,15 @@ def _accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
 
 
 def inspect_files(dataset: sawlog.Dataset) -> list[FileMap]:
-    """Bins and accounts of files only, without their rows: what a strip shows."""
+    """Return bins and accounts of files only, without their rows: what a strip shows."""
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
-    if _accounted_by_pieces(dataset):
+    if _is_accounted_by_pieces(dataset):
         largest = max((file.size for file in dataset.files), default=0)
         for fragment in plan_for_threads(dataset.contents, dataset.request, max(_SMALLEST_PIECE, largest // _PIECES)):
             findings = fragment.inspect(every=True)
             own = surveys[fragment.path]
             own.found.rows = (own.found.rows or 0) + findings.rows
-            own.take_piece(findings, _lost_of(findings.damages), None)
+            own.take_piece(findings, _convert_damage(findings.damages), None)
     else:
         _take_reports(surveys, dataset.verify())
     return [one.finish(dataset, None, 0) for one in surveys.values()]

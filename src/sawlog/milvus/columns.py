@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import binary_parts, bits_of, boolean_values, fixed_array, index_of, value_offsets
+from sawlog.arrow import find_index, make_fixed_array, pack_bits, unpack_booleans, view_binary, view_offsets
 from sawlog.errors import SchemaError
 from sawlog.milvus import kernels
 from sawlog.milvus.kernels import Elements, Messages
@@ -31,14 +31,14 @@ _SHAPES = {
 
 
 def decode(field: Field, array: pa.Array) -> pa.Array:
-    """The values of a payload column as the field's Arrow type.
+    """Return the values of a payload column as the field's Arrow type.
 
     Raises:
         SchemaError: For values that are none of the field's; names the field, and the row within the array.
     """
     if (field.primary or field.id == TIMESTAMP_FIELD) and array.null_count:
         role = "primary key" if field.primary else "timestamp"
-        raise SchemaError(f"field {field.name!r}, row {index_of(array.is_null(), True)}: a {role} is null")
+        raise SchemaError(f"field {field.name!r}, row {find_index(array.is_null(), True)}: a {role} is null")
     try:
         return _decode(field, array)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -46,21 +46,21 @@ def decode(field: Field, array: pa.Array) -> pa.Array:
 
 
 def _decode(field: Field, array: pa.Array) -> pa.Array:
-    target = field.arrow_type()
+    target = field.choose_arrow_type()
     if field.type in VECTOR_ELEMENTS:
-        return dense(field, array) if field.dim else _binary(array)
+        return decode_dense(field, array) if field.dim else _cast_binary(array)
     if field.type is DataType.BinaryVector:
-        return _slots(array, field.dim // 8) if field.dim else _binary(array)
+        return _make_slots(array, field.dim // 8) if field.dim else _cast_binary(array)
     if field.type is DataType.SparseFloatVector:
-        return _sparse(field, array)
+        return _decode_sparse(field, array)
     if field.type is DataType.Array and not pa.types.is_list(array.type):
-        return _cells(field, array) if field.element in ARRAY_ELEMENTS else _binary(array)
+        return _decode_cells(field, array) if field.element in ARRAY_ELEMENTS else _cast_binary(array)
     if field.type is DataType.ArrayOfVector:
-        return _vectors(field, array)
+        return _decode_vectors(field, array)
     if field.type is DataType.Text and pa.types.is_binary(array.type):
-        return _large_text(field, array)
+        return _decode_large_text(field, array)
     if pa.types.is_string(target):
-        return _text(array)
+        return _cast_text(array)
     if pa.types.is_timestamp(target) and pa.types.is_int64(array.type):
         return array.view(target)
     if pa.types.is_dictionary(array.type):
@@ -68,12 +68,12 @@ def _decode(field: Field, array: pa.Array) -> pa.Array:
     return array if array.type == target else array.cast(target)
 
 
-def _binary(array: pa.Array) -> pa.Array:
+def _cast_binary(array: pa.Array) -> pa.Array:
     return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
 
 
-def _text(array: pa.Array) -> pa.Array:
-    """Strings that are proven to be UTF-8."""
+def _cast_text(array: pa.Array) -> pa.Array:
+    """Return strings that are proven to be UTF-8."""
     if pa.types.is_string(array.type):
         array.validate(full=True)
         return array
@@ -84,20 +84,20 @@ class LargeTextError(SchemaError):
     """Texts in a file of large texts, which is not read."""
 
 
-def kind_of(error: SchemaError) -> str:
+def find_damage_kind(error: SchemaError) -> str:
     """Return the kind of damage of values that cannot be decoded."""
     return BinlogDamageKind.UNSUPPORTED.label if isinstance(error, LargeTextError) else BinlogDamageKind.BAD_VALUE.label
 
 
-def _large_text(field: Field, array: pa.Array) -> pa.Array:
-    """Texts of Storage V3: a byte that says what follows, and the text. Section 5.4 of the format.
+def _decode_large_text(field: Field, array: pa.Array) -> pa.Array:
+    """Return texts of Storage V3: a byte that says what follows, and the text. Section 5.4 of the format.
 
     Raises:
         LargeTextError: For references to files of large texts, which are not read.
         SchemaError: For what is neither a text nor one.
     """
-    offsets, data = offsets_of(array)
-    filled = boolean_values(array.is_valid())
+    offsets, data = split_binary(array)
+    filled = unpack_booleans(array.is_valid())
     if (filled & (np.diff(offsets) == 0)).any():
         row = int(np.argmax(filled & (np.diff(offsets) == 0)))
         raise SchemaError(f"field {field.name!r}, row {row}: a text without the byte that says where it is")
@@ -119,17 +119,17 @@ def _large_text(field: Field, array: pa.Array) -> pa.Array:
     starts = offsets[:-1][filled]
     texts = np.delete(data[offsets[0] : offsets[-1]], starts - offsets[0])
     ends = (offsets - offsets[0] - np.concatenate([[0], np.cumsum(filled)])).astype(np.int32)
-    buffers = [_validity(array), pa.py_buffer(ends), pa.py_buffer(texts)]
-    return _text(pa.Array.from_buffers(pa.binary(), len(array), buffers, array.null_count))
+    buffers = [_make_validity(array), pa.py_buffer(ends), pa.py_buffer(texts)]
+    return _cast_text(pa.Array.from_buffers(pa.binary(), len(array), buffers, array.null_count))
 
 
-def dense(field: Field, array: pa.Array) -> pa.Array:
-    """A dense vector column as a list of its elements; not copied, but for bfloat16."""
+def decode_dense(field: Field, array: pa.Array) -> pa.Array:
+    """Return a dense vector column as a list of its elements; not copied, but for bfloat16."""
     width = field.dim * VECTOR_BYTES[field.type]
     if pa.types.is_list(array.type) or pa.types.is_fixed_size_list(array.type):
         # Storage V2 test data, and early array shapes: lists of numbers.
         return array.cast(pa.list_(VECTOR_ELEMENTS[field.type], field.dim))
-    slots = _slots(array, width)
+    slots = _make_slots(array, width)
     _, data = slots.buffers()
     element = VECTOR_ELEMENTS[field.type]
     count = len(slots) * field.dim
@@ -138,108 +138,110 @@ def dense(field: Field, array: pa.Array) -> pa.Array:
         halves = np.frombuffer(data or b"", np.uint16)[start : start + count]
         wide = halves.astype(np.uint32)
         wide <<= 16
-        child = fixed_array(element, wide.view(np.float32))
+        child = make_fixed_array(element, wide.view(np.float32))
     else:
         child = pa.Array.from_buffers(element, count, [None, data], 0, start)
-    mask = _validity(slots)
+    mask = _make_validity(slots)
     return pa.Array.from_buffers(pa.list_(element, field.dim), len(slots), [mask], slots.null_count, 0, [child])
 
 
-def _validity(array: pa.Array) -> pa.Buffer | None:
-    """The validity bitmap of an array as one that begins at its first value."""
+def _make_validity(array: pa.Array) -> pa.Buffer | None:
+    """Return the validity bitmap of an array as one that begins at its first value."""
     if not array.null_count:
         return None
-    return bits_of(boolean_values(array.is_valid()))
+    return pack_bits(unpack_booleans(array.is_valid()))
 
 
-def _slots(array: pa.Array, width: int) -> pa.Array:
+def _make_slots(array: pa.Array, width: int) -> pa.Array:
     """Vectors in slots of one width: as they are, or, where nullable ones are stored as variable binary, made so."""
     if pa.types.is_fixed_size_binary(array.type):
         if array.type.byte_width != width:
             raise SchemaError(f"vectors of {array.type.byte_width} bytes where {width} bytes were expected")
         return array
-    return _binary(array).cast(pa.binary(width))
+    return _cast_binary(array).cast(pa.binary(width))
 
 
-def offsets_of(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Offsets and bytes of a binary or string array, for a kernel. Nulls are empty.
+def split_binary(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return offsets and bytes of a binary or string array, for a kernel. Nulls are empty.
 
     Raises:
         SchemaError: When the offsets do not ascend within the data.
     """
-    data, offsets = binary_parts(array)
+    data, offsets = view_binary(array)
     return offsets.astype(np.int64), data
 
 
-def _sparse(field: Field, array: pa.Array) -> pa.Array:
-    binary = _binary(array)
-    offsets, data = offsets_of(binary)
+def _decode_sparse(field: Field, array: pa.Array) -> pa.Array:
+    binary = _cast_binary(array)
+    offsets, data = split_binary(binary)
     if (offsets % 8 != offsets[0] % 8).any():
         row = int(np.argmax(np.diff(offsets) % 8 != 0))
         raise SchemaError(f"field {field.name!r}, row {row}: a sparse vector takes 8 bytes per entry")
     pairs = data[offsets[0] : offsets[-1]].view(np.dtype([("index", "<u4"), ("value", "<f4")]))
-    keys = fixed_array(pa.uint32(), np.ascontiguousarray(pairs["index"]))
-    items = fixed_array(pa.float32(), np.ascontiguousarray(pairs["value"]))
+    keys = make_fixed_array(pa.uint32(), np.ascontiguousarray(pairs["index"]))
+    items = make_fixed_array(pa.float32(), np.ascontiguousarray(pairs["value"]))
     entries = pa.StructArray.from_arrays([keys, items], fields=[SPARSE.key_field, SPARSE.item_field])
     starts = ((offsets - offsets[0]) // 8).astype(np.int32)
     return pa.Array.from_buffers(
-        SPARSE, len(binary), [_validity(binary), pa.py_buffer(starts)], binary.null_count, 0, [entries]
+        SPARSE, len(binary), [_make_validity(binary), pa.py_buffer(starts)], binary.null_count, 0, [entries]
     )
 
 
-def _cells(field: Field, array: pa.Array) -> pa.Array:
-    """Array cells: protobuf messages. Section 3.3 of the format."""
-    binary = _binary(array)
-    offsets, data = offsets_of(binary)
+def _decode_cells(field: Field, array: pa.Array) -> pa.Array:
+    """Return array cells: protobuf messages. Section 3.3 of the format."""
+    binary = _cast_binary(array)
+    offsets, data = split_binary(binary)
     rows = len(binary)
     tag = ARRAY_ELEMENTS[field.element]
     cells = np.empty(rows + 1, np.int64)
     numbers, ends, out = np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.uint8)
     messages, shape = Messages(offsets, data), _SHAPES[tag]
-    count, size, bad = kernels.array_cells(messages, tag, shape, False, cells, Elements(numbers, ends, out))
+    count, size, bad = kernels.decode_cells(messages, tag, shape, False, cells, Elements(numbers, ends, out))
     if bad != kernels.OK:
         raise SchemaError(f"field {field.name!r}, row {bad}: not an array of {field.element.name}")
     if shape == kernels.BYTES:
         ends, out = np.zeros(count + 1, np.int64), np.empty(size, np.uint8)
     else:
         numbers = np.empty(count, np.uint64)
-    kernels.array_cells(messages, tag, shape, True, cells, Elements(numbers, ends, out))
-    values = _elements(field, numbers, ends, out)
+    kernels.decode_cells(messages, tag, shape, True, cells, Elements(numbers, ends, out))
+    values = _make_elements(field, numbers, ends, out)
     kind = pa.list_(values.type)
     starts = pa.py_buffer(cells.astype(np.int32))
-    return pa.Array.from_buffers(kind, rows, [_validity(binary), starts], binary.null_count, 0, [values])
+    return pa.Array.from_buffers(kind, rows, [_make_validity(binary), starts], binary.null_count, 0, [values])
 
 
-def _elements(field: Field, numbers: NDArray[np.uint64], ends: NDArray[np.int64], out: NDArray[np.uint8]) -> pa.Array:
+def _make_elements(
+    field: Field, numbers: NDArray[np.uint64], ends: NDArray[np.int64], out: NDArray[np.uint8]
+) -> pa.Array:
     element = field.element
     if element is DataType.Bool:
-        return fixed_array(pa.uint8(), (numbers != 0).astype(np.uint8)).cast(pa.bool_())
+        return make_fixed_array(pa.uint8(), (numbers != 0).astype(np.uint8)).cast(pa.bool_())
     if element is DataType.Float:
-        return fixed_array(pa.float32(), numbers.astype(np.uint32).view(np.float32))
+        return make_fixed_array(pa.float32(), numbers.astype(np.uint32).view(np.float32))
     if element is DataType.Double:
-        return fixed_array(pa.float64(), numbers.view(np.float64))
+        return make_fixed_array(pa.float64(), numbers.view(np.float64))
     if element in (DataType.VarChar, DataType.String):
         buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out)]
-        return _text(pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers))
-    wide = fixed_array(pa.int64(), numbers.view(np.int64))
+        return _cast_text(pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers))
+    wide = make_fixed_array(pa.int64(), numbers.view(np.int64))
     narrow = {DataType.Int8: pa.int8(), DataType.Int16: pa.int16(), DataType.Int32: pa.int32()}
     return wide.cast(pa.timestamp("us", "UTC") if element is DataType.Timestamptz else narrow.get(element, wide.type))
 
 
-def _vectors(field: Field, array: pa.Array) -> pa.Array:
-    """Arrays of vectors: a list of the stored form of its vectors."""
+def _decode_vectors(field: Field, array: pa.Array) -> pa.Array:
+    """Return arrays of vectors: a list of the stored form of its vectors."""
     if not pa.types.is_list(array.type):
         raise SchemaError(f"field {field.name!r}: expected a list of vectors, found {array.type}")
-    offsets = value_offsets(array)
+    offsets = view_offsets(array)
     first, last = int(offsets[0]), int(offsets[-1])
     children = array.values.slice(first, last - first)
     element: Any = Field(field.id, field.name, field.element, dim=field.dim)
     if not (field.element in VECTOR_ELEMENTS and field.dim):
-        values = _binary(children)
+        values = _cast_binary(children)
     elif pa.types.is_floating(children.type) or pa.types.is_integer(children.type):
         values = pa.FixedSizeListArray.from_arrays(children.cast(VECTOR_ELEMENTS[field.element]), field.dim)
         offsets = first + (offsets - first) // field.dim
     else:
-        values = dense(element, children)
-    buffers = [_validity(array), pa.py_buffer((offsets - first).astype(np.int32))]
+        values = decode_dense(element, children)
+    buffers = [_make_validity(array), pa.py_buffer((offsets - first).astype(np.int32))]
     return pa.Array.from_buffers(pa.list_(values.type), len(array), buffers, array.null_count, 0, [values])

@@ -10,7 +10,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Outcome, format_count, show
+from sawlog.cli.output import Outcome, render_count, show
 
 _MIB = 1 << 20
 
@@ -30,19 +30,19 @@ def compact(
 
     Deletes are applied, segments are few and large, and the rows are checked to be the same.
     """
-    options = arguments.format_options(option)
-    storage_options = arguments.storage_options(storage)
+    options = arguments.parse_format_options(option)
+    storage_options = arguments.parse_storage_options(storage)
     tree: Literal["plain", "backup"] = "backup" if backup else "plain"
-    from sawlog.spark.sessions import QUIET, for_command
+    from sawlog.spark.sessions import QUIET, hold_session
 
     def check_paths() -> None:
-        from sawlog.milvus.spark import source_and_place
+        from sawlog.milvus.spark import open_source_and_place
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are shown when it is opened to be read
-            source_and_place(source, target, tree, storage_options, options)
+            open_source_and_place(source, target, tree, storage_options, options)
 
-    with for_command("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}, check_paths) as spark:
+    with hold_session("sawlog compact", {**QUIET, **arguments.parse_key_values(conf, "--conf")}, check_paths) as spark:
         from sawlog.milvus.spark import compact as run
 
         sizes = {"segment_bytes": segment_mib * _MIB, "binlog_bytes": binlog_mib * _MIB}
@@ -53,5 +53,5 @@ def compact(
         ("files", f"{compaction.files_before:,} before, {compaction.files_after:,} after"),
     )
     document = {"target": target, **asdict(compaction)}
-    show(Outcome(document, format_count(compaction.rows, "row"), f"compacted and checked: {target}", facts), json=json)
+    show(Outcome(document, render_count(compaction.rows, "row"), f"compacted and checked: {target}", facts), json=json)
     return Exit.OK

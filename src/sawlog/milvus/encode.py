@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, boolean_values, fill_null, index_of, scalar_of, value_offsets, values_of
+from sawlog.arrow import fill_null, find_index, make_array, make_scalar, unpack_booleans, view_offsets, view_values
 from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus import kernels, layout
-from sawlog.milvus.columns import _SHAPES, _validity, offsets_of
-from sawlog.milvus.deletes.log import delta_cells
+from sawlog.milvus.columns import _SHAPES, _make_validity, split_binary
+from sawlog.milvus.deletes.log import render_delta_cells
 from sawlog.milvus.kernels import Elements, Messages
 from sawlog.milvus.layout import DataType, EventType
 from sawlog.milvus.types import ARRAY_ELEMENTS, SCALARS, SPARSE, VECTOR_BYTES, VECTOR_ELEMENTS, Field
@@ -31,7 +31,7 @@ _INTEGERS = (DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int64)
 
 
 def encode(field: Field, array: pa.Array, row: int = 0) -> pa.Array:
-    """Values as the payload column of their field.
+    """Return values as the payload column of their field.
 
     Args:
         field: What they are values of.
@@ -44,7 +44,7 @@ def encode(field: Field, array: pa.Array, row: int = 0) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if array.null_count and not field.nullable:
-        bad_row = row + index_of(array.is_null(), True)
+        bad_row = row + find_index(array.is_null(), True)
         raise SchemaError(f"column {field.name!r}, row {bad_row}: null in a field that is not nullable")
     try:
         return _encode(field, array, row)
@@ -54,15 +54,15 @@ def encode(field: Field, array: pa.Array, row: int = 0) -> pa.Array:
 
 def _encode(field: Field, array: pa.Array, row: int) -> pa.Array:
     if field.type in VECTOR_ELEMENTS:
-        return _slots_or_binary(field, _dense(field, array, row))
+        return _cast_slots(field, _encode_dense(field, array, row))
     if field.type is DataType.BinaryVector:
-        return _slots_or_binary(field, array.cast(pa.binary(field.dim // 8)))
+        return _cast_slots(field, array.cast(pa.binary(field.dim // 8)))
     if field.type is DataType.SparseFloatVector:
-        return _sparse(field, array, row)
+        return _encode_sparse(field, array, row)
     if field.type is DataType.Array:
-        return _cells(field, array)
+        return _encode_cells(field, array)
     if field.type is DataType.ArrayOfVector:
-        return _vectors(field, array, row)
+        return _encode_vectors(field, array, row)
     if field.type is DataType.Timestamptz:
         return array.cast(pa.timestamp("us", "UTC") if pa.types.is_timestamp(array.type) else pa.int64()).view(
             pa.int64()
@@ -73,7 +73,7 @@ def _encode(field: Field, array: pa.Array, row: int) -> pa.Array:
         _check_length(field, text, row)
         return text
     if field.type is DataType.JSON:
-        return _json(field, array, row)
+        return _encode_json(field, array, row)
     return array if array.type == field.storage else array.cast(field.storage or pa.binary())
 
 
@@ -84,14 +84,14 @@ def _check_length(field: Field, text: pa.Array, row: int) -> None:
         return
     lengths = pc.binary_length(text)
     if (pc.max(lengths).as_py() or 0) > field.max_length:
-        bad_row = index_of(pc.greater(lengths, scalar_of(field.max_length, lengths.type)), True)
+        bad_row = find_index(pc.greater(lengths, make_scalar(field.max_length, lengths.type)), True)
         length = lengths[bad_row].as_py()
         raise SchemaError(
             f"column {field.name!r}, row {row + bad_row}: {length} bytes; max_length is {field.max_length}"
         )
 
 
-def _json(field: Field, array: pa.Array, row: int) -> pa.Array:
+def _encode_json(field: Field, array: pa.Array, row: int) -> pa.Array:
     binary = array.cast(pa.binary())
     for cell_row, cell in enumerate(binary.to_pylist()):
         parsed = None if cell is None else decode_json(cell)
@@ -104,38 +104,38 @@ def _json(field: Field, array: pa.Array, row: int) -> pa.Array:
     return binary
 
 
-def _dense(field: Field, array: pa.Array, row: int) -> pa.Array:
-    """Dense vectors as slots of bytes."""
+def _encode_dense(field: Field, array: pa.Array, row: int) -> pa.Array:
+    """Return dense vectors as slots of bytes."""
     element = VECTOR_ELEMENTS[field.type]
     width = field.dim * VECTOR_BYTES[field.type]
     if pa.types.is_fixed_size_binary(array.type):
         return array.cast(pa.binary(width))
     if not pa.types.is_fixed_size_list(array.type) or array.type.list_size != field.dim:
         array = array.cast(pa.list_(array.type.value_type, field.dim))
-    mask = _validity(array)
+    mask = _make_validity(array)
     start = array.offset * field.dim
     values = array.values.slice(start, len(array) * field.dim)
     if values.null_count:
         # A null vector may have null elements; a null within a vector is an error.
         filled = array.flatten()
         if filled.null_count:
-            bad_row = index_of(filled.is_null(), True) // field.dim
+            bad_row = find_index(filled.is_null(), True) // field.dim
             raise SchemaError(f"column {field.name!r}, row {row + bad_row}: a vector holds null")
         values = fill_null(values, 0)
     values = values if values.type == element else values.cast(element)
     data = values.buffers()[1]
     size = VECTOR_BYTES[field.type]
     if field.type is DataType.BFloat16Vector:
-        data, first = pa.py_buffer(_bfloat16(field, values, row)), 0
+        data, first = pa.py_buffer(_encode_bfloat16(field, values, row)), 0
     else:
         first = values.offset
     data = data.slice(first * size, len(values) * size) if data is not None else pa.py_buffer(b"")
     return pa.Array.from_buffers(pa.binary(width), len(array), [mask, data], array.null_count)
 
 
-def _bfloat16(field: Field, values: pa.Array, row: int) -> NDArray[np.uint16]:
-    """The upper halves of float32s; the bits in their lower halves would be lost."""
-    wide = values_of(values, np.uint32)
+def _encode_bfloat16(field: Field, values: pa.Array, row: int) -> NDArray[np.uint16]:
+    """Return the upper halves of float32s; the bits in their lower halves would be lost."""
+    wide = view_values(values, np.uint32)
     lossy = wide & 0xFFFF != 0
     if lossy.any():
         bad_row = int(np.argmax(lossy))
@@ -146,22 +146,22 @@ def _bfloat16(field: Field, values: pa.Array, row: int) -> NDArray[np.uint16]:
     return (wide >> 16).astype(np.uint16)
 
 
-def _slots_or_binary(field: Field, slots: pa.Array) -> pa.Array:
-    """Nullable vectors are stored as variable binary."""
+def _cast_slots(field: Field, slots: pa.Array) -> pa.Array:
+    """Return nullable vectors are stored as variable binary."""
     return slots.cast(pa.binary()) if field.nullable else slots
 
 
-def _sparse(field: Field, array: pa.Array, row: int) -> pa.Array:
+def _encode_sparse(field: Field, array: pa.Array, row: int) -> pa.Array:
     if pa.types.is_binary(array.type):
         return array
     maps = array.cast(SPARSE)
-    offsets = value_offsets(maps).astype(np.int64)
+    offsets = view_offsets(maps).astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     keys, items = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
     if items.null_count:
         raise SchemaError(f"column {field.name!r}: a sparse vector holds null")
     pairs = np.empty(last - first, np.dtype([("index", "<u4"), ("value", "<f4")]))
-    pairs["index"], pairs["value"] = values_of(keys, np.uint32), values_of(items, np.float32)
+    pairs["index"], pairs["value"] = view_values(keys, np.uint32), view_values(items, np.float32)
     rows = np.repeat(np.arange(len(maps)), np.diff(offsets))
     order = np.lexsort((pairs["index"], rows))
     pairs = pairs[order]
@@ -170,23 +170,23 @@ def _sparse(field: Field, array: pa.Array, row: int) -> pa.Array:
         bad_row = int(rows[np.argmax(twice)])
         raise SchemaError(f"column {field.name!r}, row {row + bad_row}: an index occurs twice in a sparse vector")
     ends = ((offsets - first) * pairs.itemsize).astype(np.int32)
-    buffers = [_validity(maps), pa.py_buffer(ends), pa.py_buffer(pairs.view(np.uint8))]
+    buffers = [_make_validity(maps), pa.py_buffer(ends), pa.py_buffer(pairs.view(np.uint8))]
     return pa.Array.from_buffers(pa.binary(), len(maps), buffers, maps.null_count)
 
 
-def _cells(field: Field, array: pa.Array) -> pa.Array:
-    lists = array.cast(pa.list_(SCALARS[field.element])) if array.type != field.arrow_type() else array
+def _encode_cells(field: Field, array: pa.Array) -> pa.Array:
+    lists = array.cast(pa.list_(SCALARS[field.element])) if array.type != field.choose_arrow_type() else array
     tag = ARRAY_ELEMENTS[field.element]
-    cells = value_offsets(lists).astype(np.int64)
+    cells = view_offsets(lists).astype(np.int64)
     values = lists.values.slice(int(cells[0]), int(cells[-1] - cells[0]))
     if values.null_count:
         raise SchemaError(f"column {field.name!r}: an array holds null")
     cells -= cells[0]
     numbers, starts, data = np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.uint8)
     if _SHAPES[tag] == kernels.BYTES:
-        starts, data = offsets_of(values)
+        starts, data = split_binary(values)
     else:
-        numbers = _numbers(field, values)
+        numbers = _convert_numbers(field, values)
     for part in (numbers, starts, data):
         part.flags.writeable = False  # as all input of kernels, so that there is one version of each
     offsets = np.zeros(len(lists) + 1, np.int64)
@@ -198,33 +198,33 @@ def _cells(field: Field, array: pa.Array) -> pa.Array:
         raise SchemaError(f"column {field.name!r}: {size} bytes of arrays in one batch; write smaller batches")
     out = np.empty(int(size), np.uint8)
     kernels.make_cells(cells, tag, shape, elements, True, Messages(offsets, out))
-    buffers = [_validity(lists), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
+    buffers = [_make_validity(lists), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.binary(), len(lists), buffers, lists.null_count)
 
 
-def _numbers(field: Field, values: pa.Array) -> NDArray[np.uint64]:
+def _convert_numbers(field: Field, values: pa.Array) -> NDArray[np.uint64]:
     if field.element is DataType.Bool:
-        return boolean_values(values).astype(np.uint64)
+        return unpack_booleans(values).astype(np.uint64)
     if field.element is DataType.Float:
-        return values_of(values, np.float32).view(np.uint32).astype(np.uint64)
+        return view_values(values, np.float32).view(np.uint32).astype(np.uint64)
     if field.element is DataType.Double:
-        return values_of(values, np.uint64)
+        return view_values(values, np.uint64)
     plain = values.view(pa.int64()) if pa.types.is_timestamp(values.type) else values.cast(pa.int64())
-    return values_of(plain, np.uint64)
+    return view_values(plain, np.uint64)
 
 
-def _vectors(field: Field, array: pa.Array, row: int) -> pa.Array:
+def _encode_vectors(field: Field, array: pa.Array, row: int) -> pa.Array:
     if not pa.types.is_list(array.type):
-        array = array.cast(field.arrow_type())
-    offsets = value_offsets(array)
+        array = array.cast(field.choose_arrow_type())
+    offsets = view_offsets(array)
     first, last = int(offsets[0]), int(offsets[-1])
     element = Field(field.id, field.name, field.element, dim=field.dim)
-    slots = _dense(element, array.values.slice(first, last - first), row)
-    buffers = [_validity(array), pa.py_buffer((offsets - first).astype(np.int32))]
+    slots = _encode_dense(element, array.values.slice(first, last - first), row)
+    buffers = [_make_validity(array), pa.py_buffer((offsets - first).astype(np.int32))]
     return pa.Array.from_buffers(pa.list_(slots.type), len(array), buffers, array.null_count, 0, [slots])
 
 
-def payload(field: Field, column: pa.Array | pa.ChunkedArray, name: str = layout.PAYLOAD_COLUMN) -> bytes:
+def encode_payload(field: Field, column: pa.Array | pa.ChunkedArray, name: str = layout.PAYLOAD_COLUMN) -> bytes:
     """Return a column as the Parquet file that Milvus 2.0 to 2.6 accepts as a payload.
 
     Milvus reads no data pages of version 2, and expects one column. Its own Go writers make one row group.
@@ -238,11 +238,11 @@ def payload(field: Field, column: pa.Array | pa.ChunkedArray, name: str = layout
     # Values that hardly ever come twice: a dictionary would cost time on both sides, and save nothing.
     unique = field.primary or field.type in VECTOR_BYTES or field.id in (layout.ROW_ID_FIELD, layout.DELTA_FIELD)
     table = pa.Table.from_arrays([column], schema=pa.schema([stored]))
-    return parquet(table, store_schema=bool(metadata), dictionary=not unique)
+    return encode_parquet(table, store_schema=bool(metadata), dictionary=not unique)
 
 
-def parquet(table: pa.Table, *, store_schema: bool = False, dictionary: bool = True) -> bytes:
-    """A table as Parquet bytes, in one row group. Section 3.2 of the format."""
+def encode_parquet(table: pa.Table, *, store_schema: bool = False, dictionary: bool = True) -> bytes:
+    """Return a table as Parquet bytes, in one row group. Section 3.2 of the format."""
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
@@ -260,8 +260,8 @@ def parquet(table: pa.Table, *, store_schema: bool = False, dictionary: bool = T
     return bytes(sink.getvalue().to_pybytes())
 
 
-def raw_size(column: pa.Array | pa.ChunkedArray) -> int:
-    """In-memory size of a column, for the `original_size` extra."""
+def measure_column(column: pa.Array | pa.ChunkedArray) -> int:
+    """Return in-memory size of a column, for the `original_size` extra."""
     return int(column.get_total_buffer_size())
 
 
@@ -284,10 +284,10 @@ class NewEvent:
     payload: bytes
 
 
-def log_bytes(
+def encode_log(
     place: Place, field: int, type: DataType, events: Sequence[NewEvent], extra: dict[str, Any], target_place: str
 ) -> bytes:
-    """A whole file.
+    """Return a whole file.
 
     Args:
         place: Where it belongs.
@@ -304,7 +304,7 @@ def log_bytes(
     fixed = layout.DESCRIPTOR.pack(
         place.collection, place.partition, place.segment, field, first, last, type, layout.POST_HEADER_LENGTHS
     )
-    parts = [layout.MAGIC, descriptor_bytes(_compute_creation(last), fixed, extra)]
+    parts = [layout.MAGIC, encode_descriptor(_compute_creation(last), fixed, extra)]
     position = sum(map(len, parts))
     for event in events:
         position += layout.HEADER.size + layout.EVENT_DATA.size + len(event.payload)
@@ -312,71 +312,71 @@ def log_bytes(
             raise SchemaError(
                 f"{target_place}: {position} bytes; a binlog has less than 2 GiB: make binlog_bytes smaller"
             )
-        parts += [event_bytes(event, _compute_creation(event.last), position), event.payload]
+        parts += [encode_event(event, _compute_creation(event.last), position), event.payload]
     return b"".join(parts)
 
 
-def descriptor_bytes(created: int, fixed: bytes, extra: dict[str, Any]) -> bytes:
-    """The descriptor event, from its fixed part (`layout.DESCRIPTOR`) and its extras."""
+def encode_descriptor(created: int, fixed: bytes, extra: dict[str, Any]) -> bytes:
+    """Return the descriptor event, from its fixed part (`layout.DESCRIPTOR`) and its extras."""
     text = json.dumps(extra, ensure_ascii=False, separators=(",", ":")).encode()
     length = layout.HEADER.size + len(fixed) + layout.EXTRA_LENGTH.size + len(text)
     header = layout.HEADER.pack(created, EventType.DESCRIPTOR, length, len(layout.MAGIC) + length)
     return b"".join((header, fixed, layout.EXTRA_LENGTH.pack(len(text)), text))
 
 
-def event_bytes(event: NewEvent, created: int, end: int) -> bytes:
+def encode_event(event: NewEvent, created: int, end: int) -> bytes:
     """Return the bytes in front of an event's payload; the event ends at byte `end` of its file."""
     length = layout.HEADER.size + layout.EVENT_DATA.size + len(event.payload)
     return layout.HEADER.pack(created, event.type, length, end) + layout.EVENT_DATA.pack(event.first, event.last)
 
 
 def _compute_creation(timestamp: int) -> int:
-    """Time of writing: that of the last row, so that the same rows give the same bytes."""
+    """Return the time of writing: that of the last row, so that the same rows give the same bytes."""
     return timestamp >> layout.LOGICAL_BITS << layout.LOGICAL_BITS
 
 
-def insert_log(place: Place, field: Field, column: pa.ChunkedArray, first: int, last: int) -> bytes:
-    """The insert log of one field of one binlog batch."""
-    extra: dict[str, Any] = {layout.ORIGINAL_SIZE: str(raw_size(column))}
+def encode_insert_log(place: Place, field: Field, column: pa.ChunkedArray, first: int, last: int) -> bytes:
+    """Return the insert log of one field of one binlog batch."""
+    extra: dict[str, Any] = {layout.ORIGINAL_SIZE: str(measure_column(column))}
     if field.nullable:
         extra["nullable"] = True
-    event = NewEvent(EventType.INSERT, first, last, payload(field, column))
-    return log_bytes(place, field.id, field.type, [event], extra, f"field {field.name!r}")
+    event = NewEvent(EventType.INSERT, first, last, encode_payload(field, column))
+    return encode_log(place, field.id, field.type, [event], extra, f"field {field.name!r}")
 
 
-def empty_log(place: Place, field: Field, timestamp: int = 1) -> bytes:
-    """The insert log of a field of a batch without rows."""
-    values = encode(field, pa.nulls(0, field.arrow_type()))
-    return insert_log(place, field, pa.chunked_array([values]), timestamp, timestamp)
+def encode_empty_log(place: Place, field: Field, timestamp: int = 1) -> bytes:
+    """Return the insert log of a field of a batch without rows."""
+    values = encode(field, pa.nulls(0, field.choose_arrow_type()))
+    return encode_insert_log(place, field, pa.chunked_array([values]), timestamp, timestamp)
 
 
-def delta_log(place: Place, keys: pa.Array, times: pa.Array) -> bytes:
-    """The delta log of some deletes, in JSON."""
+def encode_delta_log(place: Place, keys: pa.Array, times: pa.Array) -> bytes:
+    """Return the delta log of some deletes, in JSON."""
     import pyarrow.compute as pc
 
     limits = pc.min_max(times)
     first, last = limits["min"].as_py(), limits["max"].as_py()
-    column = pa.chunked_array([array_of(delta_cells(keys, times), pa.string())])
+    column = pa.chunked_array([make_array(render_delta_cells(keys, times), pa.string())])
     text = Field(layout.DELTA_FIELD, "delta", DataType.String)
-    event = NewEvent(EventType.DELETE, first, last, payload(text, column))
-    extra = {layout.ORIGINAL_SIZE: str(raw_size(column))}
-    return log_bytes(place, layout.DELTA_FIELD, DataType.String, [event], extra, "a delta log")
+    event = NewEvent(EventType.DELETE, first, last, encode_payload(text, column))
+    extra = {layout.ORIGINAL_SIZE: str(measure_column(column))}
+    return encode_log(place, layout.DELTA_FIELD, DataType.String, [event], extra, "a delta log")
 
 
-def ddl_logs(
+def encode_ddl_logs(
     collection: int, types: Sequence[EventType], times: Sequence[int], requests: Sequence[bytes]
 ) -> tuple[bytes, bytes]:
-    """The two files of DDL requests: their timestamps, and the requests themselves, an event each. Section 3.5."""
+    """Return two files of DDL requests: their timestamps, and the requests themselves, an event each. Section 3.5."""
     place = Place(collection, layout.ALL_PARTITIONS, -1)
-    stamps = pa.chunked_array([array_of(times, pa.int64())])
+    stamps = pa.chunked_array([make_array(times, pa.int64())])
     numbers = Field(layout.DELTA_FIELD, "ts", DataType.Int64)
-    event = NewEvent(EventType.CREATE_COLLECTION, min(times), max(times), payload(numbers, stamps))
-    extra = {layout.ORIGINAL_SIZE: str(raw_size(stamps))}
-    first = log_bytes(place, layout.DELTA_FIELD, DataType.Int64, [event], extra, "a DDL log")
+    event = NewEvent(EventType.CREATE_COLLECTION, min(times), max(times), encode_payload(numbers, stamps))
+    extra = {layout.ORIGINAL_SIZE: str(measure_column(stamps))}
+    first = encode_log(place, layout.DELTA_FIELD, DataType.Int64, [event], extra, "a DDL log")
     text = Field(layout.DELTA_FIELD, "ddl", DataType.String)
     events = [
-        NewEvent(kind, time, time, payload(text, pa.chunked_array([array_of([request], pa.binary())])))
+        NewEvent(kind, time, time, encode_payload(text, pa.chunked_array([make_array([request], pa.binary())])))
         for kind, time, request in zip(types, times, requests, strict=True)
     ]
     extra = {layout.ORIGINAL_SIZE: str(sum(map(len, requests)))}
-    return first, log_bytes(place, layout.DELTA_FIELD, DataType.String, events, extra, "a DDL log")
+    return first, encode_log(place, layout.DELTA_FIELD, DataType.String, events, extra, "a DDL log")

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 from sawlog.format.fields import Part
 from sawlog.milvus import layout
 from sawlog.milvus.layout import EventType
-from sawlog.milvus.log import HEAD, data_type_name
-from sawlog.milvus.payloads.parquet import ParquetError, Physical, decompress_page, page_limit, read_footer, read_pages
+from sawlog.milvus.log import HEAD, find_type_name
+from sawlog.milvus.payloads.parquet import (
+    ParquetError,
+    Physical,
+    compute_page_limit,
+    decompress_page,
+    read_footer,
+    read_pages,
+)
 
 if TYPE_CHECKING:
     from sawlog.kernels.layout import Number
@@ -30,11 +37,11 @@ _MOST = 20
 """Values of a page that are named."""
 
 
-def parts(source: Source, offset: int) -> Iterator[Part]:
-    """Magic number and descriptor, where they are at the offset, and events from there on; not before 2.0."""
+def parse_parts(source: Source, offset: int) -> Iterator[Part]:
+    """Yield magic number and descriptor, where they are at the offset, and events from there on; not before 2.0."""
     pos = offset
     if pos == 0:
-        head = source.window(0, HEAD).tobytes()
+        head = source.read_window(0, HEAD).tobytes()
         magic = head[: len(layout.MAGIC)]
         if magic == layout.PARQUET_MAGIC:
             yield Part("magic", 0, len(magic), "PAR1, a Parquet file", use="header")
@@ -43,31 +50,31 @@ def parts(source: Source, offset: int) -> Iterator[Part]:
         yield Part("magic", 0, len(magic), magic.hex(" "), wrong, "header")
         pos = len(magic)
     while pos + layout.HEADER.size <= source.size:
-        data = source.window(pos, HEAD).tobytes()
+        data = source.read_window(pos, HEAD).tobytes()
         _, kind, length, _ = layout.HEADER.unpack_from(data)
         fits = layout.HEADER.size <= length <= source.size - pos
-        yield from _numbers(data, 0, pos, layout.EVENT_HEADER, "" if fits else f"at most {source.size - pos:,}")
+        yield from _parse_numbers(data, 0, pos, layout.EVENT_HEADER, "" if fits else f"at most {source.size - pos:,}")
         if not fits:
             return
         cursor = layout.HEADER.size
         if kind == EventType.DESCRIPTOR:
-            yield from _numbers(data, cursor, pos, layout.DESCRIPTOR_FIELDS, "")
+            yield from _parse_numbers(data, cursor, pos, layout.DESCRIPTOR_FIELDS, "")
             cursor += layout.DESCRIPTOR.size + layout.EXTRA_LENGTH.size
             extra = data[cursor : min(length, len(data))]
             yield Part("extra", pos + cursor, length - cursor, extra.decode("utf-8", "replace")[:200], use="header")
         else:
-            yield from _numbers(data, cursor, pos, layout.EVENT_RANGE, "")
+            yield from _parse_numbers(data, cursor, pos, layout.EVENT_RANGE, "")
             cursor += layout.EVENT_DATA.size
-            yield from _parquet(source, pos + cursor, length - cursor)
+            yield from _parse_payload(source, pos + cursor, length - cursor)
         pos += length
 
 
-def _parquet(source: Source, pos: int, length: int) -> Iterator[Part]:
-    """A payload, with the marks of Parquet and its footer where they are there."""
+def _parse_payload(source: Source, pos: int, length: int) -> Iterator[Part]:
+    """Yield a payload, with the marks of Parquet and its footer where they are there."""
     mark = len(layout.PARQUET_MAGIC)
-    ends = source.window(pos + length - 2 * mark, 2 * mark).tobytes() if length >= 3 * mark else b""
+    ends = source.read_window(pos + length - 2 * mark, 2 * mark).tobytes() if length >= 3 * mark else b""
     footer = int.from_bytes(ends[:mark], "little")
-    marked = source.window(pos, mark).tobytes() == layout.PARQUET_MAGIC == ends[mark:]
+    marked = source.read_window(pos, mark).tobytes() == layout.PARQUET_MAGIC == ends[mark:]
     if not marked or footer > length - 3 * mark:
         yield Part("payload", pos, length, f"{length:,} bytes")
         return
@@ -75,7 +82,7 @@ def _parquet(source: Source, pos: int, length: int) -> Iterator[Part]:
     yield Part("Parquet magic", pos, mark, "PAR1")
     cursor = pos + mark
     try:
-        for part in _pages(source, pos, length):
+        for part in _parse_pages(source, pos, length):
             if cursor < part.offset:
                 yield Part("not named", cursor, part.offset - cursor)
             yield part
@@ -89,8 +96,8 @@ def _parquet(source: Source, pos: int, length: int) -> Iterator[Part]:
     yield Part("Parquet magic", end - mark, mark, "PAR1")
 
 
-def _pages(source: Source, pos: int, length: int) -> Iterator[Part]:
-    """The pages of a payload, each as its header and its data, in which values of a fixed width are named."""
+def _parse_pages(source: Source, pos: int, length: int) -> Iterator[Part]:
+    """Yield the pages of a payload, each as its header and its data, in which values of a fixed width are named."""
     groups = read_footer(source, pos, length).groups
     chunks = [(column, chunk) for group in groups for column, chunk in enumerate(group.chunks) if chunk.values]
     for column, chunk in sorted(chunks, key=lambda item: item[1].start):
@@ -98,13 +105,17 @@ def _pages(source: Source, pos: int, length: int) -> Iterator[Part]:
             description = "dictionary" if page.is_dictionary else f"{page.values:,} values"
             yield Part("page header", page.offset, page.start - page.offset, f"column {column}, {description}")
             packed = "" if chunk.compression == "UNCOMPRESSED" else f", compressed with {chunk.compression.lower()}"
-            inside = tuple(_values(source, page, chunk)) if page.uncompressed <= page_limit(page.compressed) else ()
+            inside = (
+                tuple(_parse_values(source, page, chunk))
+                if page.uncompressed <= compute_page_limit(page.compressed)
+                else ()
+            )
             size = f"; {page.uncompressed:,} bytes decompressed" if packed and inside else ""
             yield Part("page", page.start, page.compressed, f"{page.compressed:,} bytes{packed}{size}", inside=inside)
 
 
-def _values(source: Source, page: Page, chunk: Chunk) -> Iterator[Part]:
-    """The first values of a page whose type has a width, and which of its rows are null; nothing of other pages."""
+def _parse_values(source: Source, page: Page, chunk: Chunk) -> Iterator[Part]:
+    """Yield first values of a page whose type has a width, and which of its rows are null; nothing of other pages."""
     form = _FORMS.get(chunk.type)
     data = decompress_page(source, page, chunk.compression) if form is not None and not page.has_indices else None
     if form is None or data is None:
@@ -120,22 +131,22 @@ def _values(source: Source, page: Page, chunk: Chunk) -> Iterator[Part]:
         yield Part(f"value {row}", start, form.size, str(form.unpack_from(data, start)[0]))
 
 
-def _numbers(data: bytes, cursor: int, pos: int, fields: Mapping[str, Number], expected: str) -> Iterator[Part]:
+def _parse_numbers(data: bytes, cursor: int, pos: int, fields: Mapping[str, Number], expected: str) -> Iterator[Part]:
     for name, number in fields.items():
         stored = data[cursor + number.offset : cursor + number.end]
         value = int.from_bytes(stored, "little", signed=True)
         wrong = expected if name == "event length" else ""
-        yield Part(name, pos + cursor + number.offset, number.size, _value_text(name, value, stored), wrong, "header")
+        yield Part(name, pos + cursor + number.offset, number.size, _render_value(name, value, stored), wrong, "header")
 
 
-def _value_text(name: str, value: int, stored: bytes) -> str:
+def _render_value(name: str, value: int, stored: bytes) -> str:
     if name == "type":
         event_names = {int(event_type): event_type.name.lower() for event_type in EventType}
         return f"{value}, {event_names.get(value, 'unknown')}"
     if name.endswith("timestamp") and 0 < value < layout.MAX_TSO:
-        return f"{value}, {layout.tso_time(value):%Y-%m-%d %H:%M:%S.%f}"
+        return f"{value}, {layout.decode_tso(value):%Y-%m-%d %H:%M:%S.%f}"
     if name == "payload type":
-        return f"{value}, {data_type_name(value)}"
+        return f"{value}, {find_type_name(value)}"
     if name in ("collection", "partition", "segment", "field"):
         return str(value)
     return stored.hex(" ") if name == "post-header lengths" else f"{value:,}"

@@ -19,12 +19,12 @@ from sawlog.format.contract import (
     repair_each,
 )
 from sawlog.format.damage import Skipped
-from sawlog.format.lazy import lazy_attribute
+from sawlog.format.lazy import make_lazy_attribute
 from sawlog.guard import decode_json
 from sawlog.milvus import layout, paths
 from sawlog.milvus.etcd.layout import LOG_DIRECTORY, MEMBER_DIRECTORY, SNAPSHOT_DIRECTORY
 from sawlog.milvus.layout import FOLLOWED
-from sawlog.milvus.paths import segment_of
+from sawlog.milvus.paths import make_segment_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +61,7 @@ class _Roots(DirectoryLayout):
     def judged_together(self, file: File) -> str | None:
         """Return the segment of a file: its batches are spread over them."""
         log = paths.parse(file)
-        return segment_of(log) if log is not None and log.kind == layout.INSERT_LOG else None
+        return make_segment_key(log) if log is not None and log.kind == layout.INSERT_LOG else None
 
 
 class _Logs(StreamRules):
@@ -97,11 +97,11 @@ class MilvusBinlog(Format):
     aliases: ClassVar = {"events": "frames"}
     directory_layout = _Roots()
     stream_rules = _Logs()
-    read_options = lazy_attribute("sawlog.milvus.options", "ReadOptions")
-    write_options = lazy_attribute("sawlog.milvus.options", "WriteOptions")
+    read_options = make_lazy_attribute("sawlog.milvus.options", "ReadOptions")
+    write_options = make_lazy_attribute("sawlog.milvus.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By the magic number, be it displaced; Parquet by its place, or by what Milvus leaves in it."""
+        """Recognize by the magic number, be it displaced; Parquet by its place, or by what Milvus leaves in it."""
         shape = layout.sniff(head)
         if shape in ("v1", "stats"):
             return Match.CONTENT
@@ -114,7 +114,7 @@ class MilvusBinlog(Format):
         return Match.NAME if placed else Match.NO  # numbers in a path may be anybody's
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """Logs by their place below a root, with a backup's metadata; files that are named by themselves."""
+        """Return logs by their place below a root, with a backup's metadata; files that are named by themselves."""
         explicit = [file for file in files if file.explicit]
         if explicit and len(explicit) == len(files):
             return list(files)
@@ -122,7 +122,7 @@ class MilvusBinlog(Format):
         return [file for file in files if kinds.get(file.path) in _READ or _is_backup_meta(file)]
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
-        """A collection, where the files lie as those of one; otherwise files by themselves."""
+        """Return a collection, where the files lie as those of one; otherwise files by themselves."""
         from sawlog.milvus.collection.dataset import CollectionContents
         from sawlog.milvus.dataset import LooseContents
 
@@ -140,12 +140,12 @@ class MilvusBinlog(Format):
         return LooseContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
-        """The path is a root."""
-        from sawlog.milvus.writer import binlog_writer
+        """Return the path is a root."""
+        from sawlog.milvus.writer import make_writer
 
-        return binlog_writer(path, schema, options, storage)
+        return make_writer(path, schema, options, storage)
 
-    def partitioned_writer(
+    def open_partitioned_writer(
         self, path: str, column: str, schema: pa.Schema, options: WriteOptions, storage: Storage
     ) -> Writer:
         """Begin writing rows that the writer spreads by the ids in the column `_partition`, by no other.
@@ -162,19 +162,19 @@ class MilvusBinlog(Format):
         check_partition_column(schema, column, pa.int64())
         return self.writer(path, schema, options, storage)
 
-    def task_writer(
+    def open_task_writer(
         self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
     ) -> Writer:
-        """All tasks write below one root, each with ids of its own.
+        """Return all tasks write below one root, each with ids of its own.
 
         Raises:
             OptionError: For a backup's tree, whose metadata is one file.
         """
-        from sawlog.milvus.writer import binlog_writer, task_options
+        from sawlog.milvus.writer import make_task_options, make_writer
 
         if options.tree == "backup":
             raise OptionError("writing milvus_binlog: tree='backup' is written by one process; compact makes one, too")
-        return binlog_writer(directory, schema, task_options(options, job, task), storage, marker=job)
+        return make_writer(directory, schema, make_task_options(options, job, task), storage, marker=job)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
         from sawlog.milvus.repair import repair
@@ -192,7 +192,7 @@ class MilvusBinlog(Format):
             repair_each(self, contents.scan.options, places, storage, contents.scan.threads)
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """By the tree: a server keeps its queue, which LevelDB's log would claim, next to the logs of collections."""
+        """Recognize by the tree: a server has its queue, which LevelDB's log would claim, next to collections' logs."""
         # A backup's metadata says nothing that the logs next to it do not say.
         logs = [file for file in files if file.name != layout.BACKUP_META]
         if not logs:
@@ -203,12 +203,12 @@ class MilvusBinlog(Format):
 
 
 def _is_backup_meta(file: File) -> bool:
-    """Whether a file was found, not named, and is where a backup has its metadata."""
+    """Return whether a file was found, not named, and is where a backup has its metadata."""
     return not file.explicit and file.path.endswith(f"/{layout.BACKUP_META_DIRECTORY}/{layout.BACKUP_META}")
 
 
 def _is_servers(file: File) -> bool:
-    """Whether a file is of a server's queue or of its etcd, or a dump of that."""
+    """Return whether a file is of a server's queue or of its etcd, or a dump of that."""
     parts = file.path.split("/")
     of_etcd = parts[-3:-1] in ([MEMBER_DIRECTORY, SNAPSHOT_DIRECTORY], [MEMBER_DIRECTORY, LOG_DIRECTORY])
     return of_etcd or file.name == layout.ETCD_DUMP or not layout.SERVER_DIRECTORIES.isdisjoint(parts)
@@ -220,7 +220,7 @@ def _is_backup(data: bytes) -> bool:
 
 
 def _is_field_directory(files: Sequence[File], scan: Scan) -> bool:
-    """Whether the directory of a field's insert logs was named, not one above it."""
+    """Return whether the directory of a field's insert logs was named, not one above it."""
     parent = files[0].path.rsplit("/", 1)[0] if files else ""
     named = parent in (root.rstrip("/") for root in scan.roots)
     logs = [paths.parse(file) for file in files] if named else []
@@ -228,6 +228,6 @@ def _is_field_directory(files: Sequence[File], scan: Scan) -> bool:
 
 
 def _is_in_tree(file: File) -> bool:
-    """Whether a file was found, not named, and is where insert and delta logs of a collection are."""
+    """Return whether a file was found, not named, and is where insert and delta logs of a collection are."""
     log = None if file.explicit else paths.parse(file)
     return log is not None and f"/{log.kind}/{log.collection}/" in f"/{file.path}"

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, batch_of_rows, constant, values_of
+from sawlog.arrow import make_array, make_batch_from_rows, make_constant, view_values
 from sawlog.errors import FormatError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout
 from sawlog.milvus.deletes.log import Deletes, read_deletes
 from sawlog.milvus.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN, BinlogDamageKind, DataType
-from sawlog.milvus.log import Content, Descriptor, Log, Part, blame, check_content, content_of, explain, opened
+from sawlog.milvus.log import Content, Descriptor, Log, Part, blame, check_content, explain, find_content, hold_log
 from sawlog.milvus.metadata.manifest import read_manifest
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.payloads.payload import Payload, UnreadableError, zip_columns
-from sawlog.milvus.payloads.stored import check_stored, described_field, stored_fields
-from sawlog.milvus.stats import bm25_batch, check_stats, stats_batch
+from sawlog.milvus.payloads.stored import check_stored, make_event_field, make_fields
+from sawlog.milvus.stats import check_stats, decode_bm25_batch, make_stats_batch
 from sawlog.milvus.types import SYSTEM, Field
 from sawlog.storage import File
 
@@ -89,7 +89,7 @@ class Subject:
     key: pa.DataType | None = None
 
 
-def subject_of(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> Subject:
+def read_subject(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> Subject:
     """Look into a file.
 
     Raises:
@@ -105,46 +105,46 @@ def subject_of(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> S
     if log.shape not in ("v1", "parquet"):
         raise FormatError(f"{log.path}: {explain(log.head)}")
     quiet = Findings("skip", drained=True)
-    descriptor = log.descriptor(quiet)
+    descriptor = log.load_descriptor(quiet)
     if descriptor is None and not log.is_bare_parquet:
         raise FormatError(str(quiet.damages[0]))
-    parts = list(log.parts(descriptor, quiet))
-    content = _content(log, descriptor, parts, kind)
+    parts = list(log.iterate_parts(descriptor, quiet))
+    content = _find_content(log, descriptor, parts, kind)
     if content == "delta":
-        return Subject("delta", key=_key_type(log))
+        return Subject("delta", key=_find_key_type(log))
     id = layout.DELTA_FIELD if descriptor is None else descriptor.field
     if place is not None and (named or id < 0):  # a collection goes by its directories
         id = place.field
-    fields = _fields(log, descriptor, parts, id, quiet) if content in ("insert", "columns") else []
+    fields = _read_fields(log, descriptor, parts, id, quiet) if content in ("insert", "columns") else []
     return Subject(content, tuple(named.get(field.id, field) for field in fields))
 
 
-def _content(log: Log, descriptor: Descriptor | None, parts: list[Part], kind: str) -> Content:
+def _find_content(log: Log, descriptor: Descriptor | None, parts: list[Part], kind: str) -> Content:
     if descriptor is None:
         if kind == layout.DELTA_LOG:
             return "delta"
         try:
-            ids = [stored_field.id for stored_field in stored_fields(log.payload(parts[0]), None, -1)]
+            ids = [stored_field.id for stored_field in make_fields(log.open_payload(parts[0]), None, -1)]
         except UnreadableError as error:
             raise FormatError(str(error)) from None
         return "delta" if not kind and ids == [0, 1] else "columns"
     events = [part.event.type for part in parts if part.event is not None]
-    return content_of(events[0], descriptor) if events and kind != layout.INSERT_LOG else "insert"
+    return find_content(events[0], descriptor) if events and kind != layout.INSERT_LOG else "insert"
 
 
-def _fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int, quiet: Findings) -> list[Field]:
-    """The fields of the first event that has them; those that the descriptor gives where none has."""
+def _read_fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int, quiet: Findings) -> list[Field]:
+    """Return the fields of the first event that has them; those that the descriptor gives where none has."""
     for part in parts:
         try:
-            fields = stored_fields(log.payload(part), descriptor, id)
+            fields = make_fields(log.open_payload(part), descriptor, id)
         except UnreadableError as error:
-            quiet.damage(error.damage)
+            quiet.add_damage(error.damage)
         else:
             return [_name_field(field) for field in fields] if descriptor is not None else fields
-    if descriptor is None or described_field(descriptor, id).type is DataType.None_:
+    if descriptor is None or make_event_field(descriptor, id).type is DataType.None_:
         reason = quiet.damages[0] if quiet.damages else f"{log.path}: no event after the descriptor"
         raise FormatError(str(reason))
-    return [_name_field(described_field(descriptor, id))]
+    return [_name_field(make_event_field(descriptor, id))]
 
 
 def _name_field(field: Field) -> Field:
@@ -152,7 +152,7 @@ def _name_field(field: Field) -> Field:
     return replace(field, name=system.get(field.id, layout.PAYLOAD_COLUMN if field.id < 0 else str(field.id)))
 
 
-def _key_type(log: Log) -> pa.DataType:
+def _find_key_type(log: Log) -> pa.DataType:
     deletes = next(read_deletes(log, Findings("skip")), None)
     return deletes.keys.type if deletes is not None else pa.string()
 
@@ -179,72 +179,74 @@ class FileFragment(Fragment):
         if self.log is not None and self.log.kind == layout.MANIFEST_DIRECTORY:
             self._check_manifest(self.log, findings)
             return
-        with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
+        with hold_log(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
             subject = None if log.fault is not None else self.subject or self._judge(log)
             if subject is None:
-                self._payloads(log, findings)
+                self._check_payloads(log, findings)
             elif subject.content == "stats":
-                entries = check_stats(log.content(), self.path, findings)
-                yield self._deliver(stats_batch(entries), schema, 0)
+                entries = check_stats(log.read_all(), self.path, findings)
+                yield self._deliver(make_stats_batch(entries), schema, 0)
             elif subject.content == "bm25":
-                yield self._deliver(bm25_batch(log.content(), self.path, findings), schema, 0)
+                yield self._deliver(decode_bm25_batch(log.read_all(), self.path, findings), schema, 0)
             elif subject.content == "delta":
                 for _ in read_deletes(log, findings, expected=self.deletes):
                     yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
             else:
-                yield from self._parts(log, subject, schema, findings)
+                yield from self._decode_parts(log, subject, schema, findings)
 
     def _check_manifest(self, log: LogFile, findings: Findings) -> None:
-        """Every byte of a manifest, which says itself where it is wrong."""
+        """Check every byte of a manifest, which says itself where it is wrong."""
         try:
             manifest = read_manifest(self.scan.storage.read(self.path), self.path, log.root)
         except FormatError as error:
             detail = str(error).removeprefix(f"{self.path}: ")
-            findings.damage(Damage(self.path, 0, self.size, BinlogDamageKind.BAD_MANIFEST.label, detail))
+            findings.add_damage(Damage(self.path, 0, self.size, BinlogDamageKind.BAD_MANIFEST.label, detail))
         else:
             if manifest.unsupported:
-                findings.damage(
+                findings.add_damage(
                     Damage(self.path, 0, self.size, BinlogDamageKind.UNSUPPORTED.label, manifest.unsupported)
                 )
             else:
                 findings.account.record += self.size
 
-    def _payloads(self, log: Log, findings: Findings) -> None:
-        """The payloads of a file that does not say what it holds."""
-        descriptor = log.descriptor(findings)
+    def _check_payloads(self, log: Log, findings: Findings) -> None:
+        """Check the payloads of a file that does not say what it holds."""
+        descriptor = log.load_descriptor(findings)
         before = sum(findings.kinds.values())
         parts = 0
-        for part in log.parts(descriptor, findings):
+        for part in log.iterate_parts(descriptor, findings):
             parts += 1
             try:
-                log.payload(part)
+                log.open_payload(part)
             except UnreadableError as error:
                 blame(part, error.damage, findings)
         if descriptor is not None and not parts and before == sum(findings.kinds.values()):
-            findings.damage(log.without_events())
+            findings.add_damage(log.without_events())
 
     def _judge(self, log: Log) -> Subject | None:
         """Return the subject of the file; `None` when it is too broken to say."""
         if self.log is not None and self.log.kind == layout.DELTA_LOG:
             return Subject("delta")
         try:
-            return subject_of(log, self.log, self.named)
+            return read_subject(log, self.log, self.named)
         except FormatError:
             return None
 
-    def _parts(self, log: Log, subject: Subject, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The rows of one event after the other; what cannot be read of one costs nothing of the others."""
-        descriptor = log.descriptor(findings)
+    def _decode_parts(
+        self, log: Log, subject: Subject, schema: pa.Schema, findings: Findings
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one event after the other; what cannot be read of one costs nothing of the others."""
+        descriptor = log.load_descriptor(findings)
         before = sum(findings.kinds.values())
         parts = 0
-        for part in log.parts(descriptor, findings):
+        for part in log.iterate_parts(descriptor, findings):
             parts += 1
             try:
                 check_content(part, descriptor, subject.content, self.path)
                 if subject.content in ("insert", "columns"):
-                    yield from self._columns(log.payload(part), part, subject.fields, schema, findings)
+                    yield from self._decode_columns(log.open_payload(part), part, subject.fields, schema, findings)
                 else:
-                    batch = part_values(log.payload(part), part, subject)
+                    batch = decode_part(log.open_payload(part), part, subject)
                     findings.rows += batch.num_rows
                     yield self._deliver(batch, schema, part.offset)
             except UnreadableError as error:
@@ -252,9 +254,9 @@ class FileFragment(Fragment):
             else:
                 findings.account.record += part.length
         if not parts and self.named and before == sum(findings.kinds.values()):
-            findings.damage(log.without_events())
+            findings.add_damage(log.without_events())
 
-    def _columns(
+    def _decode_columns(
         self, payload: Payload, part: Part, fields: Sequence[Field], schema: pa.Schema, findings: Findings
     ) -> Iterator[pa.RecordBatch]:
         if len(payload.schema) < len(fields):
@@ -271,13 +273,13 @@ class FileFragment(Fragment):
         return self._assemble(columns, schema, offset, batch.num_rows)
 
     def _assemble(self, columns: dict[str, pa.Array], schema: pa.Schema, offset: int, count: int) -> pa.RecordBatch:
-        return assemble(schema, count, columns, self.path, lambda: constant(offset, pa.int64(), count))
+        return assemble(schema, count, columns, self.path, lambda: make_constant(offset, pa.int64(), count))
 
 
 def decode_rows(
     payload: Payload, fields: Sequence[tuple[int, Field]]
 ) -> Iterator[tuple[dict[str, pa.Array], NDArray[np.uint8]]]:
-    """The rows of a payload, some at a time: the values of some columns by name, and which of the rows these are.
+    """Yield the rows of a payload, some at a time: the values of some columns by name, and which of the rows these are.
 
     Raises:
         UnreadableError: After the last rows that are delivered.
@@ -288,8 +290,8 @@ def decode_rows(
         yield dict(zip((field.name for _, field in fields), arrays, strict=True)), keep
 
 
-def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatch:
-    """The requests of an event of a DDL log, or the bytes of one of an index.
+def decode_part(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatch:
+    """Return the requests of an event of a DDL log, or the bytes of one of an index.
 
     Raises:
         UnreadableError: When the payload holds something else.
@@ -298,28 +300,28 @@ def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatc
         raise payload.make_error("the payload has no column")
     values = payload.read_column(layout.MAX_FILE_SIZE)
     if subject.content == "index":
-        data = array_of([_concatenate(values, payload)], pa.large_binary())
+        data = make_array([_concatenate(values, payload)], pa.large_binary())
         return pa.record_batch([data], schema=INDEX_SCHEMA)
-    cells = [cell for array in values for cell in _cells(array, payload)]
+    cells = [cell for array in values for cell in _cast_cells(array, payload)]
     event = part.event
     name, time = (event.type.name, event.start_timestamp) if event is not None else ("", 0)
-    return batch_of_rows([{"type": name, "timestamp": time, "request": cell} for cell in cells], DDL_SCHEMA)
+    return make_batch_from_rows([{"type": name, "timestamp": time, "request": cell} for cell in cells], DDL_SCHEMA)
 
 
-def _cells(array: pa.Array, payload: Payload) -> list[bytes | None]:
+def _cast_cells(array: pa.Array, payload: Payload) -> list[bytes | None]:
     if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
         raise payload.make_error(f"expected requests, found {array.type}")
     return list(array.cast(pa.binary()).to_pylist())
 
 
 def _concatenate(values: Sequence[pa.Array], payload: Payload) -> bytes:
-    """The bytes of an index slice: a column of one byte per row (C++), or of rows of bytes (Go)."""
+    """Return the bytes of an index slice: a column of one byte per row (C++), or of rows of bytes (Go)."""
     import numpy as np
 
     parts: list[bytes] = []
     for array in values:
         if pa.types.is_int8(array.type) or pa.types.is_uint8(array.type):
-            parts.append(values_of(array, np.uint8).tobytes())
+            parts.append(view_values(array, np.uint8).tobytes())
         elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
             parts += [cell or b"" for cell in array.cast(pa.binary()).to_pylist()]
         else:
@@ -335,22 +337,22 @@ class EventsFragment(Fragment):
     log: LogFile | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
+        with hold_log(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
             manifest = self.log is not None and self.log.kind == layout.MANIFEST_DIRECTORY
             if manifest or log.shape in ("parquet", "stats"):  # no envelope, by right
                 findings.account.record += self.file.size
                 return
-            for row in self._rows(log, findings):
+            for row in self._iterate_rows(log, findings):
                 findings.rows += 1
-                yield batch_of_rows([row], schema)
+                yield make_batch_from_rows([row], schema)
 
-    def _rows(self, log: Log, findings: Findings) -> Iterator[dict[str, Any]]:
+    def _iterate_rows(self, log: Log, findings: Findings) -> Iterator[dict[str, Any]]:
         inside = Findings("skip", drained=True)  # what is wrong within the descriptor is reported after it
-        descriptor = log.descriptor(inside)
+        descriptor = log.load_descriptor(inside)
         findings.account.header += inside.account.header
         if descriptor is None:
             for damage in inside.damages:
-                findings.damage(damage)
+                findings.add_damage(damage)
             return
         common = {
             "file": self.path,
@@ -362,15 +364,15 @@ class EventsFragment(Fragment):
             "field": descriptor.field,
             "payload_type": descriptor.type_name,
         }
-        yield common | _descriptor_row(descriptor)
+        yield common | _make_descriptor_row(descriptor)
         for damage in inside.damages:
-            findings.damage(damage)
-        for part in log.parts(descriptor, findings):
+            findings.add_damage(damage)
+        for part in log.iterate_parts(descriptor, findings):
             wrong = None
             try:
-                row = _event_row(part, log.payload(part))
+                row = _make_event_row(part, log.open_payload(part))
             except UnreadableError as error:
-                row, wrong = _event_row(part, None), error.damage
+                row, wrong = _make_event_row(part, None), error.damage
             yield common | row
             if wrong is None:
                 findings.account.record += part.length
@@ -378,7 +380,7 @@ class EventsFragment(Fragment):
                 blame(part, wrong, findings)
 
 
-def _descriptor_row(descriptor: Descriptor) -> dict[str, Any]:
+def _make_descriptor_row(descriptor: Descriptor) -> dict[str, Any]:
     return {
         "offset": len(layout.MAGIC),
         OFFSET_COLUMN: len(layout.MAGIC),
@@ -392,7 +394,7 @@ def _descriptor_row(descriptor: Descriptor) -> dict[str, Any]:
     }
 
 
-def _event_row(part: Part, payload: Payload | None) -> dict[str, Any]:
+def _make_event_row(part: Part, payload: Payload | None) -> dict[str, Any]:
     event = part.event
     if event is None:
         return {}
@@ -432,11 +434,11 @@ class DeltaFragment(Fragment):
     count: int = 0
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
+        with hold_log(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
             for deletes in read_deletes(log, findings, self.key, self.count):
-                yield self._batch(schema, deletes)
+                yield self._make_batch(schema, deletes)
 
-    def _batch(self, schema: pa.Schema, deletes: Deletes) -> pa.RecordBatch:
+    def _make_batch(self, schema: pa.Schema, deletes: Deletes) -> pa.RecordBatch:
         count = len(deletes.keys)
         collection, partition, segment = self.place
         constants = {
@@ -449,11 +451,11 @@ class DeltaFragment(Fragment):
             SEGMENT_COLUMN: segment,
         }
 
-        def column(name: str) -> pa.Array:
+        def make_column(name: str) -> pa.Array:
             kind = schema.field(name).type
             if name == "pk":
                 return deletes.keys if deletes.keys.type == kind else deletes.keys.cast(kind)
-            return deletes.times if name == "timestamp" else constant(constants[name], kind, count)
+            return deletes.times if name == "timestamp" else make_constant(constants[name], kind, count)
 
-        offsets = constant(deletes.offset, pa.int64(), count)
-        return assemble(schema, count, column, self.file.path, offsets)
+        offsets = make_constant(deletes.offset, pa.int64(), count)
+        return assemble(schema, count, make_column, self.file.path, offsets)

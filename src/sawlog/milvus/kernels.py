@@ -10,7 +10,7 @@ from sawlog.kernels.crc32c import crc32c_extend
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, high_product, load_u32, load_u64, rotate_u64, store_u32
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIXTEEN, _THREE, _ZERO
-from sawlog.kernels.protobuf import of_group, put_varint, read_field, varint, varint_size
+from sawlog.kernels.protobuf import measure_varint, of_group, put_varint, read_field, read_varint
 from sawlog.kernels.signature import WRITABLE, Bool, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, UInt64, UInt64s
 
 # How the elements of an array cell are stored.
@@ -53,10 +53,10 @@ _WIRES = np.array([0, 5, 1, _WIRE_LENGTH], np.uint64)
 
 
 @inlined
-def _element(data: Any, pos: Any, end: Any, shape: Any) -> Any:
+def _read_element(data: Any, pos: Any, end: Any, shape: Any) -> Any:
     """Return one of several numbers that are packed, and the position after it, which is 0 for none."""
     if shape == VARINT:
-        return varint(data, pos, end)
+        return read_varint(data, pos, end)
     width = _FOUR if shape == FIXED32 else _EIGHT
     if end - pos < width:
         return _ZERO, _ZERO
@@ -64,8 +64,8 @@ def _element(data: Any, pos: Any, end: Any, shape: Any) -> Any:
 
 
 @inlined
-def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, size: Any, elements: Any) -> Any:
-    """The repeated field 1 of the message `data[pos:end]`, packed or not.
+def _read_elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, size: Any, elements: Any) -> Any:
+    """Return the repeated field 1 of the message `data[pos:end]`, packed or not.
 
     Returns:
         Elements and bytes of strings so far, and 1 when the message is broken.
@@ -91,7 +91,7 @@ def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, 
             if wire == _ZERO:
                 value, value_pos = value_pos, pos
             else:
-                value, value_pos = _element(data, value_pos, pos, shape)
+                value, value_pos = _read_element(data, value_pos, pos, shape)
             if value_pos == _ZERO:
                 return count, size, 1
             if fill:
@@ -102,7 +102,7 @@ def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, 
 
 
 @kernel
-def array_cells(
+def decode_cells(
     messages: Messages, tag: Int64, shape: Int64, fill: Bool, cells: OutInt64s, elements: Annotated[Elements, WRITABLE]
 ) -> tuple[Int64, Int64, Int64]:
     """Decode array cells, protobuf messages.
@@ -131,7 +131,7 @@ def array_cells(
             key, start, pos = read_field(data, pos, end)
             if key != np.uint64(tag) << _THREE | _WIRE_LENGTH:
                 return count, size, row
-            count, size, broken = _elements(data, start, pos, shape, fill, count, size, elements)
+            count, size, broken = _read_elements(data, start, pos, shape, fill, count, size, elements)
             if broken:
                 return count, size, row
     cells[len(cells) - 1] = count
@@ -159,7 +159,7 @@ def _finish(value: Any) -> Any:
 
 @inlined
 def _load_few(data: Any, start: Any, count: Any) -> Any:
-    """The number of up to seven bytes; some of them are loaded twice."""
+    """Return the number of up to seven bytes; some of them are loaded twice."""
     if count == _ZERO:
         return _ZERO
     if count >= _FOUR:
@@ -172,8 +172,8 @@ def _load_few(data: Any, start: Any, count: Any) -> Any:
 
 
 @inlined
-def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
-    """128 bits of MurmurHash3 (x64, seed 0) over a value, with a byte 1 after it if `appended`."""
+def _hash_murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
+    """Compute 128 bits of MurmurHash3 (x64, seed 0) of a value, with a byte 1 after it if `appended`."""
     h1 = _ZERO
     two = _ZERO
     total = length + np.uint64(appended)
@@ -216,8 +216,8 @@ def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
 
 
 @inlined
-def remainder(value: Any, divisor: Any, reciprocal: Any) -> Any:
-    """`value % divisor` without a division, of which `reciprocal` is `(2**64 - 1) // divisor`."""
+def compute_remainder(value: Any, divisor: Any, reciprocal: Any) -> Any:
+    """Return the `value % divisor` without a division, of which `reciprocal` is `(2**64 - 1) // divisor`."""
     remainder = value - high_product(value, reciprocal) * divisor  # the quotient is right, or too small by one
     return remainder - divisor if remainder >= divisor else remainder
 
@@ -233,7 +233,7 @@ def _meet(words: Any, add: Any, place: Any) -> Any:
 
 
 @kernel
-def bloom(
+def apply_bloom(
     data: Bytes, offsets: Int64s, rows: Int64, bits: UInt64, hashes: UInt64, words: OutUInt64s, add: Bool
 ) -> Int64:
     """Add values to a filter of bits-and-blooms, or count those that it may hold.
@@ -252,15 +252,15 @@ def bloom(
     for row in range(rows):
         start = np.uint64(offsets[row])
         length = np.uint64(offsets[row + 1]) - start
-        h0, h1 = _murmur(data, start, length, 0)
-        h2, h3 = _murmur(data, start, length, 1)
+        h0, h1 = _hash_murmur(data, start, length, 0)
+        h2, h3 = _hash_murmur(data, start, length, 1)
         hit = 1
         for i in range(0, hashes, 2):
             index = np.uint64(i)
-            hit &= _meet(words, add, remainder(h0 + index * h2, bits, reciprocal))
+            hit &= _meet(words, add, compute_remainder(h0 + index * h2, bits, reciprocal))
             index += _ONE
             if index < hashes:
-                hit &= _meet(words, add, remainder(h1 + index * h3, bits, reciprocal))
+                hit &= _meet(words, add, compute_remainder(h1 + index * h3, bits, reciprocal))
             h2, h3 = h3, h2
         hits += hit
     return hits
@@ -270,7 +270,7 @@ def bloom(
 def make_cells(
     cells: Int64s, tag: Int64, shape: Int64, elements: Elements, fill: Bool, messages: Annotated[Messages, WRITABLE]
 ) -> UInt64:
-    """Encode array cells; the reverse of `array_cells`, and like it called twice.
+    """Encode array cells; the reverse of `decode_cells`, and like it called twice.
 
     Args:
         cells: int64; elements of row i are those from `cells[i]` to `cells[i + 1]`.
@@ -295,19 +295,19 @@ def make_cells(
         body = _ZERO
         for i in range(cells[row], cells[row + 1]):
             if shape == VARINT:
-                body += varint_size(numbers[i])
+                body += measure_varint(numbers[i])
             elif shape == FIXED32:
                 body += _FOUR
             elif shape == FIXED64:
                 body += _EIGHT
             else:
                 length = np.uint64(starts[i + 1] - starts[i])
-                body += _ONE + varint_size(length) + length
+                body += _ONE + measure_varint(length) + length
         inner = body
         if shape != BYTES and body > _ZERO:
-            inner = _ONE + varint_size(body) + body
+            inner = _ONE + measure_varint(body) + body
         if not fill:
-            pos += _ONE + varint_size(inner) + inner
+            pos += _ONE + measure_varint(inner) + inner
             continue
         out[pos] = np.uint64(tag) << _THREE | _WIRE_LENGTH
         pos = put_varint(out, pos + _ONE, inner)
@@ -335,8 +335,11 @@ def make_cells(
 
 
 @kernel
-def longest_value(data: Bytes) -> Int64:
-    """Length of the longest of the byte arrays in `data`, each after its length; -1 when they do not fit into it."""
+def find_longest_value(data: Bytes) -> Int64:
+    """Return the length of the longest of the byte arrays in `data`, each after its length.
+
+    -1 when they do not fit into it.
+    """
     pos = _ZERO
     end = np.uint64(len(data))
     longest = _ZERO
@@ -354,5 +357,5 @@ def longest_value(data: Bytes) -> Int64:
 
 @kernel
 def extend_crc32c(crc: UInt64, data: Bytes) -> UInt64:
-    """Continue a CRC-32C, which is 0 at first, over the bytes of a record of etcd's write-ahead log."""
+    """Return continue a CRC-32C, which is 0 at first, over the bytes of a record of etcd's write-ahead log."""
     return crc32c_extend(crc, data, _ZERO, np.uint64(len(data)))

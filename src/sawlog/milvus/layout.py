@@ -14,7 +14,7 @@ from typing import Literal
 
 from sawlog.format.damage import UNSUPPORTED, DamageKind
 from sawlog.guard import EPOCH, count_microseconds
-from sawlog.kernels.layout import places
+from sawlog.kernels.layout import locate_numbers
 
 MAGIC = b"\xbc\xfa\xff\x00"
 """int32 0x00FFFABC."""
@@ -33,12 +33,12 @@ HEADER = struct.Struct("<qbII")
 i8, event length i32 and next position i32 (read as u32 here)."""
 LEGACY_HEADER = struct.Struct("<qbIII")
 """Before 2.0: timestamp, type code, server id, event length, next position."""
-EVENT_HEADER = places(HEADER, "timestamp", "type", "event length", "next position")
+EVENT_HEADER = locate_numbers(HEADER, "timestamp", "type", "event length", "next position")
 """The numbers of an event header."""
 DESCRIPTOR = struct.Struct("<qqqqqqi8s")
 """Collection, partition, segment, field id; start and end timestamp; payload type; post-header lengths."""
 EXTRA_LENGTH = struct.Struct("<I")
-DESCRIPTOR_FIELDS = places(
+DESCRIPTOR_FIELDS = locate_numbers(
     struct.Struct(DESCRIPTOR.format + "I"),
     *("collection", "partition", "segment", "field", "start timestamp", "end timestamp"),
     *("payload type", "post-header lengths", "extra length"),
@@ -51,7 +51,7 @@ LEGACY_FIELD_DESCRIPTOR = struct.Struct("<hqqbqqqqqqi")
 """The same with a field id after the segment id, of spring 2021."""
 EVENT_DATA = struct.Struct("<qq")
 """Start and end timestamp, in front of the payload."""
-EVENT_RANGE = places(EVENT_DATA, "start timestamp", "end timestamp")
+EVENT_RANGE = locate_numbers(EVENT_DATA, "start timestamp", "end timestamp")
 POST_HEADER_LENGTHS = bytes([52, *[EVENT_DATA.size] * 7])
 """Sizes of the fixed parts of events, by type code."""
 MAX_FILE_SIZE = (1 << 31) - 1
@@ -266,13 +266,13 @@ OTHER_STATE = "it is of another state of the segment: copy files and metadata ag
 """What to say of a file that does not agree with the metadata."""
 
 
-def tso(moment: dt.datetime) -> int:
-    """The first TSO of a moment's millisecond; moments without a time zone are UTC."""
+def encode_tso(moment: dt.datetime) -> int:
+    """Return the first TSO of a moment's millisecond; moments without a time zone are UTC."""
     return count_microseconds(moment) // 1000 << LOGICAL_BITS
 
 
-def tso_time(timestamp: int) -> dt.datetime:
-    """The moment of a TSO, to the millisecond, in UTC."""
+def decode_tso(timestamp: int) -> dt.datetime:
+    """Return the moment of a TSO, to the millisecond, in UTC."""
     milliseconds = timestamp >> LOGICAL_BITS
     return EPOCH + dt.timedelta(milliseconds=milliseconds)
 

@@ -22,10 +22,10 @@ from sawlog.chain.kernels import (
     SHORT,
     TAKEN,
     Window,
-    no_run,
+    make_record_type,
+    make_state_type,
     note,
-    record_type,
-    state_type,
+    run_nothing,
     walk_chain,
 )
 from sawlog.chain.kernels import blame as blame_kernel
@@ -38,7 +38,7 @@ from sawlog.kernels.jit import as_written
 from sawlog.milvus import layout
 from sawlog.milvus.layout import BinlogDamageKind, EventType, Shape
 from sawlog.milvus.payloads.payload import SMALL, Extent, Payload, UnreadableError
-from sawlog.storage import File, Source, Storage, is_remote, known_answer, note_answer
+from sawlog.storage import File, Source, Storage, find_answer, is_remote, note_answer
 from sawlog.storage.sources import MemorySource, SourceRange
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Descriptor:
     @property
     def type_name(self) -> str:
         """Name of the payload's type; its code where it is unknown."""
-        return data_type_name(self.payload_type)
+        return find_type_name(self.payload_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +127,15 @@ class Event:
         return self.offset + self.length - self.payload
 
 
-def data_type_name(code: int) -> str:
-    """Milvus' name of a data type; the code itself where it is unknown."""
+def find_type_name(code: int) -> str:
+    """Return milvus' name of a data type; the code itself where it is unknown."""
     try:
         return layout.DataType(code).name.rstrip("_")
     except ValueError:
         return str(code)
 
 
-def content_of(event: EventType, descriptor: Descriptor) -> Content:
+def find_content(event: EventType, descriptor: Descriptor) -> Content:
     """Return the content of an event."""
     if event is EventType.DELETE and descriptor.field in (layout.DELTA_FIELD, 0):
         return "delta"
@@ -172,7 +172,7 @@ HEAD = 4096
 
 
 def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) -> Descriptor | None:
-    """The first event of a V1 file.
+    """Return the first event of a V1 file.
 
     Args:
         source: The file.
@@ -186,15 +186,15 @@ def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) 
     if not head.startswith(layout.MAGIC):
         is_encrypted = layout.sniff(head) == "encrypted_parquet"
         kind = BinlogDamageKind.ENCRYPTED if is_encrypted else BinlogDamageKind.BAD_MAGIC
-        findings.damage(Damage(path, 0, source.size, kind.label, explain(head)))
+        findings.add_damage(Damage(path, 0, source.size, kind.label, explain(head)))
         return None
-    descriptor = _descriptor(source, head, path, findings)
+    descriptor = _parse_descriptor(source, head, path, findings)
     if descriptor is not None:
         findings.account.header += descriptor.end
     return descriptor
 
 
-def _descriptor(source: Source, head: bytes, path: str, findings: Findings) -> Descriptor | None:
+def _parse_descriptor(source: Source, head: bytes, path: str, findings: Findings) -> Descriptor | None:
     size = source.size
     pos = len(layout.MAGIC)
     legacy = _is_legacy(head, size)
@@ -202,31 +202,31 @@ def _descriptor(source: Source, head: bytes, path: str, findings: Findings) -> D
     fixed = header.size + (layout.LEGACY_DESCRIPTOR.size if legacy else layout.DESCRIPTOR.size)
     if len(head) < pos + fixed + (0 if legacy else layout.EXTRA_LENGTH.size):
         detail = f"the file ends inside the descriptor, which takes at least {pos + fixed} bytes; it has {size}"
-        findings.damage(Damage(path, 0, size, BinlogDamageKind.TRUNCATED.label, detail))
+        findings.add_damage(Damage(path, 0, size, BinlogDamageKind.TRUNCATED.label, detail))
         return None
     timestamp, code, *_, length, next_position = header.unpack_from(head, pos)
     if code != EventType.DESCRIPTOR:
         detail = f"expected a descriptor event (type code 0) first, found type code {code}"
-        findings.damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR.label, detail))
+        findings.add_damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR.label, detail))
         return None
     if length < fixed or pos + length > size:
-        detail = f"the descriptor's length, {signed(length)}, does not fit into the file ({size} bytes)"
-        findings.damage(Damage(path, 0, size, BinlogDamageKind.BAD_EVENT_LENGTH.label, detail))
+        detail = f"the descriptor's length, {wrap_signed(length)}, does not fit into the file ({size} bytes)"
+        findings.add_damage(Damage(path, 0, size, BinlogDamageKind.BAD_EVENT_LENGTH.label, detail))
         return None
-    common = (timestamp, length, signed(next_position))
+    common = (timestamp, length, wrap_signed(next_position))
     end = pos + length
     if legacy:
-        return _legacy_descriptor(head, common, end)
+        return _parse_legacy_descriptor(head, common, end)
     *values, _ = layout.DESCRIPTOR.unpack_from(head, pos + header.size)
     (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, pos + fixed)
     start = pos + fixed + layout.EXTRA_LENGTH.size
     room = pos + length - start
     if extra_length > room:
         detail = f"the extras' length, {extra_length}, reaches beyond the descriptor, which has room for {room}"
-        findings.damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR.label, detail))
+        findings.add_damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR.label, detail))
         return None
-    text = bytes(source.window(start, extra_length))
-    return _make(common, values, end, _extra(text, start, path, findings), legacy=False)
+    text = bytes(source.read_window(start, extra_length))
+    return _make(common, values, end, _parse_extra(text, start, path, findings), legacy=False)
 
 
 def _make(
@@ -236,7 +236,7 @@ def _make(
     return Descriptor(*common, collection, partition, segment, field, start, last, code, end, extra, legacy)
 
 
-def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str, Any]:
+def _parse_extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str, Any]:
     extra = decode_json(text)
     if isinstance(extra, dict):
         return extra
@@ -247,13 +247,13 @@ def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str,
     if not text:  # only the length is wrong
         size = layout.EXTRA_LENGTH.size
         offset -= size
-    findings.damage(Damage(path, offset, size, BinlogDamageKind.BAD_EXTRA.label, detail))
+    findings.add_damage(Damage(path, offset, size, BinlogDamageKind.BAD_EXTRA.label, detail))
     findings.account.header -= size
     return {}
 
 
 def _is_legacy(head: bytes, size: int) -> bool:
-    """Whether the descriptor makes sense with 21-byte headers, and none with 17-byte ones (section 2.6)."""
+    """Return whether the descriptor makes sense with 21-byte headers, and none with 17-byte ones (section 2.6)."""
     pos = len(layout.MAGIC)
     fixed = pos + layout.HEADER.size + layout.DESCRIPTOR.size
     if len(head) >= fixed + layout.EXTRA_LENGTH.size:
@@ -268,8 +268,8 @@ def _is_legacy(head: bytes, size: int) -> bool:
     return bool(code == EventType.DESCRIPTOR and header_length == layout.LEGACY_HEADER.size and pos + length <= size)
 
 
-def _legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> Descriptor:
-    """The pre-GA descriptor; a shape from spring 2021 has a field id after the segment id."""
+def _parse_legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> Descriptor:
+    """Return the pre-GA descriptor; a shape from spring 2021 has a field id after the segment id."""
     pos = len(layout.MAGIC) + layout.LEGACY_HEADER.size
     extra_bytes = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
     if extra_bytes >= 8:
@@ -279,8 +279,8 @@ def _legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> D
     return _make(common, [collection, partition, segment, layout.DELTA_FIELD, *remaining], end, {}, legacy=True)
 
 
-def signed(value: int, bits: int = 32) -> int:
-    """A number of so many bits as the signed number that it is."""
+def wrap_signed(value: int, bits: int = 32) -> int:
+    """Return a number of so many bits as the signed number that it is."""
     return value - (1 << bits) if value >= 1 << bits - 1 else value
 
 
@@ -289,7 +289,7 @@ BLOCK = 64 << 10
 
 
 def open_bytes(file: File, storage: Storage) -> Source:
-    """The bytes of a file. Windows stay what they are: Arrow's arrays may point into them."""
+    """Return the bytes of a file. Windows stay what they are: Arrow's arrays may point into them."""
     if (file.size <= BLOCK and not storage.memory_map) or is_remote(file.path):
         return _RemoteSource(file, storage)
     return storage.open(file)
@@ -308,8 +308,8 @@ class _RemoteSource:
         self._start = 0
         self._bytes = b""
 
-    def window(self, offset: int, length: int) -> NDArray[np.uint8]:
-        """Return a window as `Source.window` does; windows may go anywhere.
+    def read_window(self, offset: int, length: int) -> NDArray[np.uint8]:
+        """Return a window as `Source.read_window` does; windows may go anywhere.
 
         Raises:
             ChangedError: When the file has become shorter.
@@ -331,7 +331,7 @@ class _RemoteSource:
         self._bytes = self._storage.read(self._file, start, size)
         self._start = start
         if len(self._bytes) < size:
-            raise ChangedError.shorter(self._file.path, start + size, start + len(self._bytes))
+            raise ChangedError.from_sizes(self._file.path, start + size, start + len(self._bytes))
 
 
 class _IndexedSource:
@@ -349,13 +349,13 @@ class _IndexedSource:
         self._file = file
         self._storage = storage
 
-    def window(self, offset: int, length: int) -> NDArray[np.uint8]:
-        """Bytes from an offset; planning asks for the same ones each time."""
+    def read_window(self, offset: int, length: int) -> NDArray[np.uint8]:
+        """Return bytes from an offset; planning asks for the same ones each time."""
         question = f"{offset}+{length}"
-        answer = known_answer(self._storage, self._file, question)
+        answer = find_answer(self._storage, self._file, question)
         if answer is not None:
             return np.frombuffer(answer, np.uint8)
-        window = self._source.window(offset, length)
+        window = self._source.read_window(offset, length)
         note_answer(self._storage, self._file, question, window.tobytes())
         return window
 
@@ -364,7 +364,7 @@ class _IndexedSource:
         self._source.close()
 
 
-EVENT = record_type("kind", "start", "length", "next_position", "timestamp", "first", "last", "payload")
+EVENT = make_record_type("kind", "start", "length", "next_position", "timestamp", "first", "last", "payload")
 """An event, as `Event` has it."""
 
 
@@ -389,16 +389,16 @@ class Out(NamedTuple):
     events: Any
 
 
-_walk, _no_run, _note, _blame = map(as_written, (walk_chain, no_run, note, blame_kernel))
+_walk, _no_run, _note, _blame = map(as_written, (walk_chain, run_nothing, note, blame_kernel))
 
 
-def header_size(rules: Rules) -> int:
-    """Bytes of an event's header."""
+def measure_header(rules: Rules) -> int:
+    """Return bytes of an event's header."""
     return (layout.LEGACY_HEADER if rules.legacy else layout.HEADER).size
 
 
-def _header(data: Any, pos: int, rules: Rules) -> tuple[int, int, int, int]:
-    """Timestamp, type code, length and next position of the event at `pos`."""
+def _read_header(data: Any, pos: int, rules: Rules) -> tuple[int, int, int, int]:
+    """Return timestamp, type code, length and next position of the event at `pos`."""
     if rules.legacy:
         timestamp, code, _, length, following = layout.LEGACY_HEADER.unpack_from(data, pos)
         return timestamp, code, length, following
@@ -414,7 +414,7 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
     remaining = int(window.size) - offset
     if remaining <= 0:
         return ENDED, 0
-    min_length = header_size(rules) + layout.EVENT_DATA.size
+    min_length = measure_header(rules) + layout.EVENT_DATA.size
     if rules.encrypted:
         _blame(state, BinlogDamageKind.ENCRYPTED, 0, 0)
         return DAMAGED, remaining
@@ -424,7 +424,7 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
         return DAMAGED, remaining
     if len(window.data) < int(pos) + min_length:
         return SHORT, min_length
-    _, code, length, following = _header(window.data, pos, rules)
+    _, code, length, following = _read_header(window.data, pos, rules)
     if not EventType.INSERT <= code <= EventType.INDEX_FILE:
         if code > EventType.INDEX_FILE and min_length <= length <= remaining and following == offset + length:
             _blame(state, BinlogDamageKind.UNSUPPORTED, code, 0)
@@ -440,19 +440,19 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
 
 def _gather(window: Any, pos: Any, size: int, state: Any, out: Out, rules: Rules) -> int:
     """Write an event down; the last one ends the walk."""
-    event = _event(window, pos, size, rules)
+    event = _read_event(window, pos, size, rules)
     out.found[state.rows] = event
     state.rows += 1
     return DONE if event[1] + size == window.size else TAKEN
 
 
-def _event(window: Any, pos: Any, size: int, rules: Rules) -> tuple[int, ...]:
-    """The numbers of an event, as `EVENT` has them."""
-    offset, body = int(window.base + pos), int(pos) + header_size(rules)
-    timestamp, code, _, following = _header(window.data, pos, rules)
+def _read_event(window: Any, pos: Any, size: int, rules: Rules) -> tuple[int, ...]:
+    """Return the numbers of an event, as `EVENT` has them."""
+    offset, body = int(window.base + pos), int(pos) + measure_header(rules)
+    timestamp, code, _, following = _read_header(window.data, pos, rules)
     span = layout.EVENT_DATA.unpack_from(window.data, body)
     payload = int(window.base) + body + layout.EVENT_DATA.size
-    return code, offset, size, signed(following), timestamp, *span, payload
+    return code, offset, size, wrap_signed(following), timestamp, *span, payload
 
 
 def on_damage(window: Any, start: Any, length: int, state: Any, out: Out, rules: Rules) -> int:
@@ -462,13 +462,13 @@ def on_damage(window: Any, start: Any, length: int, state: Any, out: Out, rules:
     return TAKEN
 
 
-_STATE = state_type()
+_STATE = make_state_type()
 _ROWS = 128
 """Events that are looked for at a time."""
 
 
-def _events(source: Source, path: str, descriptor: Descriptor, findings: Findings) -> Iterator[Event]:
-    """The data events of a V1 file, one by one, walked by their length only.
+def _iterate_events(source: Source, path: str, descriptor: Descriptor, findings: Findings) -> Iterator[Event]:
+    """Yield the data events of a V1 file, one by one, walked by their length only.
 
     Damage is reported when the walk finds it, after the events before it. The reader of an event accounts for it.
     Most files have one event, and are whole: the walk begins where something is wrong.
@@ -477,19 +477,19 @@ def _events(source: Source, path: str, descriptor: Descriptor, findings: Finding
     position = descriptor.end
     while position < source.size:
         try:
-            window = Window(source.window(position, HEAD), position, source.size, source.size)
+            window = Window(source.read_window(position, HEAD), position, source.size, source.size)
         except DiskError:
             break
         verdict, length = judge(window, 0, _State(), rules)
         if verdict != GOOD:
             break
-        code, *numbers = _event(window, 0, length, rules)
+        code, *numbers = _read_event(window, 0, length, rules)
         yield Event(EventType(code), *numbers)
         position += length
     else:
         return
     span = Span(File(path, source.size), position, source.size)
-    for batch in _EventWalk(span, source, descriptor, findings).batches():
+    for batch in _EventWalk(span, source, descriptor, findings).read_batches():
         yield from batch
 
 
@@ -524,26 +524,26 @@ class _EventWalk(ChainWalk):
     def reset(self) -> None:
         """Do nothing: what was delivered is written over."""
 
-    def window_length(self, position: int) -> int:
+    def choose_window_length(self, position: int) -> int:
         """Return the length of an event's head: nothing beyond it is looked at."""
         del position
         return HEAD
 
     def describe(self, event: Wrong) -> str:
-        """The header is quoted."""
-        header = header_size(self._rules)
+        """Return the header is quoted."""
+        header = measure_header(self._rules)
         min_length = header + layout.EVENT_DATA.size
         if event.kind == BinlogDamageKind.ENCRYPTED:
             zone = self._descriptor.extra.get("encryption_zone")
             return f"the events are encrypted (zone {zone}); reading them needs the cluster's key"
-        quoted = bytes(self.source.window(event.offset, header))
+        quoted = bytes(self.source.read_window(event.offset, header))
         if event.length < min_length:
             expected = f"an event, of at least {min_length} bytes, was expected"
             return f"{event.length} bytes where {expected}: {quoted[:16].hex(' ')}"
         if event.kind in (BinlogDamageKind.UNKNOWN_EVENT, BinlogDamageKind.UNSUPPORTED):
-            return f"unknown type code {signed(event.one, 8)} in an event header: {quoted.hex(' ')}"
+            return f"unknown type code {wrap_signed(event.one, 8)} in an event header: {quoted.hex(' ')}"
         possible = f"at least {min_length} and at most {event.length} bytes are possible"
-        return f"the event's length is {signed(event.one)}; {possible}"
+        return f"the event's length is {wrap_signed(event.one)}; {possible}"
 
     def _account(self) -> None:
         """Do nothing: the reader of an event accounts for it."""
@@ -580,7 +580,7 @@ def blame(part: Part, damage: Damage, findings: Findings) -> None:
     Raises:
         DamageError: When the policy is `fail`.
     """
-    findings.damage(damage)
+    findings.add_damage(damage)
     findings.account.header += part.length - damage.length
 
 
@@ -590,7 +590,7 @@ def check_content(part: Part, descriptor: Descriptor | None, content: Content, p
     Raises:
         UnreadableError: Says which one it is.
     """
-    if part.event is not None and descriptor is not None and content_of(part.event.type, descriptor) != content:
+    if part.event is not None and descriptor is not None and find_content(part.event.type, descriptor) != content:
         detail = f"an event of type {part.event.type.name} in a log of type {content}"
         raise UnreadableError(Damage(path, part.offset, part.length, BinlogDamageKind.UNKNOWN_EVENT.label, detail))
 
@@ -610,7 +610,7 @@ class Log:
         self.source = source
         self.fault = fault
         self._limit = max_page_bytes
-        self.head = bytes(source.window(0, HEAD))
+        self.head = bytes(source.read_window(0, HEAD))
         self.shape: Shape = layout.sniff(self.head)
 
     @property
@@ -618,33 +618,33 @@ class Log:
         """Whether it is Parquet without an envelope."""
         return self.shape == "parquet"
 
-    def descriptor(self, findings: Findings) -> Descriptor | None:
-        """The descriptor; `None` for bare Parquet, and where it cannot be read."""
+    def load_descriptor(self, findings: Findings) -> Descriptor | None:
+        """Return the descriptor; `None` for bare Parquet, and where it cannot be read."""
         if self.fault is not None:
-            findings.damage(self.fault)
+            findings.add_damage(self.fault)
             return None
         return None if self.is_bare_parquet else read_descriptor(self.source, self.path, findings, self.head)
 
-    def parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
-        """The file's events, or the one payload that a bare file is. Damage is reported when the walk finds it."""
+    def iterate_parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
+        """Yield file's events, or the one payload that a bare file is. Damage is reported when the walk finds it."""
         if self.is_bare_parquet:
             yield Part(None, Extent(0, self.source.size))
         elif descriptor is not None:
-            for event in _events(self.source, self.path, descriptor, findings):
+            for event in _iterate_events(self.source, self.path, descriptor, findings):
                 yield Part(event, Extent(event.payload, event.payload_length, event.payload - event.offset))
 
-    def payload(self, part: Part, span: tuple[int, int] | None = None) -> Payload:
-        """The payload of a part, its footer checked; `span` is that of `Payload`.
+    def open_payload(self, part: Part, span: tuple[int, int] | None = None) -> Payload:
+        """Return the payload of a part, its footer checked; `span` is that of `Payload`.
 
         Raises:
             UnreadableError: When it is no Parquet, or claims more than its bytes justify.
         """
         return Payload(self.source, self.path, part.extent, self._limit, span)
 
-    def whole(
+    def require_parts(
         self, report: Callable[[Damage], None] | None = None, span: tuple[int, int] | None = None
     ) -> list[tuple[Part, Payload]]:
-        """Every part of a file of inserts of which nothing may be missing, at least one.
+        """Return every part of a file of inserts of which nothing may be missing, at least one.
 
         Args:
             report: Called with each damage that costs no row.
@@ -654,8 +654,8 @@ class Log:
             UnreadableError: When the file does not hold all of its rows.
         """
         strict = Findings("skip", drained=True)
-        descriptor = self.descriptor(strict)
-        parts = list(self.parts(descriptor, strict))
+        descriptor = self.load_descriptor(strict)
+        parts = list(self.iterate_parts(descriptor, strict))
         damages = [damage for damage in strict.damages if damage.kind not in _HARMLESS]
         if damages:
             raise UnreadableError(damages[0])
@@ -663,26 +663,26 @@ class Log:
             raise UnreadableError(self.without_events())
         for part in parts:
             check_content(part, descriptor, "insert", self.path)
-        payloads = [(part, self.payload(part, span)) for part in parts]
+        payloads = [(part, self.open_payload(part, span)) for part in parts]
         if report is not None:
             for damage in strict.damages:
                 report(damage)
         return payloads
 
     def without_events(self) -> Damage:
-        """The damage that an insert log without events is."""
+        """Return the damage that an insert log without events is."""
         return Damage(
             self.path, self.source.size, 0, BinlogDamageKind.TRUNCATED.label, "no data event after the descriptor"
         )
 
     def from_offset(self, base: int) -> Log:
-        """The rest of the file from an offset, as a file."""
+        """Return the rest of the file from an offset, as a file."""
         remaining = SourceRange(self.source, base)
         return Log(File(self.path, remaining.size), remaining, self._limit)
 
-    def content(self) -> bytes:
-        """All bytes, of files that are small by nature."""
-        return bytes(self.source.window(0, self.source.size))
+    def read_all(self) -> bytes:
+        """Return all bytes, of files that are small by nature."""
+        return bytes(self.source.read_window(0, self.source.size))
 
 
 def open_log(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Log:
@@ -704,7 +704,7 @@ def open_log(file: File, storage: Storage, max_page_bytes: int | None, *, planni
 
 
 @contextmanager
-def opened(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Iterator[Log]:
+def hold_log(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Iterator[Log]:
     """Open a file, and close it in the end."""
     log = open_log(file, storage, max_page_bytes, planning=planning)
     with closing(log.source):

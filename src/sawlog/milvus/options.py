@@ -65,7 +65,7 @@ class ReadOptions:
     @property
     def until(self) -> int | None:
         """The last TSO that counts; `None` for all."""
-        return None if self.as_of is None else _last_tso("as_of", self.as_of)
+        return None if self.as_of is None else _find_last_tso("as_of", self.as_of)
 
     @property
     def expiry(self) -> int | None:
@@ -74,15 +74,15 @@ class ReadOptions:
             return self.until
         if self.ttl == "ignore":
             return None
-        return layout.tso(dt.datetime.now(dt.UTC)) if self.ttl == "now" else _last_tso("ttl", self.ttl)
+        return layout.encode_tso(dt.datetime.now(dt.UTC)) if self.ttl == "now" else _find_last_tso("ttl", self.ttl)
 
 
-def _last_tso(name: str, value: int | dt.datetime | str) -> int:
-    """The last TSO of a moment's millisecond."""
+def _find_last_tso(name: str, value: int | dt.datetime | str) -> int:
+    """Return the last TSO of a moment's millisecond."""
     if isinstance(value, int):
         return value
     moment = parse_time(name, value, "a TSO, or a time like 2024-05-01T12:00:00Z")
-    return layout.tso(moment) | ((1 << layout.LOGICAL_BITS) - 1)
+    return layout.encode_tso(moment) | ((1 << layout.LOGICAL_BITS) - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,20 +44,20 @@ def parse(file: File) -> LogFile | None:
     parts = file.path.split("/")
     anchors = [index for index, part in enumerate(parts) if part in layout.DIRECTORIES]
     if not anchors:
-        ids = _trailing_ids(parts)
+        ids = _parse_trailing_ids(parts)
         if len(ids) < 5:
             return None
         return LogFile(file, "/".join(parts[: -len(ids)]), layout.INSERT_LOG, *ids[-5:])
     anchor = anchors[-1]
     kind, root = parts[anchor], "/".join(parts[:anchor])
     if kind == layout.INSERT_LOG and layout.MANIFEST_DIRECTORY in parts[anchor:]:
-        return _manifest(file, root, parts[anchor + 1 :])
+        return _parse_manifest_path(file, root, parts[anchor + 1 :])
     if kind == layout.INDEX_FILES:
-        return _index_file(file, root, parts[anchor + 1 :])
+        return _parse_index_path(file, root, parts[anchor + 1 :])
     if not all(layout.ID.match(part) for part in parts[anchor + 1 :] if kind != layout.DDL_LOG):
         return None
     if kind == layout.DDL_LOG:
-        return LogFile(file, root, kind, *_ddl_ids(parts[anchor + 1 :])) if len(parts) > anchor + 2 else None
+        return LogFile(file, root, kind, *_parse_ddl_ids(parts[anchor + 1 :])) if len(parts) > anchor + 2 else None
     ids = [int(part) for part in parts[anchor + 1 :]]
     if kind == layout.DELTA_LOG:
         if len(ids) not in (4, 5):
@@ -68,7 +68,7 @@ def parse(file: File) -> LogFile | None:
     return LogFile(file, root, kind, ids[0], ids[1], ids[-3], ids[-2], ids[-1])
 
 
-def segment_of(log: LogFile) -> str:
+def make_segment_key(log: LogFile) -> str:
     """Return the key that the files of a segment have in common."""
     return f"{log.root}/{log.kind}/{log.collection}/{log.partition}/{log.segment}"
 
@@ -83,8 +83,8 @@ def check_log_path(path: str) -> None:
         raise FormatError(f"the metadata names a log at {path!r}: expected decimal ids below {layout.INSERT_LOG}")
 
 
-def trailing_id(path: str) -> int:
-    """The log id at the end of a path out of metadata.
+def parse_trailing_id(path: str) -> int:
+    """Return the log id at the end of a path out of metadata.
 
     Raises:
         FormatError: When there is none.
@@ -96,7 +96,7 @@ def trailing_id(path: str) -> int:
     return int(last)
 
 
-def _trailing_ids(parts: list[str]) -> list[int]:
+def _parse_trailing_ids(parts: list[str]) -> list[int]:
     ids: list[int] = []
     for part in reversed(parts):
         if len(ids) == 5 or not layout.ID.match(part):
@@ -105,8 +105,11 @@ def _trailing_ids(parts: list[str]) -> list[int]:
     return ids
 
 
-def _manifest(file: File, root: str, parts: list[str]) -> LogFile | None:
-    """`<collection>/<partition>/<segment>/_metadata/manifest-<version>.avro`; a backup's may have a group, too."""
+def _parse_manifest_path(file: File, root: str, parts: list[str]) -> LogFile | None:
+    """Return `<collection>/<partition>/<segment>/_metadata/manifest-<version>.avro`.
+
+    A backup's may have a group, too.
+    """
     name = layout.MANIFEST_NAME.match(parts[-1])
     if name is None or len(parts) not in (5, 6) or not all(layout.ID.match(part) for part in parts[:-2]):
         return None
@@ -114,16 +117,16 @@ def _manifest(file: File, root: str, parts: list[str]) -> LogFile | None:
     return LogFile(file, root, layout.MANIFEST_DIRECTORY, *ids, -1, int(name[1]))
 
 
-def _index_file(file: File, root: str, parts: list[str]) -> LogFile | None:
-    """`<build>/<version>/<partition>/<segment>/<name>`."""
+def _parse_index_path(file: File, root: str, parts: list[str]) -> LogFile | None:
+    """Return `<build>/<version>/<partition>/<segment>/<name>`."""
     if len(parts) != 5 or not all(layout.ID.match(part) for part in parts[:4]):
         return None
     build, _, partition, segment = map(int, parts[:4])
     return LogFile(file, root, layout.INDEX_FILES, 0, partition, segment, -1, build)
 
 
-def _ddl_ids(parts: list[str]) -> tuple[int, int, int, int, int]:
-    """`<collection>/{ts,ddl}/<log>`."""
+def _parse_ddl_ids(parts: list[str]) -> tuple[int, int, int, int, int]:
+    """Return `<collection>/{ts,ddl}/<log>`."""
     collection = int(parts[0]) if layout.ID.match(parts[0]) else 0
     log = int(parts[-1]) if layout.ID.match(parts[-1]) else 0
     return collection, layout.ALL_PARTITIONS, -1, -1, log

@@ -13,15 +13,15 @@ import pyarrow as pa
 from sawlog.errors import FormatError
 from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout, paths
-from sawlog.milvus.deletes.log import Deletes, part_deletes, stored_deletes
-from sawlog.milvus.encode import NewEvent, descriptor_bytes, event_bytes, parquet
-from sawlog.milvus.fragments import Subject, decode_rows, part_values, subject_of
+from sawlog.milvus.deletes.log import Deletes, encode_deletes, read_part_deletes
+from sawlog.milvus.encode import NewEvent, encode_descriptor, encode_event, encode_parquet
+from sawlog.milvus.fragments import Subject, decode_part, decode_rows, read_subject
 from sawlog.milvus.layout import BinlogDamageKind, DataType
-from sawlog.milvus.log import Descriptor, Log, Part, blame, check_content, opened
+from sawlog.milvus.log import Descriptor, Log, Part, blame, check_content, hold_log
 from sawlog.milvus.options import ReadOptions
-from sawlog.milvus.payloads.payload import ColumnStream, Payload, UnreadableError, rows_at_once
-from sawlog.milvus.payloads.stored import described_field
-from sawlog.milvus.stats import bm25_batch, check_stats
+from sawlog.milvus.payloads.payload import ColumnStream, Payload, UnreadableError, limit_rows
+from sawlog.milvus.payloads.stored import make_event_field
+from sawlog.milvus.stats import check_stats, decode_bm25_batch
 from sawlog.milvus.types import Field
 from sawlog.storage import File, Storage
 
@@ -56,18 +56,18 @@ def repair(
         FormatError: When nothing can be taken out of it.
     """
     findings = Findings("skip", drained=True)
-    with opened(file, storage, options.max_item_bytes) as log:
+    with hold_log(file, storage, options.max_item_bytes) as log:
         if log.fault is not None:
             raise FormatError(str(log.fault))
         base = max(0, log.head[: layout.MAGIC_SEARCH].find(layout.MAGIC)) if log.shape == "unknown" else 0
         if base:
             detail = f"{base} bytes in front of the magic number: {log.head[:16].hex(' ')}"
-            findings.damage(Damage(file.path, 0, base, BinlogDamageKind.BAD_MAGIC.label, detail))
+            findings.add_damage(Damage(file.path, 0, base, BinlogDamageKind.BAD_MAGIC.label, detail))
         inside = Findings("skip", drained=True)
         staged = storage.stage(target)
         size = 0
         try:
-            for piece in _pieces(log.from_offset(base) if base else log, file, inside, mask, fields):
+            for piece in _iterate_pieces(log.from_offset(base) if base else log, file, inside, mask, fields):
                 staged.write(piece)
                 size += memoryview(piece).nbytes
             storage.publish([staged.finish()])
@@ -77,31 +77,31 @@ def repair(
     return size
 
 
-def _pieces(
+def _iterate_pieces(
     log: Log, file: File, findings: Findings, rows: NDArray[np.uint8] | None, fields: Mapping[int, Field]
 ) -> Iterator[Any]:
-    """The bytes of the repaired file, with some rows. See `repair`."""
+    """Yield the bytes of the repaired file, with some rows. See `repair`."""
     place = paths.parse(file)
     try:
-        subject = subject_of(log, place, fields)
+        subject = read_subject(log, place, fields)
     except FormatError as error:
         raise FormatError(f"{error}; nothing can be taken out of it") from None
     if subject.content in ("stats", "bm25"):
-        check = check_stats if subject.content == "stats" else bm25_batch
-        check(log.content(), log.path, findings)
+        check = check_stats if subject.content == "stats" else decode_bm25_batch
+        check(log.read_all(), log.path, findings)
         _refuse(findings, log.path)
-        yield log.content()
+        yield log.read_all()
         return
-    descriptor = log.descriptor(findings)
+    descriptor = log.load_descriptor(findings)
     position = kept_events = 0
     if descriptor is not None:
         if descriptor.is_encrypted:
             raise FormatError(f"{log.path}: encrypted; nothing can be taken out of it")
-        head = _descriptor(log, descriptor, findings)
+        head = _make_descriptor(log, descriptor, findings)
         position += len(head)
         yield head
-    for part in log.parts(descriptor, findings):
-        piece, count = _part(log, part, descriptor, subject, position, findings, rows)
+    for part in log.iterate_parts(descriptor, findings):
+        piece, count = _repair_part(log, part, descriptor, subject, position, findings, rows)
         rows = None if rows is None else rows[count:]
         if piece is None and descriptor is None:
             _refuse(findings, log.path)
@@ -109,7 +109,7 @@ def _pieces(
             position += len(piece)
             kept_events += 1
             yield piece
-    typed = descriptor is not None and described_field(descriptor, 0).type is not DataType.None_
+    typed = descriptor is not None and make_event_field(descriptor, 0).type is not DataType.None_
     if not kept_events and descriptor is not None and not (typed and subject.content == "insert"):
         _refuse(findings, log.path)
 
@@ -124,18 +124,21 @@ def _refuse(findings: Findings, path: str) -> None:
         raise FormatError(f"{path}: {findings.damages[0].detail}; nothing can be taken out of it")
 
 
-def _descriptor(log: Log, descriptor: Descriptor, findings: Findings) -> bytes:
-    """Magic number and descriptor; with extras that say what has to be said where those of the file are broken."""
-    stored = bytes(log.source.window(0, descriptor.end))
+def _make_descriptor(log: Log, descriptor: Descriptor, findings: Findings) -> bytes:
+    """Return magic number and descriptor.
+
+    With extras that say what has to be said where those of the file are broken.
+    """
+    stored = bytes(log.source.read_window(0, descriptor.end))
     if not findings.kinds[BinlogDamageKind.BAD_EXTRA.label]:
         return stored
     pos = len(layout.MAGIC) + layout.HEADER.size
     fixed = stored[pos : pos + layout.DESCRIPTOR.size]
     extra = {layout.ORIGINAL_SIZE: str(log.source.size - descriptor.end)}
-    return layout.MAGIC + descriptor_bytes(descriptor.timestamp, fixed, extra)
+    return layout.MAGIC + encode_descriptor(descriptor.timestamp, fixed, extra)
 
 
-def _part(
+def _repair_part(
     log: Log,
     part: Part,
     descriptor: Descriptor | None,
@@ -144,7 +147,7 @@ def _part(
     findings: Findings,
     rows: NDArray[np.uint8] | None,
 ) -> tuple[Any, int]:
-    """The bytes of one event, or of a bare file, `None` where nothing of it is left; and how many rows it has.
+    """Return the bytes of one event, or of a bare file, `None` where nothing of it is left; and how many rows it has.
 
     Args:
         log: The file.
@@ -160,7 +163,7 @@ def _part(
     is_whole = False
     try:
         check_content(part, descriptor, subject.content, log.path)
-        payload = log.payload(part)
+        payload = log.open_payload(part)
         masks.extend(_read(part, payload, subject))
         is_whole = True
     except UnreadableError as error:
@@ -176,13 +179,15 @@ def _part(
         return None, payload.rows
     findings.rows += count
     if is_whole:
-        return log.source.window(part.offset, part.length), payload.rows
-    data = parquet(_rows(payload, subject, keep, part), store_schema=any(field.metadata for field in payload.schema))
+        return log.source.read_window(part.offset, part.length), payload.rows
+    data = encode_parquet(
+        _read_rows(payload, subject, keep, part), store_schema=any(field.metadata for field in payload.schema)
+    )
     if part.event is None:
         return data, payload.rows
     event = NewEvent(part.event.type, part.event.start_timestamp, part.event.end_timestamp, data)
     end = position + layout.HEADER.size + layout.EVENT_DATA.size + len(data)
-    return event_bytes(event, part.event.timestamp, end) + data, payload.rows
+    return encode_event(event, part.event.timestamp, end) + data, payload.rows
 
 
 def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np.uint8]]:
@@ -192,26 +197,26 @@ def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np
         UnreadableError: After the last that it delivers, when the event is damaged.
     """
     if subject.content == "delta":
-        for part_delete in part_deletes(part, payload, None):
+        for part_delete in read_part_deletes(part, payload, None):
             yield np.ones(len(part_delete.keys), np.uint8)
     elif subject.content in ("insert", "columns"):
         for _, keep in decode_rows(payload, list(enumerate(subject.fields))):
             yield keep
     else:
-        yield np.ones(part_values(payload, part, subject).num_rows, np.uint8)
+        yield np.ones(decode_part(payload, part, subject).num_rows, np.uint8)
 
 
-def _rows(payload: Payload, subject: Subject, keep: NDArray[np.uint8], part: Part) -> pa.Table:
-    """The rows of a damaged event that can be read, as they are stored."""
+def _read_rows(payload: Payload, subject: Subject, keep: NDArray[np.uint8], part: Part) -> pa.Table:
+    """Return the rows of a damaged event that can be read, as they are stored."""
     if subject.content == "delta":
-        return stored_deletes(payload, _read_until_damage(part_deletes(part, payload, None)))
-    step = rows_at_once(payload, range(len(subject.fields)))
+        return encode_deletes(payload, _read_until_damage(read_part_deletes(part, payload, None)))
+    step = limit_rows(payload, range(len(subject.fields)))
     columns = range(len(payload.schema))
     columns_kept = [ColumnStream([payload], index, step).take_selected(keep, int(keep.sum())) for index in columns]
     return pa.Table.from_arrays(columns_kept, schema=payload.schema)
 
 
 def _read_until_damage(deletes: Iterator[Deletes]) -> Iterator[Deletes]:
-    """Deletes up to the damage."""
+    """Yield deletes up to the damage."""
     with suppress(UnreadableError):
         yield from deletes

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from sawlog.api import open as open_dataset
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SawlogError
-from sawlog.format.planning import view_schema
+from sawlog.format.planning import find_view_schema
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import CollectionContents, SegmentsWarning
 from sawlog.milvus.layout import PARTITION_COLUMN
-from sawlog.milvus.metadata.written import WrittenCollection, WrittenLog, WrittenSegment, backup_documents, json_field
+from sawlog.milvus.metadata.written import WrittenCollection, WrittenLog, WrittenSegment, describe_field, make_documents
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.types import ROW_ID, TIMESTAMP
-from sawlog.spark.digest import digest, quote_name
+from sawlog.spark.digest import compute_digest, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -37,7 +37,7 @@ def read_collection(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> DataFrame:
-    """A collection, each segment's own deletes applied where its rows are read, those of L0 segments by one join.
+    """Return collection, each segment's own deletes applied where its rows are read, those of L0 segments by one join.
 
     The plain source applies both kinds while it reads, which has every task read all L0 delta logs of its partition.
     Take this function when there are many of them.
@@ -56,27 +56,27 @@ def read_collection(
     from pyspark.sql import functions as f
 
     dataset = _open(path, storage_options, options)
-    names = columns if columns is not None else list(view_schema(dataset).names)
-    reader = _reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
-    across = dataset.collection.level_zero()
+    names = columns if columns is not None else list(find_view_schema(dataset).names)
+    reader = _make_reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
+    across = dataset.collection.list_l0_segments()
     moved = any(s.meta is not None and s.meta.commit_timestamp for s in dataset.collection.segments.values())
     if not across or moved or dataset.primary is None or options.get("deletes", "apply") != "apply":
         return reader.option("columns", ",".join(names)).load(path)
     key = dataset.primary.name
     needed_columns = [*names, *(name for name in (key, TIMESTAMP.name, PARTITION_COLUMN) if name not in names)]
     rows = reader.option("columns", ",".join(needed_columns)).option("deletes", "own").load(path)
-    deletes = _reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
+    deletes = _make_reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
     deleted = deletes.option("view", "deletes").load(path).where("l0")
-    until = _until(options)
+    until = _find_until(options)
     if until is not None:
         deleted = deleted.where(f.col("timestamp") <= f.lit(until))
-    return rows.join(deleted, _hits(rows, deleted, key), "left_anti").select(
+    return rows.join(deleted, _make_hit_condition(rows, deleted, key), "left_anti").select(
         *(rows[quote_name(name)] for name in names)
     )
 
 
-def _hits(rows: DataFrame, deleted: DataFrame, key: str) -> Column:
-    """A delete hits rows of its partition, or of all, with its key, and strictly older than itself."""
+def _make_hit_condition(rows: DataFrame, deleted: DataFrame, key: str) -> Column:
+    """Return a delete hits rows of its partition, or of all, with its key, and strictly older than itself."""
     everywhere = deleted["partition"] == layout.ALL_PARTITIONS
     return (
         (rows[quote_name(key)] == deleted["pk"])
@@ -136,7 +136,7 @@ def compact(
         OptionError: When the source is no collection, or the target holds it already.
         SawlogError: When the rows of the target are not those of the source.
     """
-    dataset, logs = source_and_place(source, target, tree, storage_options, options)
+    dataset, logs = open_source_and_place(source, target, tree, storage_options, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SegmentsWarning)  # was shown above
         sizes = {"segment_bytes": segment_bytes, "binlog_bytes": binlog_bytes}
@@ -146,21 +146,24 @@ def compact(
     return done
 
 
-def source_and_place(
+def open_source_and_place(
     source: str,
     target: str,
     tree: Literal["plain", "backup"],
     storage_options: Mapping[str, Any] | None,
     options: Mapping[str, Any],
 ) -> tuple[CollectionContents, str]:
-    """The collection to compact, and the directory where logs will go; arguments and errors are those of `compact`."""
+    """Return the collection to compact, and the directory where logs will go.
+
+    Arguments and errors are those of `compact`.
+    """
     dataset = _open(source, storage_options, options)
     root = target.rstrip("/")
     logs = f"{root}/{layout.BACKUP_LOGS}" if tree == "backup" else root
     log_path, storage = f"{logs}/{layout.INSERT_LOG}/{dataset.collection.id}", dataset.scan.storage
     if storage.exists(log_path) and storage.find(log_path):  # one that was ended has left empty directories
         raise OptionError(f"{target}: holds the collection {dataset.collection.id} already; compact into another root")
-    dataset.batches()  # warns of what the rows are, or are not, or says why they cannot be read
+    dataset.list_batches()  # warns of what the rows are, or are not, or says why they cannot be read
     return dataset, logs
 
 
@@ -177,15 +180,19 @@ def rewrite_collection(
     collection = dataset.collection
     # Under names that Spark takes as they are: those of Milvus may hold dots, or differ only in case.
     fields = [replace(field, name=f"field_{field.id}") for field in dataset.fields]
-    schema = json.dumps({"name": collection.name, "fields": list(map(json_field, fields))})
+    schema = json.dumps({"name": collection.name, "fields": list(map(describe_field, fields))})
     names = [*(field.name for field in fields), *_SYSTEM]
     read_options = {name: value for name, value in options.items() if name != "dynamic_fields"} | {"schema": schema}
     rows = read_collection(spark, source, columns=names, storage_options=storage_options, **read_options)
-    size = sum(fragment.batch.size for fragment in dataset.batches())
+    size = sum(fragment.batch.size for fragment in dataset.list_batches())
     tasks = max(1, -(-size // sizes["segment_bytes"]))
     arranged = rows.repartitionByRange(tasks, PARTITION_COLUMN, ROW_ID.name)
     writer = arranged.sortWithinPartitions(PARTITION_COLUMN, ROW_ID.name).write.format(_SOURCE).mode("append")
-    settings: dict[str, str | int] = {"format": FORMAT, "collection_id": collection.id, **_storage(storage_options)}
+    settings: dict[str, str | int] = {
+        "format": FORMAT,
+        "collection_id": collection.id,
+        **_prefix_options(storage_options),
+    }
     settings |= sizes
     primary = next((field for field in fields if field.primary), None)
     if primary is not None:
@@ -207,11 +214,11 @@ def _describe(dataset: CollectionContents, root: str, logs: str, storage_options
                 WrittenLog(log.file.path.removeprefix(f"{logs}/"), log.file.size) for log in files
             ]
         segments.append(written_segment)
-    names = {segment.partition: collection.partition_name(segment.partition) for segment in segments}
+    names = {segment.partition: collection.find_partition_name(segment.partition) for segment in segments}
     database = collection.meta.database if collection.meta is not None else layout.DEFAULT_DATABASE
     about = WrittenCollection(collection.id, collection.name, tuple(dataset.fields), names, database)
     staged = []
-    for path, data in backup_documents(root, [(about, segments)], storage).items():
+    for path, data in make_documents(root, [(about, segments)], storage).items():
         staged_file = storage.stage(path)
         staged_file.write(data)
         staged.append(staged_file.finish())
@@ -228,26 +235,28 @@ def _prove(
     storage_options: Mapping[str, Any] | None,
 ) -> Compaction:
     """Read the target back, and compare counts and hashes of all rows."""
-    expected = digest(rows)
+    expected = compute_digest(rows)
     if not expected.rows:
-        return Compaction(0, 0, _count(dataset), 0, _files(dataset), 0)
+        return Compaction(0, 0, _count(dataset), 0, _count_files(dataset), 0)
     # What is next to the target says nothing of it yet.
     options: dict[str, Any] = {"schema": schema, "table": str(dataset.collection.id), "metadata": "none"}
     written = _open(target, storage_options, options)
     segments = tuple(segment.id for segment in written.collection.segments.values())
-    actual = digest(
+    actual = compute_digest(
         read_collection(spark, target, columns=names, storage_options=storage_options, segments=segments, **options)
     )
     if expected != actual:
         raise SawlogError(f"{target}: holds {actual}; expected {expected}")
-    return Compaction(actual.rows, actual.checksum, _count(dataset), len(segments), _files(dataset), _files(written))
+    return Compaction(
+        actual.rows, actual.checksum, _count(dataset), len(segments), _count_files(dataset), _count_files(written)
+    )
 
 
 def _count(dataset: CollectionContents) -> int:
-    return len({fragment.place[2] for fragment in dataset.batches()})
+    return len({fragment.place[2] for fragment in dataset.list_batches()})
 
 
-def _files(dataset: CollectionContents) -> int:
+def _count_files(dataset: CollectionContents) -> int:
     """Insert, delta and stats logs of the collection."""
     segments = dataset.collection.segments.values()
     inserts = sum(len(logs) for segment in segments for logs in segment.inserts.values())
@@ -255,7 +264,7 @@ def _files(dataset: CollectionContents) -> int:
 
 
 def _open(path: str, storage_options: Mapping[str, Any] | None, options: Mapping[str, Any]) -> CollectionContents:
-    """The dataset, on the driver.
+    """Return the dataset, on the driver.
 
     Raises:
         OptionError: When the path is no collection.
@@ -266,20 +275,22 @@ def _open(path: str, storage_options: Mapping[str, Any] | None, options: Mapping
     return dataset
 
 
-def _reader(
+def _make_reader(
     spark: SparkSession, task_bytes: int | None, storage_options: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> DataFrameReader:
     reader = spark.read.format(_SOURCE).option("format", FORMAT)
     if task_bytes is not None:
         reader = reader.option("task_bytes", task_bytes)
-    return reader.options(**{name: _option_text(value) for name, value in options.items()}, **_storage(storage_options))
+    return reader.options(
+        **{name: _render_option(value) for name, value in options.items()}, **_prefix_options(storage_options)
+    )
 
 
-def _storage(storage_options: Mapping[str, Any] | None) -> dict[str, str]:
-    return {f"storage.{name}": _option_text(value) for name, value in (storage_options or {}).items()}
+def _prefix_options(storage_options: Mapping[str, Any] | None) -> dict[str, str]:
+    return {f"storage.{name}": _render_option(value) for name, value in (storage_options or {}).items()}
 
 
-def _option_text(value: Any) -> str:
+def _render_option(value: Any) -> str:
     """Return the text of an option's value, as the Spark reader parses it."""
     if isinstance(value, tuple | list):
         return ",".join(map(str, value))
@@ -288,6 +299,6 @@ def _option_text(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _until(options: Mapping[str, Any]) -> int | None:
+def _find_until(options: Mapping[str, Any]) -> int | None:
     option_names = {option.name for option in fields(ReadOptions)}
     return ReadOptions(**{name: value for name, value in options.items() if name in option_names}).until

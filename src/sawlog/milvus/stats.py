@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import batch_of_rows, fixed_array, values_of
+from sawlog.arrow import make_batch_from_rows, make_fixed_array, view_values
 from sawlog.errors import FormatError
 from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import kernels, layout
-from sawlog.milvus.columns import offsets_of
+from sawlog.milvus.columns import split_binary
 from sawlog.milvus.layout import BinlogDamageKind, DataType
 from sawlog.milvus.metadata import shape
 
@@ -52,8 +52,8 @@ class BloomFilter:
     words: Any
 
     @classmethod
-    def over(cls, keys: pa.Array, false_positives: float = _FALSE_POSITIVES) -> BloomFilter:
-        """A filter over primary keys, sized as Milvus does."""
+    def from_keys(cls, keys: pa.Array, false_positives: float = _FALSE_POSITIVES) -> BloomFilter:
+        """Return a filter over primary keys, sized as Milvus does."""
         count = max(1, len(keys))
         bits = math.ceil(-count * math.log(false_positives) / math.log(2) ** 2)
         hashes = math.ceil(math.log(2) * bits / count)
@@ -63,13 +63,13 @@ class BloomFilter:
 
     @classmethod
     def of_json(cls, entry: Mapping[str, Any]) -> BloomFilter:
-        """A filter as stats logs hold it.
+        """Return a filter as stats logs hold it.
 
         Raises:
             FormatError: When it is none.
         """
-        bits, hashes = (shape.integer(shape.require(entry, key), f"the filter's {key!r}") for key in ("m", "k"))
-        text = shape.text(entry["b"], "the filter's 'b'")
+        bits, hashes = (shape.require_integer(shape.require(entry, key), f"the filter's {key!r}") for key in ("m", "k"))
+        text = shape.require_text(entry["b"], "the filter's 'b'")
         raw = shape.from_base64(text.replace("-", "+").replace("_", "/"), "the filter's 'b'")
         stored = int.from_bytes(raw[:8], "big")
         if not 0 < bits == stored or len(raw) != 8 + -(-bits // _WORD) * 8 or not 0 < hashes < 256:
@@ -77,26 +77,26 @@ class BloomFilter:
         return cls(bits, hashes, np.frombuffer(raw, ">u8", offset=8).astype(np.uint64))
 
     def to_json(self) -> dict[str, Any]:
-        """The filter as stats logs hold it."""
+        """Return the filter as stats logs hold it."""
         raw = self.bits.to_bytes(8, "big") + self.words.astype(">u8").tobytes()
         return {"m": self.bits, "k": self.hashes, "b": base64.urlsafe_b64encode(raw).decode()}
 
-    def found(self, keys: pa.Array) -> int:
+    def count_hits(self, keys: pa.Array) -> int:
         """Return how many of some keys the filter may hold; those that it was made over always count."""
         return self._run(keys, add=False)
 
     def _run(self, keys: pa.Array, *, add: bool) -> int:
         if pa.types.is_int64(keys.type):
-            data = values_of(keys, np.int64).view(np.uint8)
+            data = view_values(keys, np.int64).view(np.uint8)
             offsets = np.arange(0, 8 * len(keys) + 1, 8, dtype=np.int64)
         else:
-            offsets, data = offsets_of(keys.cast(pa.string()))
+            offsets, data = split_binary(keys.cast(pa.string()))
         bits, hashes = np.uint64(self.bits), np.uint64(self.hashes)
-        return int(kernels.bloom(data, offsets, len(keys), bits, hashes, self.words, add))
+        return int(kernels.apply_bloom(data, offsets, len(keys), bits, hashes, self.words, add))
 
 
-def stats_log(field: int, keys: pa.Array) -> dict[str, Any]:
-    """The entry of a stats log over the primary keys of a binlog batch."""
+def make_stats_log(field: int, keys: pa.Array) -> dict[str, Any]:
+    """Return the entry of a stats log over the primary keys of a binlog batch."""
     import pyarrow.compute as pc
 
     limits = pc.min_max(keys)
@@ -105,7 +105,7 @@ def stats_log(field: int, keys: pa.Array) -> dict[str, Any]:
         "fieldID": field,
         "max": 0,
         "min": 0,
-        "bf": BloomFilter.over(keys).to_json(),
+        "bf": BloomFilter.from_keys(keys).to_json(),
         "pkType": int(kind),
         "maxPk": limits["max"].as_py(),
         "minPk": limits["min"].as_py(),
@@ -113,13 +113,13 @@ def stats_log(field: int, keys: pa.Array) -> dict[str, Any]:
 
 
 def encode_stats(entries: Sequence[dict[str, Any]], *, compound: bool) -> bytes:
-    """The text of a stats log: one entry, or, in a compound one, a list of them."""
+    """Return the text of a stats log: one entry, or, in a compound one, a list of them."""
     data = list(entries) if compound else entries[0]
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def parse_stats(text: bytes) -> list[dict[str, Any]]:
-    """The entries of a stats log.
+    """Return the entries of a stats log.
 
     Raises:
         FormatError: When it is none.
@@ -130,77 +130,77 @@ def parse_stats(text: bytes) -> list[dict[str, Any]]:
         is_known = isinstance(entry, dict) and isinstance(entry.get("fieldID"), int)
         if not is_known:
             raise FormatError(f"expected an object with a fieldID, found {str(entry)[:60]}")
-        shape.number(entry, "fieldID")
-        filter_of(entry)
+        shape.read_number(entry, "fieldID")
+        make_filter(entry)
     return entries
 
 
-def filter_of(entry: Mapping[str, Any]) -> BloomFilter | None:
-    """The filter of an entry of a stats log; `None` where it has none of a known kind.
+def make_filter(entry: Mapping[str, Any]) -> BloomFilter | None:
+    """Return the filter of an entry of a stats log; `None` where it has none of a known kind.
 
     Raises:
         FormatError: When it is none.
     """
-    entry_filter = shape.mapping(entry.get("bf") or {}, "'bf'")
+    entry_filter = shape.require_mapping(entry.get("bf") or {}, "'bf'")
     return BloomFilter.of_json(entry_filter) if entry.get("bfType", 0) in (0, 1) and "b" in entry_filter else None
 
 
 def check_stats(text: bytes, path: str, findings: Findings) -> list[dict[str, Any]]:
-    """The entries of a stats log; what is wrong with it is reported as findings."""
+    """Return the entries of a stats log; what is wrong with it is reported as findings."""
     try:
         entries = parse_stats(text)
     except FormatError as error:
-        findings.damage(Damage(path, 0, len(text), BinlogDamageKind.BAD_STATS.label, f"not a stats log: {error}"))
+        findings.add_damage(Damage(path, 0, len(text), BinlogDamageKind.BAD_STATS.label, f"not a stats log: {error}"))
         return []
     findings.account.record += len(text)
     findings.rows += len(entries)
     return entries
 
 
-def stats_batch(entries: Sequence[dict[str, Any]]) -> pa.RecordBatch:
-    """Entries as rows of `STATS_SCHEMA`."""
+def make_stats_batch(entries: Sequence[dict[str, Any]]) -> pa.RecordBatch:
+    """Return entries as rows of `STATS_SCHEMA`."""
     rows = []
     for entry in entries:
-        bloom = filter_of(entry)
+        bloom = make_filter(entry)
         kind = entry.get("pkType", int(DataType.Int64))
         is_known = kind in DataType.__members__.values()
         rows.append(
             {
                 "field": int(entry["fieldID"]),
-                "type": DataType(kind).name if is_known else _text(kind),
-                "min": _text(entry.get("minPk", entry.get("min"))),
-                "max": _text(entry.get("maxPk", entry.get("max"))),
+                "type": DataType(kind).name if is_known else _convert_text(kind),
+                "min": _convert_text(entry.get("minPk", entry.get("min"))),
+                "max": _convert_text(entry.get("maxPk", entry.get("max"))),
                 "bits": bloom.bits if bloom is not None else None,
                 "hashes": bloom.hashes if bloom is not None else None,
                 "bits_set": int(np.bitwise_count(bloom.words).sum()) if bloom is not None else None,
             }
         )
-    return batch_of_rows(rows, STATS_SCHEMA)
+    return make_batch_from_rows(rows, STATS_SCHEMA)
 
 
 BM25_SCHEMA = pa.schema([pa.field("token", pa.uint32(), nullable=False), pa.field("rows", pa.int32(), nullable=False)])
 """BM25 statistics: in how many rows of a binlog batch each token, by its hash, occurs."""
 
 
-def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
-    """The entries of BM25 statistics, rows of `BM25_SCHEMA`; what is wrong with them is reported as findings."""
+def decode_bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
+    """Return the entries of BM25 statistics, rows of `BM25_SCHEMA`; what is wrong with them is reported as findings."""
     header, entry = layout.BM25_HEADER.size, layout.BM25_ENTRY.size
     count, remainder = divmod(len(data) - header, entry)
     if count < 0 or remainder:
         detail = f"not BM25 statistics: {len(data)} bytes where {header} and a multiple of {entry} were expected"
-        findings.damage(Damage(path, 0, len(data), BinlogDamageKind.BAD_STATS.label, detail))
-        return batch_of_rows([], BM25_SCHEMA)
+        findings.add_damage(Damage(path, 0, len(data), BinlogDamageKind.BAD_STATS.label, detail))
+        return make_batch_from_rows([], BM25_SCHEMA)
     findings.account.header += header
     findings.account.record += len(data) - header
     findings.rows += count
     pairs = np.frombuffer(data, np.dtype([("token", "<u4"), ("rows", "<i4")]), count, header)
     columns = [np.ascontiguousarray(pairs[field.name]) for field in BM25_SCHEMA]
     return pa.RecordBatch.from_arrays(
-        [fixed_array(field.type, column) for field, column in zip(BM25_SCHEMA, columns, strict=True)],
+        [make_fixed_array(field.type, column) for field, column in zip(BM25_SCHEMA, columns, strict=True)],
         schema=BM25_SCHEMA,
     )
 
 
-def _text(value: Any) -> str | None:
-    """A value as text; JSON may have halves of characters, which Arrow has not."""
+def _convert_text(value: Any) -> str | None:
+    """Return a value as text; JSON may have halves of characters, which Arrow has not."""
     return None if value is None else str(value).encode(errors="replace").decode()

@@ -145,8 +145,8 @@ class Field:
         """Whether its type says all that a payload needs."""
         return self.storage is not None or self.type is DataType.ArrayOfVector
 
-    def arrow(self) -> pa.Field:
-        """The field in Arrow, with metadata by which it can be written again."""
+    def to_arrow(self) -> pa.Field:
+        """Return the field in Arrow, with metadata by which it can be written again."""
         metadata = {TYPE_KEY: self.type.name.encode(), ID_KEY: str(self.id).encode()}
         if self.element:
             metadata[_ELEMENT_KEY] = self.element.name.encode()
@@ -157,10 +157,10 @@ class Field:
         flags = {_PRIMARY_KEY: self.primary, DYNAMIC_KEY: self.dynamic, NULLABLE_KEY: self.nullable}
         metadata |= {key: b"true" for key, flag in flags.items() if flag}
         required = self.primary or self.id in layout.SYSTEM_FIELDS
-        return pa.field(self.name, self.arrow_type(), nullable=not required, metadata=metadata)
+        return pa.field(self.name, self.choose_arrow_type(), nullable=not required, metadata=metadata)
 
-    def arrow_type(self) -> pa.DataType:
-        """Arrow type of the values."""
+    def choose_arrow_type(self) -> pa.DataType:
+        """Return Arrow type of the values."""
         if self.type in VECTOR_ELEMENTS:
             return pa.list_(VECTOR_ELEMENTS[self.type], self.dim) if self.dim else pa.binary()
         if self.type is DataType.BinaryVector:
@@ -190,8 +190,8 @@ DELETED = pa.field("_deleted", pa.int64())
 """When a version of a row began, and when it ended: TSOs, null for one that has not ended."""
 
 
-def data_type(value: Any) -> DataType:
-    """A type by code or by name, as pymilvus and Milvus' JSON spell it (`FLOAT_VECTOR`, `FloatVector`, 101).
+def parse_data_type(value: Any) -> DataType:
+    """Return a type by code or by name, as pymilvus and Milvus' JSON spell it (`FLOAT_VECTOR`, `FloatVector`, 101).
 
     Raises:
         SchemaError: When there is no such type.
@@ -207,18 +207,18 @@ def data_type(value: Any) -> DataType:
     )
 
 
-def field_of(field: pa.Field, id: int) -> Field:
-    """The Milvus field for an Arrow field: by its metadata where it has any, by its type otherwise.
+def make_field(field: pa.Field, id: int) -> Field:
+    """Return the Milvus field for an Arrow field: by its metadata where it has any, by its type otherwise.
 
     Raises:
         SchemaError: When Milvus has nothing like it.
     """
     metadata: Mapping[bytes, bytes] = field.metadata or {}
-    kind, element, dim = _of_arrow(field)
+    kind, element, dim = _infer_types(field)
     if TYPE_KEY in metadata:
-        kind = data_type(metadata[TYPE_KEY].decode())
+        kind = parse_data_type(metadata[TYPE_KEY].decode())
     if _ELEMENT_KEY in metadata:
-        element = data_type(metadata[_ELEMENT_KEY].decode())
+        element = parse_data_type(metadata[_ELEMENT_KEY].decode())
     if kind is DataType.None_:
         raise SchemaError(
             f"column {field.name!r} is {field.type}, which no Milvus type holds; say which one is meant with field"
@@ -236,12 +236,14 @@ def field_of(field: pa.Field, id: int) -> Field:
         max_length=int(metadata.get(_MAX_LENGTH_KEY, b"0")),
     )
     if not _fits(field.type, result):
-        raise SchemaError(f"column {field.name!r} is {field.type}; expected {result.arrow_type()} for {kind.name}")
+        raise SchemaError(
+            f"column {field.name!r} is {field.type}; expected {result.choose_arrow_type()} for {kind.name}"
+        )
     return result
 
 
-def _of_arrow(field: pa.Field) -> tuple[DataType, DataType, int]:
-    """Type, element type and dimensions that an Arrow type stands for by itself."""
+def _infer_types(field: pa.Field) -> tuple[DataType, DataType, int]:
+    """Return the type, element type and dimensions that an Arrow type stands for by itself."""
     kind = field.type
     none = DataType.None_
     if field.name == layout.DYNAMIC_NAME or (
@@ -257,7 +259,7 @@ def _of_arrow(field: pa.Field) -> tuple[DataType, DataType, int]:
     if pa.types.is_map(kind) and pa.types.is_integer(kind.key_type) and pa.types.is_floating(kind.item_type):
         return DataType.SparseFloatVector, none, 0
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner, _, dim = _of_arrow(pa.field(field.name, kind.value_type))
+        inner, _, dim = _infer_types(pa.field(field.name, kind.value_type))
         if inner in VECTOR_ELEMENTS:
             return DataType.ArrayOfVector, inner, dim
         return (DataType.Array, inner, 0) if inner in ARRAY_ELEMENTS else (none, none, 0)
@@ -273,8 +275,8 @@ def _of_arrow(field: pa.Field) -> tuple[DataType, DataType, int]:
 
 
 def _fits(kind: pa.DataType, field: Field) -> bool:
-    """Whether values of an Arrow type can be tried as values of a field."""
-    target = field.arrow_type()
+    """Return whether values of an Arrow type can be tried as values of a field."""
+    target = field.choose_arrow_type()
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary)

@@ -10,18 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.arrow import constant, fixed_array, index_of, one_array, scalar_of, values_of
+from sawlog.arrow import combine_column, find_index, make_constant, make_fixed_array, make_scalar, view_values
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Writer
 from sawlog.milvus import layout
-from sawlog.milvus.encode import Place, ddl_logs, delta_log, empty_log, encode, insert_log, raw_size
+from sawlog.milvus.encode import (
+    Place,
+    encode,
+    encode_ddl_logs,
+    encode_delta_log,
+    encode_empty_log,
+    encode_insert_log,
+    measure_column,
+)
 from sawlog.milvus.layout import COLLECTION_COLUMN, DDL_EVENTS, PARTITION_COLUMN, SEGMENT_COLUMN, DataType, EventType
-from sawlog.milvus.metadata.written import WrittenCollection, WrittenLog, WrittenSegment, backup_documents
+from sawlog.milvus.metadata.written import WrittenCollection, WrittenLog, WrittenSegment, make_documents
 from sawlog.milvus.options import WriteOptions
-from sawlog.milvus.stats import encode_stats, stats_log
-from sawlog.milvus.types import ROW_ID, TIMESTAMP, Field, field_of
+from sawlog.milvus.stats import encode_stats, make_stats_log
+from sawlog.milvus.types import ROW_ID, TIMESTAMP, Field, make_field
 from sawlog.storage import Staged, StagedFile, Storage, discard_staged
-from sawlog.storage.staging import published_path
+from sawlog.storage.staging import find_published_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,8 +50,8 @@ _ROUTES = {"partition": PARTITION_COLUMN, "segment": SEGMENT_COLUMN, "collection
 _KEY_TYPES = (DataType.Int64, DataType.VarChar)
 
 
-def task_options(options: WriteOptions, job: str, task: int) -> WriteOptions:
-    """The options with ids that no other task of any job uses."""
+def make_task_options(options: WriteOptions, job: str, task: int) -> WriteOptions:
+    """Return the options with ids that no other task of any job uses."""
     if task >= _TASKS:
         raise OptionError(f"writing milvus_binlog: at most {_TASKS} tasks can write; repartition first")
     # The micro-batches of a stream take one number after the other, so that they do not collide by chance.
@@ -53,10 +61,8 @@ def task_options(options: WriteOptions, job: str, task: int) -> WriteOptions:
     return replace(options, first_id=(number * _TASKS + task) * _TASK_IDS + _TASK_IDS // 2)
 
 
-def binlog_writer(
-    path: str, schema: pa.Schema, options: WriteOptions, storage: Storage, marker: str = ""
-) -> TreeWriter:
-    """The writer for what the options call the content. See `Format.writer`; the path is a root."""
+def make_writer(path: str, schema: pa.Schema, options: WriteOptions, storage: Storage, marker: str = "") -> TreeWriter:
+    """Return the writer for what the options call the content. See `Format.writer`; the path is a root."""
     kinds: dict[str, type[TreeWriter]] = {"inserts": InsertWriter, "deletes": DeltaWriter, "ddl": DDLWriter}
     return kinds[options.content](path, schema, options, storage, marker)
 
@@ -109,11 +115,11 @@ class TreeWriter(Writer):
             segments = [segment for (collection, _, _), segment in self._written.items() if collection == id]
             name = self.options.collection_name if id == self.options.collection_id else f"_{id}"
             collections.append((WrittenCollection(id, name, fields, self.options.partitions), segments))
-        for path, data in backup_documents(self._tree, collections, self.storage).items():
+        for path, data in make_documents(self._tree, collections, self.storage).items():
             self._stage(path, data)
 
-    def new_id(self) -> int:
-        """An id that was not used before."""
+    def make_id(self) -> int:
+        """Return an id that was not used before."""
         self._next += 1
         return self._next - 1
 
@@ -125,7 +131,7 @@ class TreeWriter(Writer):
         """
         if _MICRO_BATCH.fullmatch(self._marker):
             return
-        path = f"{published_path(self._root)}/{place}"
+        path = f"{find_published_path(self._root)}/{place}"
         if self.storage.exists(path) and self.storage.find(path):  # a dead job leaves empty directories
             raise OptionError(f"{path} exists; write with another first_id, partition_id or collection_id")
 
@@ -160,8 +166,8 @@ class InsertWriter(TreeWriter):
 
     def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage, marker: str = "") -> None:
         super().__init__(path, schema, options, storage, marker)
-        self.fields = self._user_fields(schema)
-        self.primary = self._primary()
+        self.fields = self._make_user_fields(schema)
+        self.primary = self._find_primary()
         self._every = (ROW_ID, TIMESTAMP, *self.fields)
         self._segments: dict[tuple[int, int], _Segment] = {}
         self._known: set[Place] = set()
@@ -173,7 +179,7 @@ class InsertWriter(TreeWriter):
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        for place, rows in _routes(batch, self.options):
+        for place, rows in _route_rows(batch, self.options):
             rows_of_key = batch if rows is None else batch.take(rows)
             self._add(place, rows_of_key)
         self._rows += batch.num_rows
@@ -189,22 +195,22 @@ class InsertWriter(TreeWriter):
 
     def _stage_empty(self) -> None:
         """Write a segment without rows, whose files say which fields the collection has."""
-        segment = self._segment(Place(self.options.collection_id, self.options.partition_id, -1))
+        segment = self._find_segment(Place(self.options.collection_id, self.options.partition_id, -1))
         self._segments = {}
         place = segment.place
         noted = self.note_segment(place)
         stamp = self.options.timestamp or _DEFAULT_TIMESTAMP
         for stored_field in self._every:
-            data = empty_log(place, stored_field, stamp)
+            data = encode_empty_log(place, stored_field, stamp)
             directory = f"{layout.INSERT_LOG}/{place.collection}/{place.partition}/{place.segment}/{stored_field.id}"
-            name = f"{directory}/{self.new_id()}"
+            name = f"{directory}/{self.make_id()}"
             self.stage(name, data)
             noted.inserts.setdefault(stored_field.id, []).append(WrittenLog(name, len(data), 0, stamp, stamp))
 
-    def _user_fields(self, schema: pa.Schema) -> tuple[Field, ...]:
-        """Fields of the columns: with the ids in their metadata, else numbered from 100 as Milvus would."""
+    def _make_user_fields(self, schema: pa.Schema) -> tuple[Field, ...]:
+        """Return fields of the columns: with the ids in their metadata, else numbered from 100 as Milvus would."""
         stored = [field for field in schema if field.name not in (*_NOT_STORED, ROW_ID.name, TIMESTAMP.name)]
-        fields = [field_of(field, layout.FIRST_USER_FIELD + index) for index, field in enumerate(stored)]
+        fields = [make_field(field, layout.FIRST_USER_FIELD + index) for index, field in enumerate(stored)]
         ids = [field.id for field in fields]
         if not fields or len(set(ids)) < len(ids) or min(ids) < layout.FIRST_USER_FIELD:
             raise SchemaError(f"field ids {ids}: expected at least one column, and ids from 100 on, each once")
@@ -215,7 +221,7 @@ class InsertWriter(TreeWriter):
                 )
         return tuple(fields)
 
-    def _primary(self) -> Field:
+    def _find_primary(self) -> Field:
         named = self.options.primary_key
         if named is not None:
             candidates = [field for field in self.fields if field.name == named]
@@ -234,12 +240,12 @@ class InsertWriter(TreeWriter):
         """Put rows into a segment, in pieces no larger than a binlog."""
         required = {self.primary.id: replace(self.primary, nullable=False)}
         columns = [encode(required.get(field.id, field), batch.column(field.name), self._rows) for field in self.fields]
-        columns = [self._row_ids(batch), self._timestamps(batch), *columns]
-        size = max(1, sum(map(raw_size, columns)))
+        columns = [self._make_row_ids(batch), self._make_timestamps(batch), *columns]
+        size = max(1, sum(map(measure_column, columns)))
         step = -(-batch.num_rows * self.options.binlog_bytes // size)
         for start in range(0, batch.num_rows, step):
             count = min(step, batch.num_rows - start)
-            segment = self._segment(place)
+            segment = self._find_segment(place)
             segment.chunks.append([column.slice(start, count) for column in columns])
             segment.waiting += -(-size * count // batch.num_rows)
             if segment.waiting >= self.options.binlog_bytes:
@@ -248,10 +254,10 @@ class InsertWriter(TreeWriter):
                 self._close(segment)
                 del self._segments[place.partition, place.segment]
 
-    def _segment(self, place: Place) -> _Segment:
+    def _find_segment(self, place: Place) -> _Segment:
         key = (place.partition, place.segment)
         if key not in self._segments:
-            new_place = replace(place, segment=self.new_id()) if place.segment < 0 else place
+            new_place = replace(place, segment=self.make_id()) if place.segment < 0 else place
             if new_place not in self._known:
                 self.refuse_existing(
                     f"{layout.INSERT_LOG}/{new_place.collection}/{new_place.partition}/{new_place.segment}"
@@ -260,23 +266,23 @@ class InsertWriter(TreeWriter):
             self._segments[key] = _Segment(new_place)
         return self._segments[key]
 
-    def _row_ids(self, batch: pa.RecordBatch) -> pa.Array:
+    def _make_row_ids(self, batch: pa.RecordBatch) -> pa.Array:
         import numpy as np
 
         if ROW_ID.name in batch.schema.names:
             return encode(ROW_ID, batch.column(ROW_ID.name), self._rows)
         first = self.options.first_id + self._numbered
         self._numbered += batch.num_rows
-        return fixed_array(pa.int64(), np.arange(first, first + batch.num_rows))
+        return make_fixed_array(pa.int64(), np.arange(first, first + batch.num_rows))
 
-    def _timestamps(self, batch: pa.RecordBatch) -> pa.Array:
+    def _make_timestamps(self, batch: pa.RecordBatch) -> pa.Array:
         import pyarrow.compute as pc
 
         if TIMESTAMP.name not in batch.schema.names:
-            return constant(self.options.timestamp or _DEFAULT_TIMESTAMP, pa.int64(), batch.num_rows)
+            return make_constant(self.options.timestamp or _DEFAULT_TIMESTAMP, pa.int64(), batch.num_rows)
         times = encode(TIMESTAMP, batch.column(TIMESTAMP.name), self._rows)
         if pc.min(times).as_py() <= 0:
-            row = index_of(pc.less_equal(times, scalar_of(0, times.type)), True)
+            row = find_index(pc.less_equal(times, make_scalar(0, times.type)), True)
             raise SchemaError(f"column {TIMESTAMP.name!r}, row {self._rows + row}: {times[row]}; a TSO is positive")
         return times
 
@@ -287,7 +293,7 @@ class InsertWriter(TreeWriter):
         if not segment.chunks:
             return
         columns = [pa.chunked_array(chunks) for chunks in zip(*segment.chunks, strict=True)]
-        columns = _in_order(columns)
+        columns = _sort_rows(columns)
         limits = pc.min_max(columns[1])
         first, last = limits["min"].as_py(), limits["max"].as_py()
         place = segment.place
@@ -296,15 +302,15 @@ class InsertWriter(TreeWriter):
         noted = self.note_segment(place)
         noted.rows += rows
         for stored_field, column in zip(self._every, columns, strict=True):
-            data = insert_log(place, stored_field, column, first, last)
-            name = f"{layout.INSERT_LOG}/{directory}/{stored_field.id}/{self.new_id()}"
+            data = encode_insert_log(place, stored_field, column, first, last)
+            name = f"{layout.INSERT_LOG}/{directory}/{stored_field.id}/{self.make_id()}"
             self.stage(name, data)
             noted.inserts.setdefault(stored_field.id, []).append(WrittenLog(name, len(data), rows, first, last))
         if self.options.stats:
             keys = columns[self._every.index(self.primary)].combine_chunks()
-            entry = stats_log(self.primary.id, keys)
+            entry = make_stats_log(self.primary.id, keys)
             segment.stats.append(entry)
-            name = f"{layout.STATS_LOG}/{directory}/{self.primary.id}/{self.new_id()}"
+            name = f"{layout.STATS_LOG}/{directory}/{self.primary.id}/{self.make_id()}"
             self.stage(name, encode_stats([entry], compound=False))
         segment.chunks = []
         segment.size += segment.waiting
@@ -337,7 +343,7 @@ class DeltaWriter(TreeWriter):
         self._parts: dict[Place, list[tuple[pa.Array, pa.Array]]] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for place, rows in _routes(batch, self.options):
+        for place, rows in _route_rows(batch, self.options):
             rows_of_key = batch if rows is None else batch.take(rows)
             for name in ("pk", "timestamp"):
                 if name in rows_of_key.schema.names and rows_of_key.column(name).null_count:
@@ -347,7 +353,7 @@ class DeltaWriter(TreeWriter):
             stamps = (
                 rows_of_key.column("timestamp")
                 if has_timestamp
-                else constant(self.options.timestamp, pa.int64(), len(keys))
+                else make_constant(self.options.timestamp, pa.int64(), len(keys))
             )
             times = stamps.cast(pa.int64())
             new_place = place if place.segment >= 0 else replace(place, segment=self.options.first_id)
@@ -362,9 +368,9 @@ class DeltaWriter(TreeWriter):
             keys = pa.concat_arrays([part[0] for part in parts])
             times = pa.concat_arrays([part[1] for part in parts])
             if len(keys):
-                name = f"{directory}/{self.new_id()}"
+                name = f"{directory}/{self.make_id()}"
                 self.refuse_existing(name)
-                data = delta_log(place, keys, times)
+                data = encode_delta_log(place, keys, times)
                 self.stage(name, data)
                 self.note_segment(place).deltas.append(WrittenLog(name, len(data), len(keys)))
         self._parts = {}
@@ -402,9 +408,9 @@ class DDLWriter(TreeWriter):
             raise SchemaError("there are no requests to be written: Milvus has no DDL log without rows")
         if self._requests:
             types, times, requests = zip(*self._requests, strict=True)
-            stamps, ddl = ddl_logs(self.options.collection_id, types, times, requests)
+            stamps, ddl = encode_ddl_logs(self.options.collection_id, types, times, requests)
             base = f"{layout.DDL_LOG}/{self.options.collection_id}"
-            log = self.new_id()
+            log = self.make_id()
             for name, data in ((f"{base}/ts/{log}", stamps), (f"{base}/ddl/{log}", ddl)):
                 self.refuse_existing(name)
                 self.stage(name, data)
@@ -412,21 +418,21 @@ class DDLWriter(TreeWriter):
         return self._staged
 
 
-def _in_order(columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
-    """Rows by ascending row id, as Milvus stores them."""
+def _sort_rows(columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
+    """Return rows by ascending row id, as Milvus stores them."""
     import numpy as np
 
-    ids: NDArray[np.int64] = values_of(one_array(columns[0]), np.int64)
+    ids: NDArray[np.int64] = view_values(combine_column(columns[0]), np.int64)
     if (np.diff(ids) > 0).all():
         return list(columns)
     order = np.argsort(ids, kind="stable")
     if (np.diff(ids[order]) == 0).any():
         twice = ids[order][:-1][np.diff(ids[order]) == 0][0]
         raise SchemaError(f"column {ROW_ID.name!r}: the id {twice} occurs twice in a segment")
-    return [column.take(fixed_array(pa.int64(), order)) for column in columns]
+    return [column.take(make_fixed_array(pa.int64(), order)) for column in columns]
 
 
-def _routes(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[Place, pa.Array | None]]:
+def _route_rows(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[Place, pa.Array | None]]:
     """Yield which rows go where: by the columns that say so, else by the options. A segment below 0 is a new one."""
     import numpy as np
 
@@ -444,9 +450,9 @@ def _routes(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[Plac
         if column.null_count:
             raise SchemaError(f"column {name!r} holds null; expected an id for every row")
     names = list(columns)
-    ids = np.stack([values_of(columns[name].cast(pa.int64()), np.int64) for name in names], axis=1)
+    ids = np.stack([view_values(columns[name].cast(pa.int64()), np.int64) for name in names], axis=1)
     unique, inverse = np.unique(ids, axis=0, return_inverse=True)
     for index, values in enumerate(unique.tolist()):
         place = Place(**{**defaults, **dict(zip(names, values, strict=True))})
-        rows = None if len(unique) == 1 else fixed_array(pa.int64(), np.flatnonzero(inverse.reshape(-1) == index))
+        rows = None if len(unique) == 1 else make_fixed_array(pa.int64(), np.flatnonzero(inverse.reshape(-1) == index))
         yield place, rows

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError, SawlogError, suggest_name
-from sawlog.format.recognition import formats
+from sawlog.format.recognition import load_formats
 from sawlog.pipeline.document import Path
 from sawlog.pipeline.settings import SAWLOG, Pipeline, Source
 
@@ -42,19 +42,22 @@ def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
         if source.own and source.table is None:
             _check_source(pipeline, source)
     sinks = [*pipeline.sinks, *([pipeline.quarantine] if pipeline.quarantine is not None else [])]
-    plain = not any(word in key for key in {**pipeline.spark, **settings} for word in _BRINGING) and not _others()
+    plain = (
+        not any(word in key for key in {**pipeline.spark, **settings} for word in _BRINGING)
+        and not _has_other_providers()
+    )
     for sink in sinks:
-        with _at(pipeline, (*sink.key, "format")):
+        with _locate_errors(pipeline, (*sink.key, "format")):
             if not sink.own and plain and "." not in sink.format and sink.format.lower() not in _SPARKS:
-                near = suggest_name(sink.format, [*formats(), *_SPARKS])
+                near = suggest_name(sink.format, [*load_formats(), *_SPARKS])
                 raise OptionError(
                     f"neither sawlog nor Spark has a format {sink.format!r}{near}; if it is one, its jar is missing:"
-                    f" jars.packages in [spark]. Formats of sawlog: {', '.join(formats())}"
+                    f" jars.packages in [spark]. Formats of sawlog: {', '.join(load_formats())}"
                 )
         if sink.own:
             from sawlog.spark.options import write_request
 
-            with _at(pipeline, (*sink.key, "options")):
+            with _locate_errors(pipeline, (*sink.key, "options")):
                 options = {name.lower(): value for name, value in sink.options.items()}
                 write_request({**options, "path": str(sink.path)}, sink.format)
 
@@ -66,25 +69,25 @@ def _check_source(pipeline: Pipeline, source: Source) -> None:
     options = {name.lower(): value for name, value in source.options.items()}
     format = None if source.format == SAWLOG else source.format
     for path in source.paths:
-        with _at(pipeline, (*source.key, "options")):
+        with _locate_errors(pipeline, (*source.key, "options")):
             request: Request = read_request({**options, "path": path}, format)
             if format is not None:
-                check_known(request.rest, Known, formats()[format].read_options, f"reading {format}")
+                check_known(request.rest, Known, load_formats()[format].read_options, f"reading {format}")
         if not (source.stream and source.ddl is not None):  # such a directory may come later
-            with _at(pipeline, (*source.key, "path")):
+            with _locate_errors(pipeline, (*source.key, "path")):
                 request.storage.find(request.paths)
 
 
-def _others() -> bool:
-    """Whether something else than the settings may bring formats: a Spark of its own, or Python modules."""
+def _has_other_providers() -> bool:
+    """Return whether something else than the settings may bring formats: a Spark of its own, or Python modules."""
     modules = {module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_")}
     return any(name in os.environ for name in _BRING_MORE) or bool(modules - {"pyspark_sawlog"})
 
 
 @contextmanager
-def _at(pipeline: Pipeline, key: Path) -> Iterator[None]:
+def _locate_errors(pipeline: Pipeline, key: Path) -> Iterator[None]:
     """Name file, line and key of whatever is wrong."""
     try:
         yield
     except (SawlogError, FileNotFoundError) as error:
-        raise pipeline.document.error(key, pipeline.document.secrets.redact(str(error))) from error
+        raise pipeline.document.make_error(key, pipeline.document.secrets.redact(str(error))) from error

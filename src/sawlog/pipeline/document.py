@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.errors import OptionError
-from sawlog.guard import Undecodable, call_decoder, decoder_raising
+from sawlog.guard import Undecodable, call_decoder, wrap_decoder
 from sawlog.pipeline.secrets import Secrets, looks_secret
 
 Path = tuple[str, ...]
@@ -66,12 +66,12 @@ class Document:
         document.root.update(document._resolve(written, ()))
         return document
 
-    def error(self, path: Path, message: str) -> OptionError:
-        """An error that begins with file, line and key."""
-        return OptionError(f"{self.where(path)}: {message}")
+    def make_error(self, path: Path, message: str) -> OptionError:
+        """Return an error that begins with file, line and key."""
+        return OptionError(f"{self.describe_place(path)}: {message}")
 
-    def where(self, path: Path) -> str:
-        """File, line and key, as messages begin."""
+    def describe_place(self, path: Path) -> str:
+        """Return the file, line and key, as messages begin."""
         located_path = path
         while located_path and located_path not in self.lines:
             located_path = located_path[:-1]
@@ -89,15 +89,15 @@ class Document:
         try:
             resolved = self.secrets.resolve(value)
         except OptionError as error:
-            raise self.error(path, str(error)) from None
+            raise self.make_error(path, str(error)) from None
         relative_path = path[2:] if path[0] in _NAMED else path[1:]
         if resolved == value and looks_secret(relative_path, value):
-            raise self.error(path, "secrets are not written into the file; name a variable, as in ${env:NAME}")
+            raise self.make_error(path, "secrets are not written into the file; name a variable, as in ${env:NAME}")
         return resolved
 
 
 def _locate(text: str) -> Iterator[tuple[Path, int]]:
-    """The line of every table and key of a text that is known to be TOML.
+    """Yield the line of every table and key of a text that is known to be TOML.
 
     A statement of TOML ends where a line ends and all before it can be parsed.
     """
@@ -109,7 +109,7 @@ def _locate(text: str) -> Iterator[tuple[Path, int]]:
         while (parsed := _parse(statement)) is None and end < len(lines):
             statement += lines[end]
             end += 1
-        paths = list(_paths(parsed or {}, ()))
+        paths = list(_walk_paths(parsed or {}, ()))
         if statement.lstrip().startswith("["):
             table = max(paths, key=len)
             yield from ((path, start + 1) for path in paths)
@@ -118,7 +118,7 @@ def _locate(text: str) -> Iterator[tuple[Path, int]]:
         start = end
 
 
-_parse_toml = decoder_raising(tomllib.loads, RecursionError)
+_parse_toml = wrap_decoder(tomllib.loads, RecursionError)
 
 
 def _parse(statement: str) -> dict[str, Any] | None:
@@ -126,10 +126,10 @@ def _parse(statement: str) -> dict[str, Any] | None:
     return None if isinstance(document, Undecodable) else document
 
 
-def _paths(values: Any, path: Path) -> Iterator[Path]:
+def _walk_paths(values: Any, path: Path) -> Iterator[Path]:
     if isinstance(values, list) and len(values) == 1:  # [[table]]
-        yield from _paths(values[0], path)
+        yield from _walk_paths(values[0], path)
     if isinstance(values, dict):
         for key, value in values.items():
             yield (*path, key)
-            yield from _paths(value, (*path, key))
+            yield from _walk_paths(value, (*path, key))

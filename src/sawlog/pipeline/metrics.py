@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sawlog.guard import optional
+from sawlog.guard import import_optional
 from sawlog.pipeline.settings import Metrics
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def serve(settings: Metrics) -> Iterator[Callable[[BatchReport], None]]:
         OptionError: When prometheus-client is missing.
         OSError: When the port cannot be had.
     """
-    optional("prometheus_client", "metrics", "a pipeline's metrics")
+    import_optional("prometheus_client", "metrics", "a pipeline's metrics")
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
     registry = CollectorRegistry()

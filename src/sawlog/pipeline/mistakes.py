@@ -36,42 +36,42 @@ class MistakeError(ValueError):
         self.key = key
 
 
-def first_mistake(document: Document, model: type[BaseModel], error: ValidationError) -> OptionError:
-    """The first mistake of a file; keys that are unknown before those that may be missing because of them."""
+def explain_first_mistake(document: Document, model: type[BaseModel], error: ValidationError) -> OptionError:
+    """Return the first mistake of a file; keys that are unknown before those that may be missing because of them."""
     problem = min(error.errors(include_url=False), key=lambda candidate: candidate["type"] != "extra_forbidden")
     path = tuple(part for part in problem["loc"] if isinstance(part, str))
     kind, value = problem["type"], problem["input"]
-    table, field = _at(model, path)
+    table, field = _find_field(model, path)
     if kind == "value_error":
         mistake = problem["ctx"]["error"]
-        return document.error(path + getattr(mistake, "key", ()), str(mistake))
+        return document.make_error(path + getattr(mistake, "key", ()), str(mistake))
     if kind == "extra_forbidden":
         valid_keys = [model_field.alias or name for name, model_field in table.model_fields.items()]
         hint = suggest_name(path[-1], valid_keys) or f"; known keys: {', '.join(valid_keys)}"
-        return document.error(path, f"unknown key{hint}")
+        return document.make_error(path, f"unknown key{hint}")
     expected = _describe_expected(field)
     if kind == "missing":
-        return document.error(path[:-1], f"key {path[-1]!r} is missing; expected {expected}")
+        return document.make_error(path[:-1], f"key {path[-1]!r} is missing; expected {expected}")
     if kind == "string_too_short" and len(path) == len(problem["loc"]):
-        return document.error(path, f"expected {expected} that is not empty")
+        return document.make_error(path, f"expected {expected} that is not empty")
     right = kind == "literal_error" or (isinstance(value, int) and not isinstance(value, bool) and "than" in kind)
-    shown_value = document.secrets.redact(repr(value)) if right else name_of(value)
-    return document.error(path, f"expected {expected}; found {shown_value}")
+    shown_value = document.secrets.redact(repr(value)) if right else describe_kind(value)
+    return document.make_error(path, f"expected {expected}; found {shown_value}")
 
 
-def name_of(value: object) -> str:
-    """The kind of a value found where another was expected."""
+def describe_kind(value: object) -> str:
+    """Return the kind of a value found where another was expected."""
     return {bool: "a truth value", list: "a list"}.get(type(value)) or _NAMES.get(type(value), "a date or time")
 
 
-def _at(model: type[BaseModel], path: Path) -> tuple[type[BaseModel], FieldInfo | None]:
-    """The model of the table that contains a key, and what the model says of the key."""
+def _find_field(model: type[BaseModel], path: Path) -> tuple[type[BaseModel], FieldInfo | None]:
+    """Return the model of the table that contains a key, and what the model says of the key."""
     field: FieldInfo | None = None
     keys = iter(path)
     for key in keys:
         table = model
         field = {model_field.alias or name: model_field for name, model_field in model.model_fields.items()}.get(key)
-        kinds = list(_kinds(field.annotation)) if field is not None else []
+        kinds = list(_iterate_kinds(field.annotation)) if field is not None else []
         inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
         if not inner:
             return table, field
@@ -81,7 +81,7 @@ def _at(model: type[BaseModel], path: Path) -> tuple[type[BaseModel], FieldInfo 
     return model, field
 
 
-def _kinds(annotation: Any) -> Iterator[Any]:
+def _iterate_kinds(annotation: Any) -> Iterator[Any]:
     origin = get_origin(annotation)
     if origin in (None, Literal):
         yield annotation
@@ -89,7 +89,7 @@ def _kinds(annotation: Any) -> Iterator[Any]:
     if isinstance(origin, type) and origin not in (UnionType, Annotated):
         yield origin
     for argument in get_args(annotation)[:1] if origin is Annotated else get_args(annotation):
-        yield from _kinds(argument)
+        yield from _iterate_kinds(argument)
 
 
 def _describe_expected(field: FieldInfo | None) -> str:
@@ -97,7 +97,7 @@ def _describe_expected(field: FieldInfo | None) -> str:
         return "a table"
     if field.description:
         return field.description
-    kind = next(candidate for candidate in _kinds(field.annotation) if candidate is not NoneType)
+    kind = next(candidate for candidate in _iterate_kinds(field.annotation) if candidate is not NoneType)
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     return _NAMES.get(kind, "a table")

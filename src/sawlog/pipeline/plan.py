@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.format.damage import DAMAGE_SCHEMA
-from sawlog.format.recognition import formats
+from sawlog.format.recognition import load_formats
 from sawlog.format.scan import BYTES_COLUMN
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Source, Target, Watermark
-from sawlog.spark.errors import explain, is_transient, spark_errors
+from sawlog.spark.errors import explain, is_transient, list_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,15 +57,15 @@ class Plan:
                 self._define(step.name, spark.sql(step.sql), step.watermark)
         for sink in pipeline.sinks:
             self._check(sink, self.frames[sink.source].schema)
-        self.quarantined = self._damage("quarantine")
+        self.quarantined = self._read_damage("quarantine")
         """Damage that is written down: `source`, the columns of the view `damage`, and `bytes`, the first of each."""
-        self.skipped = self._damage("skip")
+        self.skipped = self._read_damage("skip")
         """Damage that is only counted."""
         if pipeline.quarantine is not None and self.quarantined is not None:
             self._check(pipeline.quarantine, self.quarantined.schema)
 
-    def parts(self) -> list[Part]:
-        """The plan in the order in which rows flow."""
+    def list_parts(self) -> list[Part]:
+        """Return the plan in the order in which rows flow."""
         plan_parts = []
         for source in self.pipeline.sources.values():
             facts = {
@@ -74,23 +74,23 @@ class Plan:
                 "table": source.table or "",
                 "reads": "what is there, and what is added" if source.stream else "what is there",
                 "on damage": source.on_damage if source.own else "",
-                "options": _options(source.options),
-                "watermark": _watermark(source.watermark),
+                "options": _render_options(source.options),
+                "watermark": _render_watermark(source.watermark),
             }
-            plan_parts.append(self._part("source", source.name, facts, self.frames[source.name]))
+            plan_parts.append(self._make_part("source", source.name, facts, self.frames[source.name]))
         for step in self.pipeline.steps.values():
-            facts = {"sql": " ".join(step.sql.split()), "watermark": _watermark(step.watermark)}
-            plan_parts.append(self._part("step", step.name, facts, self.frames[step.name]))
+            facts = {"sql": " ".join(step.sql.split()), "watermark": _render_watermark(step.watermark)}
+            plan_parts.append(self._make_part("step", step.name, facts, self.frames[step.name]))
         plan_parts += [
-            self._part("sink", sink.name, self._sink_facts(sink), self.frames[sink.source])
+            self._make_part("sink", sink.name, self._describe_sink(sink), self.frames[sink.source])
             for sink in self.pipeline.sinks
         ]
         if self.pipeline.quarantine is not None and self.quarantined is not None:
-            facts = self._sink_facts(self.pipeline.quarantine)
-            plan_parts.append(self._part("quarantine", "", facts, self.quarantined))
+            facts = self._describe_sink(self.pipeline.quarantine)
+            plan_parts.append(self._make_part("quarantine", "", facts, self.quarantined))
         return plan_parts
 
-    def _sink_facts(self, sink: Target) -> dict[str, str]:
+    def _describe_sink(self, sink: Target) -> dict[str, str]:
         stream = self.pipeline.mode == "stream"
         return {
             "from": sink.source,
@@ -99,10 +99,10 @@ class Plan:
             "table": sink.table or "",
             "writes": sink.output_mode if stream else sink.mode,
             "partitions": ", ".join(sink.partition_by),
-            "options": _options(sink.options),
+            "options": _render_options(sink.options),
         }
 
-    def _part(self, kind: str, name: str, facts: dict[str, str], frame: DataFrame) -> Part:
+    def _make_part(self, kind: str, name: str, facts: dict[str, str], frame: DataFrame) -> Part:
         columns = {
             field.name: field.dataType.simpleString() + ("" if field.nullable else " not null")
             for field in frame.schema
@@ -138,7 +138,7 @@ class Plan:
             return load(list(source.paths))
         return load(*source.paths)
 
-    def _damage(self, policy: str) -> DataFrame | None:
+    def _read_damage(self, policy: str) -> DataFrame | None:
         from pyspark.sql import functions as sql
 
         frames = []
@@ -172,30 +172,30 @@ class Plan:
         """Refuse a format that nobody knows. What Spark says of a known one, of which nothing is read, is no matter."""
         try:
             _ = self.spark.read.format(format).load().schema
-        except spark_errors() as error:
+        except list_spark_errors() as error:
             if _UNKNOWN.search(str(error)):
                 raise OptionError(
                     f"neither sawlog nor Spark has a format {format!r}; if it is one, its jar is missing:"
-                    f" jars.packages in [spark]. Formats of sawlog: {', '.join(formats())}"
+                    f" jars.packages in [spark]. Formats of sawlog: {', '.join(load_formats())}"
                 ) from error
 
     @contextmanager
     def _locate_faults(self, key: tuple[str, ...]) -> Iterator[None]:
         """Name file, line and key of whatever goes wrong in the block."""
-        expected: tuple[type[Exception], ...] = (SawlogError, *spark_errors())
+        expected: tuple[type[Exception], ...] = (SawlogError, *list_spark_errors())
         try:
             yield
         except expected as error:
             document = self.pipeline.document
             message = document.secrets.redact(explain(error))
             if is_transient(error):
-                raise PipelineError(f"{document.where(key)}: {message}", transient=True) from error
-            raise document.error(key, message) from error
+                raise PipelineError(f"{document.describe_place(key)}: {message}", transient=True) from error
+            raise document.make_error(key, message) from error
 
 
-def _options(options: Any) -> str:
+def _render_options(options: Any) -> str:
     return ", ".join(name if name == STORAGE else f"{name}={value}" for name, value in options.items())
 
 
-def _watermark(watermark: Watermark | None) -> str:
+def _render_watermark(watermark: Watermark | None) -> str:
     return "" if watermark is None else f"{watermark.column}, {watermark.delay}"

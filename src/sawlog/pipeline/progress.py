@@ -45,7 +45,7 @@ class BatchReport:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"event": "batch", **values, "seconds": round(self.seconds, 3)}
 
@@ -57,27 +57,27 @@ class Listener(StreamingQueryListener):
         self._put = put
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing to show."""
+        """Do nothing: there is nothing to show."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """A micro-batch is over."""
+        """Hand on the progress of a micro-batch that is over."""
         self._put(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing to show."""
+        """Do nothing: there is nothing to show."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """A query has ended."""
+        """Hand on None: a query has ended."""
         self._put(None)
 
 
-def bytes_read(sources: Sequence[SourceProgress]) -> int | None:
-    """Bytes of files that a micro-batch has read; None where no source says."""
+def sum_read_bytes(sources: Sequence[SourceProgress]) -> int | None:
+    """Return bytes of files that a micro-batch has read; None where no source says."""
     return _sum(_count_read_bytes(source.endOffset) for source in sources)
 
 
-def bytes_waiting(sources: Sequence[SourceProgress]) -> int | None:
-    """Bytes of files that are there and not read yet; None where no source says."""
+def sum_waiting_bytes(sources: Sequence[SourceProgress]) -> int | None:
+    """Return bytes of files that are there and not read yet; None where no source says."""
     return _sum(_count_waiting(source.latestOffset) for source in sources)
 
 
@@ -87,7 +87,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _count_read_bytes(end: str | None) -> int | None:
-    """Bytes that the micro-batch up to an offset has read; None for the offsets of other sources."""
+    """Return bytes that the micro-batch up to an offset has read; None for the offsets of other sources."""
     try:
         after = Offset.from_json(decode_json(end or ""))
     except SawlogError:

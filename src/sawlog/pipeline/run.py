@@ -20,9 +20,9 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from sawlog.errors import SawlogError, StorageError
 from sawlog.pipeline.errors import PipelineError
-from sawlog.pipeline.progress import BatchReport, Listener, bytes_read, bytes_waiting
+from sawlog.pipeline.progress import BatchReport, Listener, sum_read_bytes, sum_waiting_bytes
 from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Quarantine, Target
-from sawlog.spark.errors import explain, is_damage, is_transient, spark_errors
+from sawlog.spark.errors import explain, is_damage, is_transient, list_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -67,7 +67,7 @@ class Totals:
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {
             "event": "end",
             "rows": dict(self.rows),
@@ -114,18 +114,18 @@ class Run:
         if self._pipeline.mode == "stream":
             self._persist()
         else:
-            self._batch()
+            self._run_batch()
         self._totals.seconds = time.monotonic() - start_time
         return self._totals
 
     def _persist(self) -> None:
-        """Streams go on from their checkpoints: what may pass is tried again, after longer and longer pauses."""
+        """Run streams, from their checkpoints again after errors that may pass, with longer and longer pauses."""
         failures = 0
         while True:
             before = sum(self._totals.batches.values())
             self._ended = 0
             try:
-                self._streams()
+                self._run_streams()
             except PipelineError as error:
                 failures = failures + 1 if sum(self._totals.batches.values()) == before else 1
                 if not error.transient or failures > RETRIES:
@@ -136,7 +136,7 @@ class Run:
                     continue
             return
 
-    def _batch(self) -> None:
+    def _run_batch(self) -> None:
         plan, pipeline = self._plan, self._pipeline
         if plan.skipped is not None:
             self._totals.skipped = self._totals.damage = self._guard(("sources",), plan.skipped.count)
@@ -154,7 +154,7 @@ class Run:
                     rows=rows,
                     bytes=None,
                     lag_bytes=None,
-                    damage=self._new_damage(sink.name),
+                    damage=self._take_new_damage(sink.name),
                     seconds=time.monotonic() - start_time,
                 )
             )
@@ -162,7 +162,9 @@ class Run:
     def _write(self, sink: Target, frame: DataFrame) -> int:
         """Write a batch; how many rows it had."""
         observation = Observation()
-        writer = _format(frame.observe(observation, sql.count(sql.lit(1)).alias("rows")).write, sink).mode(sink.mode)
+        writer = _configure_writer(frame.observe(observation, sql.count(sql.lit(1)).alias("rows")).write, sink).mode(
+            sink.mode
+        )
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
 
@@ -175,7 +177,7 @@ class Run:
 
         return int(self._guard(sink.key, write))
 
-    def _streams(self) -> None:
+    def _run_streams(self) -> None:
         plan, pipeline = self._plan, self._pipeline
         events: queue.SimpleQueue[StreamingQueryProgress | None] = queue.SimpleQueue()
         listener = Listener(events.put)
@@ -185,17 +187,17 @@ class Run:
             if plan.quarantined is not None and pipeline.quarantine is not None:
                 queries.append(self._start(pipeline.quarantine, plan.quarantined, _DAMAGE_PREFIX + QUARANTINE))
             if plan.skipped is not None:
-                nowhere = Quarantine(format="noop").at("sources", _SKIPPED)
+                nowhere = Quarantine(format="noop").with_key("sources", _SKIPPED)
                 queries.append(self._start(nowhere, plan.skipped, _DAMAGE_PREFIX + _SKIPPED))
             queries += [self._start(sink, plan.frames[sink.source], sink.name) for sink in pipeline.sinks]
             self._attend(queries, events)
-        except spark_errors() as error:
+        except list_spark_errors() as error:
             # SIGTERM may have reached Spark itself as well, and a moment earlier.
             if not self._stop.wait(_GRACE):
-                raise self._failure(("pipeline",), error) from error
+                raise self._make_failure(("pipeline",), error) from error
         finally:
             ending = self._stop.is_set() or sys.exc_info()[0] is not None  # Spark may be gone; the error is reported
-            with contextlib.suppress(*(spark_errors() if ending else ())):
+            with contextlib.suppress(*(list_spark_errors() if ending else ())):
                 for _, query in queries:
                     query.stop()
                 self._drain(events, len(queries))
@@ -203,7 +205,7 @@ class Run:
 
     def _start(self, sink: Target, frame: DataFrame, name: str) -> tuple[Target, StreamingQuery]:
         pipeline = self._pipeline
-        writer = _format(frame.writeStream, sink).queryName(name).outputMode(sink.output_mode)
+        writer = _configure_writer(frame.writeStream, sink).queryName(name).outputMode(sink.output_mode)
         writer = writer.option("checkpointLocation", f"{str(pipeline.checkpoint).rstrip('/')}/{name}")
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
@@ -232,7 +234,7 @@ class Run:
             for sink, query in queries:
                 error = None if query.isActive else query.exception()
                 if error is not None and not self._stop.wait(_GRACE):
-                    raise self._failure(sink.key, error)
+                    raise self._make_failure(sink.key, error)
             if not any(active):
                 return
 
@@ -264,9 +266,9 @@ class Run:
                 sink=name,
                 batch=int(progress.batchId),
                 rows=rows,
-                bytes=bytes_read(progress.sources),
-                lag_bytes=bytes_waiting(progress.sources),
-                damage=self._new_damage(name),
+                bytes=sum_read_bytes(progress.sources),
+                lag_bytes=sum_waiting_bytes(progress.sources),
+                damage=self._take_new_damage(name),
                 seconds=progress.batchDuration / 1000,
             )
         )
@@ -276,7 +278,7 @@ class Run:
         self._totals.batches[report.sink] += 1
         self._report(report)
 
-    def _new_damage(self, sink: str) -> int:
+    def _take_new_damage(self, sink: str) -> int:
         fresh = self._totals.damage - self._reported[sink]
         self._reported[sink] = self._totals.damage
         return fresh
@@ -287,18 +289,18 @@ class Run:
         except Exception as error:
             if isinstance(error, SawlogError) and not isinstance(error, StorageError):
                 raise
-            raise self._failure(key, error) from error
+            raise self._make_failure(key, error) from error
 
-    def _failure(self, key: tuple[str, ...], error: BaseException) -> PipelineError:
+    def _make_failure(self, key: tuple[str, ...], error: BaseException) -> PipelineError:
         document = self._pipeline.document
         message = document.secrets.redact(explain(error))
         return PipelineError(
-            f"{document.where(key)}: {message}", damaged=is_damage(error), transient=is_transient(error)
+            f"{document.describe_place(key)}: {message}", damaged=is_damage(error), transient=is_transient(error)
         )
 
 
-def _format(writer: Any, sink: Target) -> Any:
-    """A writer of Spark with the sink's format and options."""
+def _configure_writer(writer: Any, sink: Target) -> Any:
+    """Return a writer of Spark with the sink's format and options."""
     if sink.own:
         return writer.format(SAWLOG).option("format", sink.format).options(**sink.options)
     return writer.format(sink.format).options(**sink.options)

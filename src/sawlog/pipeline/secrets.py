@@ -39,13 +39,13 @@ class Secrets:
     taken: dict[str, str] = field(default_factory=dict, repr=False)
 
     def resolve(self, text: str) -> str:
-        """A text with the values of the variables that it names as `${env:NAME}`.
+        """Return a text with the values of the variables that it names as `${env:NAME}`.
 
         Raises:
             OptionError: When one is not set, or its name is none.
         """
 
-        def value(match: re.Match[str]) -> str:
+        def resolve_variable(match: re.Match[str]) -> str:
             name = match[1]
             if not _NAME.fullmatch(name):
                 raise OptionError(f"{match[0]}: expected the name of an environment variable, as in ${{env:NAME}}")
@@ -54,10 +54,10 @@ class Secrets:
             self.taken[name] = self.environment[name]
             return self.taken[name]
 
-        return _VARIABLE.sub(value, text)
+        return _VARIABLE.sub(resolve_variable, text)
 
     def redact(self, text: str) -> str:
-        """A text in which every value from the environment is the name of its variable again."""
+        """Return a text in which every value from the environment is the name of its variable again."""
         for name, value in sorted(self.taken.items(), key=lambda item: -len(item[1])):
             if len(value) >= _SHORTEST:
                 for written in (value, json.dumps(value)[1:-1]):
@@ -66,7 +66,7 @@ class Secrets:
 
 
 def looks_secret(path: tuple[str, ...], value: str) -> bool:
-    """Whether a key, given with the tables around it, or the value itself says that the value is a secret."""
+    """Return whether a key, given with the tables around it, or the value itself says that the value is a secret."""
     if _CREDENTIALS_IN_URL.search(value):
         return True
     words = [word.lower() for word in _WORD.findall(" ".join(path))]

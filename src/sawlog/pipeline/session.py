@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.pipeline.errors import PipelineError
-from sawlog.spark.sessions import for_command
+from sawlog.spark.sessions import hold_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ _STREAMS_SINCE = (4, 2)
 
 
 @contextlib.contextmanager
-def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def open_session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with the pipeline's settings, as `sawlog.spark.session` makes it.
 
     Args:
@@ -36,12 +36,12 @@ def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSe
     _check_version(pipeline)
     with contextlib.ExitStack() as stack:
         try:
-            spark = stack.enter_context(for_command(pipeline.name, {**pipeline.spark, **settings}))
+            spark = stack.enter_context(hold_session(pipeline.name, {**pipeline.spark, **settings}))
         except OptionError:
             raise
         except SawlogError as error:
             message = pipeline.document.secrets.redact(str(error))
-            raise PipelineError(f"{pipeline.document.where(('spark',))}: {message}") from error
+            raise PipelineError(f"{pipeline.document.describe_place(('spark',))}: {message}") from error
         yield spark
 
 
@@ -58,4 +58,4 @@ def _check_version(pipeline: Pipeline) -> None:
     for sink in filter(None, [*pipeline.sinks, pipeline.quarantine]):
         if sink.own:
             message = f"a stream into {sink.format} needs PySpark {required_version} or newer; found {version}"
-            raise pipeline.document.error((*sink.key, "format"), message)
+            raise pipeline.document.make_error((*sink.key, "format"), message)

@@ -21,9 +21,9 @@ from pydantic import (
     model_validator,
 )
 
-from sawlog.format.recognition import formats
+from sawlog.format.recognition import load_formats
 from sawlog.pipeline.document import Document, Path
-from sawlog.pipeline.mistakes import MistakeError, first_mistake, name_of
+from sawlog.pipeline.mistakes import MistakeError, describe_kind, explain_first_mistake
 from sawlog.storage import is_remote, normalize
 
 Mode = Literal["batch", "stream"]
@@ -40,49 +40,49 @@ _FILES = ("csv", "json", "orc", "parquet", "text", "avro")
 """Formats of Spark that are nothing without a path or a table."""
 
 
-def _absolute(path: str, info: ValidationInfo) -> str:
+def _make_absolute(path: str, info: ValidationInfo) -> str:
     name = normalize(path)
     if is_remote(name) or _URL.match(name):
         return path  # Spark's formats need Hadoop's spelling
     return os.path.normpath(os.path.join((info.context or {}).get("base", ""), name))
 
 
-def _text(value: str | float) -> str:
+def _convert_scalar(value: str | float) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _options(values: Any, *keys: str) -> dict[str, str]:
-    """All values as Spark takes options: strings, with the names of tables joined by dots."""
+def _flatten_options(values: Any, *keys: str) -> dict[str, str]:
+    """Return all values as Spark takes options: strings, with the names of tables joined by dots."""
     options = {}
     if not isinstance(values, dict):
-        raise MistakeError(f"expected a table; found {name_of(values)}", *keys)
+        raise MistakeError(f"expected a table; found {describe_kind(values)}", *keys)
     for key, value in values.items():
         if isinstance(value, dict):
-            options.update({f"{key}.{name}": text for name, text in _options(value, *keys, key).items()})
+            options.update({f"{key}.{name}": text for name, text in _flatten_options(value, *keys, key).items()})
         elif isinstance(value, str | int | float):
-            options[key] = _text(value)
+            options[key] = _convert_scalar(value)
         elif not isinstance(value, list):
-            raise MistakeError(f"expected a string or a number; found {name_of(value)}", *keys, key)
+            raise MistakeError(f"expected a string or a number; found {describe_kind(value)}", *keys, key)
         elif all(isinstance(item, str | int | float) for item in value):
-            options[key] = ",".join(map(_text, value))
+            options[key] = ",".join(map(_convert_scalar, value))
         else:
             raise MistakeError("expected strings or numbers in the list", *keys, key)
     return options
 
 
 def _unwrap(values: dict[str, Any]) -> dict[str, Any]:
-    _options(values)  # refuses what is no plain data
+    _flatten_options(values)  # refuses what is no plain data
     return values
 
 
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
-Place: TypeAlias = Annotated[Text, AfterValidator(_absolute)]
-Options: TypeAlias = Annotated[dict[str, str], BeforeValidator(_options)]
+Place: TypeAlias = Annotated[Text, AfterValidator(_make_absolute)]
+Options: TypeAlias = Annotated[dict[str, str], BeforeValidator(_flatten_options)]
 
 
 def is_own(format: str) -> bool:
-    """Whether a format is one of sawlog's, third-party ones included."""
-    return format == SAWLOG or format in formats()
+    """Return whether a format is one of sawlog's, third-party ones included."""
+    return format == SAWLOG or format in load_formats()
 
 
 class _Table(BaseModel):
@@ -91,7 +91,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
     def gives(self, key: str) -> bool:
-        """Whether the file has a key, rather than leaving it to its default."""
+        """Return whether the file has a key, rather than leaving it to its default."""
         return key in self.model_fields_set
 
 
@@ -110,8 +110,8 @@ class _Named(_Table):
         """Return the name of this table: in SQL that of sources and steps, in checkpoints that of sinks."""
         return self._key[-1]
 
-    def at(self, *key: str) -> Self:
-        """The same, at a place of the file."""
+    def with_key(self, *key: str) -> Self:
+        """Return the same, at a place of the file."""
         copy = self.model_copy()
         copy._key = key
         return copy
@@ -234,7 +234,9 @@ class _Target(_Placed):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.format == SAWLOG:
-            raise MistakeError(f"expected the name of a format: {', '.join(formats())}, parquet, delta ...", "format")
+            raise MistakeError(
+                f"expected the name of a format: {', '.join(load_formats())}, parquet, delta ...", "format"
+            )
         self._check_place(self.path, "a directory")
         if self.partition_by and self.own:
             raise MistakeError(f"{self.format} has no directories by value", "partition_by")
@@ -360,17 +362,19 @@ class Pipeline(_Table):
         return [source for source in self.sources.values() if source.on_damage != "fail"]
 
     def of(self, document: Document) -> Pipeline:
-        """The same, with everything that only the whole file says: names, and whether sources are streams."""
+        """Return the same, with everything that only the whole file says: names, and whether sources are streams."""
         streams = self.mode == "stream"
         sources = {
-            name: source.at("sources", name).model_copy(update={} if source.gives("stream") else {"stream": streams})
+            name: source.with_key("sources", name).model_copy(
+                update={} if source.gives("stream") else {"stream": streams}
+            )
             for name, source in self.sources.items()
         }
         placed_tables = {
             "sources": sources,
-            "steps": {name: step.at("steps", name) for name, step in self.steps.items()},
-            "named_sinks": {name: sink.at("sinks", name) for name, sink in self.named_sinks.items()},
-            "quarantine": self.quarantine and self.quarantine.at("quarantine"),
+            "steps": {name: step.with_key("steps", name) for name, step in self.steps.items()},
+            "named_sinks": {name: sink.with_key("sinks", name) for name, sink in self.named_sinks.items()},
+            "quarantine": self.quarantine and self.quarantine.with_key("quarantine"),
         }
         pipeline = self.model_copy(update=placed_tables)
         pipeline._document = document
@@ -434,4 +438,4 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = N
     try:
         return Pipeline.model_validate(document.root, context={"base": base}).of(document)
     except ValidationError as error:
-        raise first_mistake(document, Pipeline, error) from None
+        raise explain_first_mistake(document, Pipeline, error) from None

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sawlog.format.lazy import entry_points
+from sawlog.format.lazy import find_entry_points
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,28 +27,28 @@ HELPERS_GROUP = "sawlog.spark"
 
 def __getattr__(name: str) -> Any:
     """Import a Spark helper of a format, such as `merge`, by its entry point."""
-    if name in (helpers := entry_points(HELPERS_GROUP)):
+    if name in (helpers := find_entry_points(HELPERS_GROUP)):
         return helpers[name].load()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """Names, those of formats included."""
-    return sorted({*globals(), *entry_points(HELPERS_GROUP)})
+    """Return names, those of formats included."""
+    return sorted({*globals(), *find_entry_points(HELPERS_GROUP)})
 
 
 def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A Spark session in which sawlog is as fast as it can be; see `sawlog.spark.sessions.session`."""
+    """Return a Spark session in which sawlog is as fast as it can be; see `sawlog.spark.sessions.session`."""
     from sawlog.spark import sessions
 
-    return sessions.session(name, settings)
+    return sessions.start_session(name, settings)
 
 
 def spark_jar() -> str:
-    """Path of the jar by which Spark takes Arrow batches as columns; see `sawlog.spark.jar.spark_jar`."""
+    """Return the path of the jar by which Spark takes Arrow batches as columns; see `sawlog.spark.jar.spark_jar`."""
     from sawlog.spark import jar
 
-    return jar.spark_jar()
+    return jar.locate_jar()
 
 
 def index(spark: SparkSession, path: str, **settings: Any) -> Indexed:
@@ -62,7 +62,7 @@ def index(spark: SparkSession, path: str, **settings: Any) -> Indexed:
     from sawlog.dataset import index
     from sawlog.spark import tasks
 
-    return index.index(path, run=tasks.in_tasks(spark), **settings)
+    return index.index(path, run=tasks.make_task_runner(spark), **settings)
 
 
 def register(spark: SparkSession) -> list[str]:
@@ -88,7 +88,7 @@ def register(spark: SparkSession) -> list[str]:
 
 
 def data_source(format: str) -> type[DefaultSource]:
-    """The data source class of one format, for `spark.dataSource.register`.
+    """Return the data source class of one format, for `spark.dataSource.register`.
 
     Raises:
         OptionError: For an unknown format.

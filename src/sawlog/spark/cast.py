@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import types as arrow
 
-from sawlog.arrow import ends_of, fixed_array
+from sawlog.arrow import compute_offsets, make_fixed_array
 from sawlog.errors import SchemaError
 from sawlog.spark.schema import has_integers, is_list
 
@@ -17,7 +17,9 @@ _SPARK_UNIT = "us"
 
 
 def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with exactly the columns and types of a schema. Columns are taken by name; what fits is not copied.
+    """Return a batch with exactly the columns and types of a schema.
+
+    Columns are taken by name; what fits is not copied.
 
     Timestamps and durations in nanoseconds are rounded down to Spark's microseconds. Nothing else is ever lost.
 
@@ -40,7 +42,7 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An array of the type `kind`: the same values, coarser only where `cast_batch` says so.
+    """Return an array of the type `kind`: the same values, coarser only where `cast_batch` says so.
 
     Raises:
         pa.ArrowInvalid: When a value does not fit.
@@ -77,7 +79,7 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _change_unit(array: pa.Array, unit: str) -> pa.Array:
-    """Timestamps in another unit. For Spark's they are rounded down; any other loss is an error."""
+    """Return timestamps in another unit. For Spark's they are rounded down; any other loss is an error."""
     if unit == _SPARK_UNIT and array.type.unit == "ns":
         import pyarrow.compute as pc
 
@@ -86,7 +88,7 @@ def _change_unit(array: pa.Array, unit: str) -> pa.Array:
 
 
 def _cast_list(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Any list to any list: first the layout, then the elements."""
+    """Return any list to any list: first the layout, then the elements."""
     if arrow.is_list_view(array.type) or arrow.is_large_list_view(array.type):
         array = _pack(array)
     elif not arrow.is_list(array.type):
@@ -98,17 +100,17 @@ def _cast_list(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _pack(array: pa.Array) -> pa.ListArray:
-    """A list view as a list. Arrow's own cast of list views to lists leaves offsets unset."""
+    """Return a list view as a list. Arrow's own cast of list views to lists leaves offsets unset."""
     import numpy as np
     import pyarrow.compute as pc
 
     sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-    offsets = ends_of(sizes, np.int32)
-    return pa.ListArray.from_arrays(fixed_array(pa.int32(), offsets), array.flatten(), mask=array.is_null())
+    offsets = compute_offsets(sizes, np.int32)
+    return pa.ListArray.from_arrays(make_fixed_array(pa.int32(), offsets), array.flatten(), mask=array.is_null())
 
 
 def _with_child(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
-    """A list or map with the same validity and offsets and another child."""
+    """Return a list or map with the same validity and offsets and another child."""
     return pa.Array.from_buffers(
         kind, len(array), array.buffers()[:2], array.null_count, array.offset, children=[child]
     )

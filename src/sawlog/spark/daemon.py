@@ -59,14 +59,14 @@ def silence_worker(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def strip_zips(path: Iterable[str]) -> list[str]:
-    """A module path without the zips of packages that are installed in the same version."""
+    """Return a module path without the zips of packages that are installed in the same version."""
     entries = list(path)
     folders = [entry for entry in entries if os.path.isdir(entry)]
     return [entry for entry in entries if not (zipfile.is_zipfile(entry) and _is_installed(entry, folders))]
 
 
 def _is_installed(archive: str, folders: Iterable[str]) -> bool:
-    """Whether folders have the package of an archive, as far as its version says."""
+    """Return whether folders have the package of an archive, as far as its version says."""
     with zipfile.ZipFile(archive) as opened:
         for name in PACKAGES:
             version = f"{name}/version.py"

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def digest(rows: DataFrame) -> Digest:
-    """Count and hash the rows. Their order does not matter, nor does that of the columns; their number does.
+def compute_digest(rows: DataFrame) -> Digest:
+    """Return count and hash the rows. Their order does not matter, nor does that of the columns; their number does.
 
     A column that is null counts as one that is not there.
     """
@@ -24,7 +24,7 @@ def digest(rows: DataFrame) -> Digest:
 
 
 def _hash_rows(rows: DataFrame) -> DataFrame:
-    """The hashes of rows.
+    """Return the hashes of rows.
 
     Spark's hash passes over nulls, so that every value is hashed with the name of its column; it takes no maps, so that
     these are hashed as their entries in order. Numbers of any width are the same number.
@@ -48,5 +48,5 @@ def _hash_rows(rows: DataFrame) -> DataFrame:
 
 
 def quote_name(name: str) -> str:
-    """A name as Spark takes it for exactly that, dots and all."""
+    """Return a name as Spark takes it for exactly that, dots and all."""
     return f"`{name.replace('`', '``')}`"

@@ -60,14 +60,16 @@ class DirectoriesWriter(SpreadingWriter):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch, see `Writer.write`. Rows keep their order within a directory."""
-        places = pc.binary_join_element_wise(*(_parts(name, batch.column(name)) for name in self._names), "/")
+        places = pc.binary_join_element_wise(
+            *(_make_directory_names(name, batch.column(name)) for name in self._names), "/"
+        )
         rows = batch.drop_columns(list(self._names))
         for place in places.unique().to_pylist():
-            self.writer(place).write(rows.filter(pc.equal(places, place)))
+            self.open_writer(place).write(rows.filter(pc.equal(places, place)))
 
 
-def _parts(name: str, column: pa.Array) -> pa.Array:
-    """The name of a directory for each value."""
+def _make_directory_names(name: str, column: pa.Array) -> pa.Array:
+    """Return the name of a directory for each value."""
     coded = pc.fill_null(column.cast(pa.string()), "").dictionary_encode()
     names = [f"{_escape(name)}={_escape(value) or NO_VALUE}" for value in coded.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(coded.indices)

@@ -33,7 +33,7 @@ _NO_CAUSE = "(no cause message)"
 
 
 @contextmanager
-def in_sparks_words() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Have errors say how Spark's users read on: options are strings, and damage has modes."""
     try:
         yield
@@ -41,12 +41,12 @@ def in_sparks_words() -> Iterator[None]:
         raise
     except SawlogError as error:
         message = str(error).replace(_PYTHONS, _SPARKS)
-        error.args = (_OPTION.sub(_format_option, message), *error.args[1:])
+        error.args = (_OPTION.sub(_render_option, message), *error.args[1:])
         raise
 
 
 def is_sentence(error: BaseException) -> bool:
-    """Whether the message of an error says all that a user needs: only faults of sawlog need the frames."""
+    """Return whether the message of an error says all that a user needs: only faults of sawlog need the frames."""
     return isinstance(error, SawlogError | OSError) and not isinstance(error, InternalError)
 
 
@@ -57,7 +57,7 @@ def as_sentence() -> Iterator[None]:
     For what a process of Spark's is asked for: PySpark reports an error of it, and ends the process.
     """
     try:
-        with in_sparks_words():
+        with translate_errors():
             yield
     except BaseException as error:
         if is_sentence(error) and any(name.startswith(_WORKERS) for name in os.environ):
@@ -65,13 +65,13 @@ def as_sentence() -> Iterator[None]:
         raise
 
 
-def _format_option(advice: re.Match[str]) -> str:
+def _render_option(advice: re.Match[str]) -> str:
     """Return the call of Spark that sets an option of Python's."""
     name, value = advice.groups()
     return f'.option("{name}", "{value.lower()}")' if value else f'.option("{name}", ...)'
 
 
-def _error_text(error: BaseException) -> str:
+def _render_error(error: BaseException) -> str:
     """Return the messages of an error and of its causes in the JVM, without stack frames."""
     causes = getattr(getattr(error, "_cause", None), "_stackTrace", "")
     return _FRAME.sub("", f"{error}\n{causes}")
@@ -91,11 +91,11 @@ def explain(error: BaseException) -> str:
         return f"{raised[-1][0]}: {raised[-1][1]}"
     first = re.split(r";?\n(?:['+]|\t?at |\n|JVM stacktrace|=== )", text, maxsplit=1)[0]
     sentence = " ".join(first.split()) or type(error).__name__
-    causes = _CAUSE.findall(_error_text(error))
+    causes = _CAUSE.findall(_render_error(error))
     return (sentence.replace(_NO_CAUSE, causes[-1]) if causes else sentence)[:_LONGEST]
 
 
-def spark_errors() -> tuple[type[Exception], ...]:
+def list_spark_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that Spark raises when it refuses a query or is gone."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -104,16 +104,19 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether damage in a source, or an incomplete one, is what stopped Spark."""
+    """Return whether damage in a source, or an incomplete one, is what stopped Spark."""
     matches = _OWN_ERROR.findall(str(error))
     return bool(matches) and matches[-1][0] in _DAMAGE
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether what stopped Spark may be gone when it is tried again; of sawlog's own errors, faults of a store are."""
+    """Return whether what stopped Spark may be gone when it is tried again.
+
+    Of sawlog's own errors, faults of a store are.
+    """
     from py4j.protocol import Py4JNetworkError
 
-    text = _error_text(error)
+    text = _render_error(error)
     class_names = (
         [type(error).__name__] if isinstance(error, SawlogError) else [name for name, _ in _OWN_ERROR.findall(text)]
     )

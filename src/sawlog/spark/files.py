@@ -28,7 +28,7 @@ from sawlog.errors import OptionError, SchemaError
 from sawlog.format.damage import DAMAGE_SCHEMA
 from sawlog.format.query import bind_query, mask
 from sawlog.guard import EPOCH
-from sawlog.spark.schema import arrow_schema
+from sawlog.spark.schema import make_arrow_schema
 from sawlog.storage.names import normalize
 
 if TYPE_CHECKING:
@@ -96,13 +96,13 @@ class FileOptions:
     ignoremissingfiles: bool = False
     basepath: str | None = None
 
-    def choice(self) -> FileSelection | None:
+    def make_selection(self) -> FileSelection | None:
         """Return the filter of files that these options make; `None` if all files pass.
 
         Raises:
             OptionError: For a time that is none.
         """
-        before, after = (_instant(name, getattr(self, name)) for name in ("modifiedbefore", "modifiedafter"))
+        before, after = (_parse_instant(name, getattr(self, name)) for name in ("modifiedbefore", "modifiedafter"))
         if self.recursivefilelookup is not False and (self.pathglobfilter, before, after) == (None, None, None):
             return None
         return FileSelection(self.recursivefilelookup is not False, self.pathglobfilter, before, after)
@@ -125,16 +125,16 @@ class FileSelection:
     after: float | None
 
     def __call__(self, root: str, file: File) -> bool:
-        """Whether a file below `root` is read.
+        """Return whether a file below `root` is read.
 
         Raises:
             OptionError: When its time counts, and the storage does not report it.
         """
         if self.pattern is not None and not any(
-            fnmatchcase(file.name, pattern) for pattern in _alternatives(self.pattern)
+            fnmatchcase(file.name, pattern) for pattern in _expand_braces(self.pattern)
         ):
             return False
-        if not self.nested and not all(_pair(part) for part in _parts(file.path, root)[:-1]):
+        if not self.nested and not all(_parse_pair(part) for part in _split_path(file.path, root)[:-1]):
             return False
         if self.before is None and self.after is None:
             return True
@@ -171,7 +171,7 @@ class FileColumns:
         user_schema: spark.StructType | None = None,
         rescued: str | None = None,
     ) -> FileColumns:
-        """The columns of some files.
+        """Return the columns of some files.
 
         Raises:
             OptionError: When the data has a column of that name.
@@ -188,14 +188,14 @@ class FileColumns:
         if METADATA not in data_columns:
             metadata = METADATA_TYPE
             if METADATA in user_fields:
-                metadata = _part_of_metadata(user_fields[METADATA].dataType)
+                metadata = _check_metadata_type(user_fields[METADATA].dataType)
         values: dict[str, set[str | None]] = {}
         if not options.recursivefilelookup:
             for directory in {os.path.dirname(file.path): None for file in files}:
-                for name, text in _pairs(f"{directory}/", bases):
+                for name, text in _parse_pairs(f"{directory}/", bases):
                     values.setdefault(name, set()).add(text)
         fields = [
-            arrow_schema(spark.StructType([user_fields[name]])).field(0)
+            make_arrow_schema(spark.StructType([user_fields[name]])).field(0)
             if name in user_fields
             else pa.field(name, _guess(texts))
             for name, texts in values.items()
@@ -212,7 +212,7 @@ class FileColumns:
         added = [field for field in table_schema.fields if field.name not in stored | self.names]
         if not added or not stored <= set(table_schema.names):
             return self
-        partitions = [*self.partitions, *arrow_schema(spark.StructType(added))]
+        partitions = [*self.partitions, *make_arrow_schema(spark.StructType(added))]
         return replace(self, partitions=pa.schema(partitions))
 
     @functools.cached_property
@@ -220,7 +220,7 @@ class FileColumns:
         """All of them."""
         extra = [spark.StructField(METADATA, self.metadata)] if self.metadata is not None else []
         rescued = [pa.field(self.rescued, RESCUED_TYPE)] if self.rescued is not None else []
-        return pa.schema([*self.partitions, *arrow_schema(spark.StructType(extra)), *rescued])
+        return pa.schema([*self.partitions, *make_arrow_schema(spark.StructType(extra)), *rescued])
 
     @functools.cached_property
     def names(self) -> set[str]:
@@ -228,17 +228,17 @@ class FileColumns:
         return set(self.available.names)
 
     def choose_files(self, files: Sequence[File], conditions: Sequence[tuple[str, str, Any]]) -> list[File]:
-        """The files that conditions on directories let through."""
+        """Return the files that conditions on directories let through."""
         if not conditions:
             return list(files)
         directories = list({os.path.dirname(file.path): None for file in files})
-        rows = [self._values(f"{directory}/") for directory in directories]
+        rows = [self._parse_values(f"{directory}/") for directory in directories]
         batch = pa.RecordBatch.from_pylist(rows, self.partitions)
         passes = mask(bind_query(conditions, None, self.partitions, self.partitions), batch).to_pylist()
         matching_directories = {name for name, holds in zip(directories, passes, strict=True) if holds}
         return [file for file in files if os.path.dirname(file.path) in matching_directories]
 
-    def facts(self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]) -> dict[str, Facts]:
+    def collect_facts(self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]) -> dict[str, Facts]:
         """Return the values of file columns by path, for workers; empty if no such column is requested.
 
         Raises:
@@ -250,16 +250,16 @@ class FileColumns:
         facts_by_path: dict[str, Facts] = {}
         for path in dict.fromkeys(paths):
             file = files.get(path)
-            values = self._values(path if file is not None else f"{path}/")
-            values[METADATA] = _metadata_of(path, file)
+            values = self._parse_values(path if file is not None else f"{path}/")
+            values[METADATA] = _make_metadata(path, file)
             if self.rescued is not None:
                 values[self.rescued] = None  # of rows that are intact
             facts_by_path[path] = {name: values[name] for name in requested_columns}
         return facts_by_path
 
-    def _values(self, path: str) -> Facts:
-        """Values of the columns that the directories of a path make."""
-        texts = dict(_pairs(path, self.bases))
+    def _parse_values(self, path: str) -> Facts:
+        """Return values of the columns that the directories of a path make."""
+        texts = dict(_parse_pairs(path, self.bases))
         values: Facts = {}
         for field in self.partitions:
             text = texts.get(field.name)
@@ -271,7 +271,7 @@ class FileColumns:
 
 
 def append_file_columns(batch: pa.RecordBatch, facts: Facts, fragment: Fragment, target: pa.Schema) -> pa.RecordBatch:
-    """A batch of a fragment with the columns of its file, in the types that Spark wants."""
+    """Return a batch of a fragment with the columns of its file, in the types that Spark wants."""
     for name, value in facts.items():
         if name in batch.schema.names:  # a row of `rescue`
             continue
@@ -287,7 +287,7 @@ def append_file_columns(batch: pa.RecordBatch, facts: Facts, fragment: Fragment,
 
 
 def rescue(damage: pa.RecordBatch, name: str, facts: Facts, storage: Storage, target: pa.Schema) -> pa.RecordBatch:
-    """Rows of damaged ranges: what is damaged, with its first bytes, and null in the columns of the data."""
+    """Return rows of damaged ranges: what is damaged, with its first bytes, and null in the columns of the data."""
     columns = {field.name: pa.nulls(damage.num_rows, field.type) for field in target if field.name not in facts}
     if name in target.names:
         rows = damage.select(_RESCUED_FIELDS).to_pylist()
@@ -298,7 +298,7 @@ def rescue(damage: pa.RecordBatch, name: str, facts: Facts, storage: Storage, ta
     return pa.record_batch(columns) if columns else damage
 
 
-def _metadata_of(path: str, file: File | None) -> Facts:
+def _make_metadata(path: str, file: File | None) -> Facts:
     modified = file.modified if file is not None else None
     return {
         "file_path": path if "://" in path else f"file://{path}",
@@ -308,7 +308,7 @@ def _metadata_of(path: str, file: File | None) -> Facts:
     }
 
 
-def _part_of_metadata(kind: spark.DataType) -> spark.StructType:
+def _check_metadata_type(kind: spark.DataType) -> spark.StructType:
     known_types = {field.name: field.dataType for field in METADATA_TYPE}
     if not isinstance(kind, spark.StructType) or any(known_types.get(field.name) != field.dataType for field in kind):
         raise SchemaError(
@@ -317,11 +317,11 @@ def _part_of_metadata(kind: spark.DataType) -> spark.StructType:
     return kind
 
 
-def _pairs(path: str, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _parse_pairs(path: str, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Yield name and value of the `key=value` directories in a path, the last part too if the path ends in a slash."""
-    inside = (parts for base in bases if (parts := _parts(path, _without_glob(base, path))))
+    inside = (parts for base in bases if (parts := _split_path(path, _without_glob(base, path))))
     for part in next(inside, [])[:-1]:
-        pair = _pair(part)
+        pair = _parse_pair(part)
         if pair is not None:
             yield pair[0], None if pair[1] == NO_VALUE else pair[1]
 
@@ -335,29 +335,29 @@ def _without_glob(base: str, path: str) -> str:
     return "/".join(path.split("/")[: base.count("/") + 1])
 
 
-def _parts(path: str, root: str) -> list[str]:
-    """The parts of a path below a directory; none if it is elsewhere."""
+def _split_path(path: str, root: str) -> list[str]:
+    """Return the parts of a path below a directory; none if it is elsewhere."""
     path, start = (text.replace(":///", "://") for text in (path, root.rstrip("/") + "/"))  # a matter of the store
     return path[len(start) :].split("/") if path.startswith(start) else []
 
 
-def _pair(part: str) -> tuple[str, str] | None:
-    """The key of a directory's name, and its value as it is spelled there: so Spark looks at it, too."""
+def _parse_pair(part: str) -> tuple[str, str] | None:
+    """Return the key of a directory's name, and its value as it is spelled there: so Spark looks at it, too."""
     key, equals, value = part.partition("=")
     return (unquote(key), value) if key and equals and value else None
 
 
 def _guess(texts: Iterable[str | None]) -> pa.DataType:
     """The type of the values of directory names, as Spark infers it (PartitioningUtils), but for the zone of times."""
-    return reduce(_wider, (_type_of(text) for text in texts if text is not None), None) or pa.string()
+    return reduce(_choose_wider, (_infer_type(text) for text in texts if text is not None), None) or pa.string()
 
 
-def _type_of(text: str) -> pa.DataType:
+def _infer_type(text: str) -> pa.DataType:
     if _INTEGER.fullmatch(text) and _INT[0] <= int(text) <= _INT[1]:
         return pa.int32()
     if _INTEGER.fullmatch(text) and _LONG[0] <= int(text) <= _LONG[1]:
         return pa.int64()
-    if _DECIMAL.fullmatch(text) and (digits := _digits(text)) is not None:
+    if _DECIMAL.fullmatch(text) and (digits := _count_digits(text)) is not None:
         return pa.decimal128(digits, 0)
     if _DOUBLE.fullmatch(text):
         return pa.float64()
@@ -369,8 +369,8 @@ def _type_of(text: str) -> pa.DataType:
     return pa.string()
 
 
-def _digits(text: str) -> int | None:
-    """Digits of a decimal number that has none after the point, if it is one, of at most 38."""
+def _count_digits(text: str) -> int | None:
+    """Return digits of a decimal number that has none after the point, if it is one, of at most 38."""
     number = decimal.Decimal(text)
     _, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int) or exponent < 0:
@@ -379,7 +379,7 @@ def _digits(text: str) -> int | None:
     return count if count <= _MOST_DIGITS else None
 
 
-def _wider(first: pa.DataType | None, second: pa.DataType) -> pa.DataType:
+def _choose_wider(first: pa.DataType | None, second: pa.DataType) -> pa.DataType:
     if first is None or first == second:
         return second
     kinds = sorted((first, second), key=_RANKS.__getitem__) if {first, second} <= _RANKS.keys() else []
@@ -390,7 +390,7 @@ def _wider(first: pa.DataType | None, second: pa.DataType) -> pa.DataType:
 
 
 def _parse_value(text: str, kind: pa.DataType) -> Any:
-    """The value of a directory's name, which may be escaped.
+    """Return the value of a directory's name, which may be escaped.
 
     Raises:
         ValueError: When it is not of that type.
@@ -408,7 +408,7 @@ def _parse_value(text: str, kind: pa.DataType) -> Any:
     return pa.scalar(unquote(text)).cast(kind).as_py()
 
 
-def _instant(name: str, text: str | None) -> float | None:
+def _parse_instant(name: str, text: str | None) -> float | None:
     if text is None:
         return None
     try:
@@ -418,12 +418,12 @@ def _instant(name: str, text: str | None) -> float | None:
 
 
 @functools.cache
-def _alternatives(pattern: str) -> tuple[str, ...]:
-    """A pattern with `{a,b}` as patterns without."""
+def _expand_braces(pattern: str) -> tuple[str, ...]:
+    """Return a pattern with `{a,b}` as patterns without."""
     braces = re.search(r"\{([^{}]*)\}", pattern)
     if braces is None:
         return (pattern,)
     alternatives = (
         pattern[: braces.start()] + alternative + pattern[braces.end() :] for alternative in braces[1].split(",")
     )
-    return tuple(itertools.chain.from_iterable(map(_alternatives, alternatives)))
+    return tuple(itertools.chain.from_iterable(map(_expand_braces, alternatives)))

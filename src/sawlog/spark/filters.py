@@ -22,7 +22,7 @@ from pyarrow import types as arrow
 from sawlog.errors import OptionError, SawlogError
 from sawlog.format.query import parse
 from sawlog.guard import Undecodable, call_decoder, decode_json
-from sawlog.spark.schema import spark_field
+from sawlog.spark.schema import make_spark_field
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -56,8 +56,8 @@ _EXACT = (
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
-def pushing_down() -> bool:
-    """Whether this process plans a read with filters pushed down.
+def is_pushing_down() -> bool:
+    """Return whether this process plans a read with filters pushed down.
 
     A reader that has `pushFilters` is refused by Spark where `spark.sql.python.filterPushdown.enabled` is false, the
     default, and cannot ask for that setting. Should the module be renamed, filters are no longer pushed, and that is
@@ -68,7 +68,7 @@ def pushing_down() -> bool:
 
 
 def read_filters(text: str | None, schema: pa.Schema) -> tuple[Condition, ...]:
-    """The option `filters`: a JSON list of `[column, operator, value]`, times as ISO 8601 strings.
+    """Return the option `filters`: a JSON list of `[column, operator, value]`, times as ISO 8601 strings.
 
     Raises:
         OptionError: When it is something else. Columns, operators and values are for `sawlog.format.query` to check.
@@ -116,7 +116,10 @@ class Comparison:
 
     @classmethod
     def of(cls, pushed: Any) -> Comparison | None:
-        """An instance of `pyspark.sql.datasource.Filter`; `None` for one that is no comparison of a whole column."""
+        """Return an instance of `pyspark.sql.datasource.Filter`.
+
+        `None` for one that is no comparison of a whole column.
+        """
         negated = type(pushed).__name__ == "Not"
         comparison = pushed.child if negated else pushed
         name = type(comparison).__name__
@@ -128,7 +131,7 @@ class Comparison:
 
 
 def translate_filters(filters: Iterable[Any], schema: pa.Schema, spark_schema: StructType) -> tuple[Condition, ...]:
-    """Spark's filters as sawlog's, as far as they go. No row that Spark would keep is left out.
+    """Return Spark's filters as sawlog's, as far as they go. No row that Spark would keep is left out.
 
     Args:
         filters: `Comparison`, or instances of `pyspark.sql.datasource.Filter`.
@@ -153,17 +156,17 @@ def _translate(comparison: Comparison, schema: pa.Schema, spark_schema: StructTy
     if column not in schema.names or column not in spark_schema.names:
         return
     kind = schema.field(column).type
-    if spark_schema[column].dataType != spark_field(schema.field(column)).dataType:
+    if spark_schema[column].dataType != make_spark_field(schema.field(column)).dataType:
         return
     values = [value for value in comparison.values if value is not None] if op == "in" else comparison.values
     values = [_convert_value(value, kind) for value in values]
     if any(value is None for value in values):
         return
-    yield from _conditions(column, op, values, kind)
+    yield from _make_conditions(column, op, values, kind)
 
 
 def _convert_value(value: Any, kind: pa.DataType) -> Any:
-    """The value as Arrow takes it; `None` where the column cannot equal it."""
+    """Return the value as Arrow takes it; `None` where the column cannot equal it."""
     if arrow.is_integer(kind) and isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else None
     if isinstance(value, bytearray):
@@ -171,7 +174,7 @@ def _convert_value(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def _conditions(column: str, op: str, values: list[Any], kind: pa.DataType) -> Iterator[Condition]:
+def _make_conditions(column: str, op: str, values: list[Any], kind: pa.DataType) -> Iterator[Condition]:
     value = values if op.endswith("in") else values[0]
     if any(test(kind) for test in _EXACT):
         yield column, op, value
@@ -180,11 +183,11 @@ def _conditions(column: str, op: str, values: list[Any], kind: pa.DataType) -> I
         if op not in (">", ">=") and not any(isinstance(number, float) and math.isnan(number) for number in values):
             yield column, op, value
     elif arrow.is_timestamp(kind) and isinstance(value, dt.datetime) and (value.tzinfo is None) == (kind.tz is None):
-        yield from _instants(column, op, value)
+        yield from _make_time_conditions(column, op, value)
 
 
-def _instants(column: str, op: str, value: dt.datetime) -> Iterator[Condition]:
-    """Spark sees the microsecond that contains an instant, so a bound takes in the whole of it."""
+def _make_time_conditions(column: str, op: str, value: dt.datetime) -> Iterator[Condition]:
+    """Yield Spark sees the microsecond that contains an instant, so a bound takes in the whole of it."""
     if op in ("=", ">="):
         yield column, ">=", value
     if op in ("=", "<="):

@@ -39,8 +39,8 @@ _STAMP = (1980, 1, 1, 0, 0, 0)
 """Of every entry, so that the same classes make the same jar."""
 
 
-def spark_jar() -> str:
-    """Path of the jar for the Spark that is installed: carried by sawlog, or compiled by the first call.
+def locate_jar() -> str:
+    """Return the path of the jar for the Spark that is installed: carried by sawlog, or compiled by the first call.
 
     The compiled one is kept in `$XDG_CACHE_HOME/sawlog`, `~/.cache/sawlog` if that is not set, or where neither can be
     written, in the directory for temporary files.
@@ -50,11 +50,11 @@ def spark_jar() -> str:
         SawlogError: When there is no Java, or the compiler fails; when the carried jar is not the one that was made.
     """
     version, jars = find_spark()
-    sources = _sources(version)
+    sources = _read_sources(version)
     carried = _find_carried_jar(version, sources)
     if carried is not None:
         return carried
-    path = cache() / f"sawlog-spark_{version}_{_digest(sources)[:12]}.jar"
+    path = find_cache() / f"sawlog-spark_{version}_{_compute_digest(sources)[:12]}.jar"
     if not path.exists():
         sys.stderr.write("sawlog: compiling sawlog-spark for this Spark, once, some 15 seconds\n")
         compile_jar(sources, version, jars, path)
@@ -71,23 +71,23 @@ def make(folder: Path) -> Path:
         SawlogError: When there is no Java, or the compiler fails.
     """
     version, jars = find_spark()
-    sources = _sources(version)
+    sources = _read_sources(version)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"sawlog-spark_{version}.jar"
     compile_jar(sources, version, jars, path)
-    digests = {"jar": hashlib.sha256(path.read_bytes()).hexdigest(), "sources": _digest(sources)}
+    digests = {"jar": hashlib.sha256(path.read_bytes()).hexdigest(), "sources": _compute_digest(sources)}
     path.with_suffix(".json").write_text(json.dumps(digests, indent=2) + "\n")
     return path
 
 
 def _find_carried_jar(version: str, sources: dict[str, str]) -> str | None:
-    """The jar that sawlog carries for a version of Spark, if it was made from these sources."""
+    """Return the jar that sawlog carries for a version of Spark, if it was made from these sources."""
     path = CARRIED / f"sawlog-spark_{version}.jar"
     try:
         digests = json.loads(path.with_suffix(".json").read_text())
     except FileNotFoundError:
         return None
-    if digests["sources"] != _digest(sources):
+    if digests["sources"] != _compute_digest(sources):
         return None
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != digests["jar"]:
@@ -96,7 +96,7 @@ def _find_carried_jar(version: str, sources: dict[str, str]) -> str | None:
 
 
 def find_spark() -> tuple[str, str]:
-    """Version of the Spark that is installed, and the directory of its jars."""
+    """Return the version of the Spark that is installed, and the directory of its jars."""
     home = os.environ.get("SPARK_HOME")
     if not home:
         spec = importlib.util.find_spec("pyspark")
@@ -110,12 +110,12 @@ def find_spark() -> tuple[str, str]:
     return os.path.basename(core[0]).removesuffix(".jar").partition("-core_")[2].partition("-")[2], jars
 
 
-def _digest(sources: dict[str, str]) -> str:
+def _compute_digest(sources: dict[str, str]) -> str:
     return hashlib.sha256("".join(f"{name}\0{text}\0" for name, text in sorted(sources.items())).encode()).hexdigest()
 
 
-def _sources(version: str) -> dict[str, str]:
-    """The module's files, those for one minor version of Spark in place of those for all."""
+def _read_sources(version: str) -> dict[str, str]:
+    """Return the module's files, those for one minor version of Spark in place of those for all."""
     place = files("sawlog.spark").joinpath("scala")
     minor = ".".join(version.split(".")[:2])
     source_files = {entry.name: entry for entry in place.iterdir() if entry.name.endswith(".scala")}
@@ -126,7 +126,7 @@ def _sources(version: str) -> dict[str, str]:
 
 
 def find_java() -> str:
-    """The Java that Spark runs on."""
+    """Return the Java that Spark runs on."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
     if not java:
@@ -134,8 +134,8 @@ def find_java() -> str:
     return java
 
 
-def cache() -> Path:
-    """A directory of ours that can be written, for what is made once."""
+def find_cache() -> Path:
+    """Return a directory of ours that can be written, for what is made once."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     for place in (Path(home, "sawlog"), Path(tempfile.gettempdir(), f"sawlog-{os.getuid()}")):
         try:

@@ -25,8 +25,8 @@ import pyarrow as pa
 
 import sawlog
 from sawlog.errors import SawlogError
-from sawlog.spark.jar import PACKAGE, cache, find_java, find_spark, spark_jar
-from sawlog.storage.staging import staged_name, sweep, sync_directory, sync_file
+from sawlog.spark.jar import PACKAGE, find_cache, find_java, find_spark, locate_jar
+from sawlog.storage.staging import make_staged_name, sweep, sync_directory, sync_file
 
 _SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 """Else the JVM warns of every class that an archive cannot hold, and of an archive that does not fit."""
@@ -53,7 +53,7 @@ def launch_settings(jar: str | None) -> tuple[dict[str, str], str]:
         options.append(_LOCAL_FILES)
         classes.append(jar)  # Spark needs files before it looks at `spark.jars`
     with contextlib.suppress(SawlogError):  # no Java, which Spark says, or no place for what is kept
-        place = _place()
+        place = _choose_place()
         if archive := _find_archive(place):
             options += [_SILENT, "-Xshare:auto", "-XX:+VerifySharedSpaces", _quote(f"-XX:SharedArchiveFile={archive}")]
             first = _join_copies(place)
@@ -65,14 +65,14 @@ def launch_settings(jar: str | None) -> tuple[dict[str, str], str]:
 
 
 def make_archive() -> Path:
-    """The archive for the Java and the Spark that are installed, made if there is none: some 180 MB.
+    """Return the archive for the Java and the Spark that are installed, made if there is none: some 180 MB.
 
     Raises:
         OptionError: When PySpark is missing.
         SawlogError: When Spark's own configuration is on the class path, which an archive cannot hold; when there is no
             Java, or it does not make the archive.
     """
-    place = _place()
+    place = _choose_place()
     archive = _find_archive(place)
     if archive is not None:
         return archive
@@ -81,7 +81,7 @@ def make_archive() -> Path:
     sys.stderr.write("sawlog: making an archive of the classes that Spark loads, once, some 40 seconds\n")
     sweep(str(place))
     _copy_signed(place)
-    staged = staged_name(str(place), "")
+    staged = make_staged_name(str(place), "")
     options = f"{_SILENT} {_quote(f'-XX:ArchiveClassesAtExit={staged}')}"
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, folder]
@@ -108,7 +108,7 @@ def _copy_signed(place: Path) -> None:
         with zipfile.ZipFile(path) as jar:
             if copy.exists() or not any(map(_SIGNATURE.fullmatch, jar.namelist())):
                 continue
-            staged = staged_name(str(place), "")
+            staged = make_staged_name(str(place), "")
             with zipfile.ZipFile(staged, "w") as unsigned:
                 for entry in jar.infolist():
                     if not _SIGNATURE.fullmatch(entry.filename):
@@ -118,49 +118,49 @@ def _copy_signed(place: Path) -> None:
 
 
 def _join_copies(place: Path) -> str:
-    """The copies, as a class path."""
+    """Return the copies, as a class path."""
     return os.pathsep.join(sorted(map(str, place.parent.glob(f"{place.name}_*.jar"))))
 
 
 def _quote(option: str) -> str:
-    """An option as Spark's launcher reads one, in which there may be spaces."""
+    """Return an option as Spark's launcher reads one, in which there may be spaces."""
     return '"' + option.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
 def _find_archive(place: Path) -> Path | None:
-    """The archive, unless it is shorter or longer than it was made: of a short one, the JVM would crash."""
+    """Return the archive, unless it is shorter or longer than it was made: of a short one, the JVM would crash."""
     for path in place.parent.glob(f"{place.name}_*{_SUFFIX}"):
         if path.name == f"{place.name}_{path.stat().st_size}{_SUFFIX}":
             return path
     return None
 
 
-def _place() -> Path:
-    """Path of the archive for the Java and the Spark that are installed, but for its size and suffix."""
+def _choose_place() -> Path:
+    """Return the path of the archive for the Java and the Spark that are installed, but for its size and suffix."""
     version, jars = find_spark()
     files = [Path(os.path.realpath(find_java())), *sorted(Path(jars).iterdir())]
     states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return cache() / f"spark-classes_{version}_{hashlib.sha256(repr(states).encode()).hexdigest()[:12]}"
+    return find_cache() / f"spark-classes_{version}_{hashlib.sha256(repr(states).encode()).hexdigest()[:12]}"
 
 
 def _is_configured() -> bool:
-    """Whether Spark's or Hadoop's own settings are on the class path."""
+    """Return whether Spark's or Hadoop's own settings are on the class path."""
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.path.dirname(find_spark()[1]), "conf")
     named = any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
     return named or (os.path.isdir(folder) and bool(os.listdir(folder)))
 
 
-def _session(folder: Path) -> None:
+def _run_session(folder: Path) -> None:
     """Read a log, as a batch and as a stream, count, group, write Parquet and read it, and see the JVM end."""
     from pyspark.sql import SparkSession
 
     log = str(folder / "000003.log")
     sawlog.write(pa.table({"record": pa.array([b"%d" % (n % 10) for n in range(1000)])}), log, format="leveldb_log")
     settings = {
-        "spark.jars": spark_jar(),
+        "spark.jars": locate_jar(),
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
-        CLASS_PATH: _join_copies(_place()),
+        CLASS_PATH: _join_copies(_choose_place()),
     }
     builder: Any = SparkSession.builder
     spark = builder.master("local[2]").config(map=settings).getOrCreate()
@@ -179,4 +179,4 @@ def _session(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    _session(Path(sys.argv[1]))
+    _run_session(Path(sys.argv[1]))

@@ -13,10 +13,10 @@ from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FormatError, OptionError, suggest_name
 from sawlog.format.contract import TASK_BYTES, Format
 from sawlog.format.damage import OnDamage
-from sawlog.format.options import names, parse_options
-from sawlog.format.recognition import formats, get_format
+from sawlog.format.options import list_option_names, parse_options
+from sawlog.format.recognition import get_format, load_formats
 from sawlog.guard import Undecodable, decode_json
-from sawlog.spark.errors import in_sparks_words
+from sawlog.spark.errors import translate_errors
 from sawlog.spark.files import FileOptions
 from sawlog.storage import Storage, is_remote, normalize
 from sawlog.stream.limits import StreamOptions
@@ -109,7 +109,7 @@ class Request:
     of_table: bool = False
 
     def is_empty(self) -> bool:
-        """Whether there is no file at the one path: of a table, that is no error."""
+        """Return whether there is no file at the one path: of a table, that is no error."""
         if len(self.paths) != 1:
             return False
         try:
@@ -128,7 +128,7 @@ class Request:
         )
 
     def open(self) -> Dataset:
-        """The dataset that the options of a read describe.
+        """Return the dataset that the options of a read describe.
 
         Raises:
             SawlogError: As `sawlog.open` does.
@@ -145,7 +145,7 @@ class Request:
         return self._open()
 
     def open_stored(self) -> Dataset | None:
-        """The dataset; `None` where a table in Spark's catalog has no files yet. Raises as `open`."""
+        """Return the dataset; `None` where a table in Spark's catalog has no files yet. Raises as `open`."""
         try:
             return self.open()
         except (FileNotFoundError, FormatError):
@@ -155,7 +155,7 @@ class Request:
 
     def _open(self) -> Dataset:
         read_options: ReadOptions = self.own
-        with in_sparks_words():
+        with translate_errors():
             return open_dataset(
                 self.paths,
                 format=read_options.format,
@@ -163,14 +163,14 @@ class Request:
                 columns=read_options.columns,
                 on_damage=_POLICIES[read_options.mode],
                 provenance=read_options.provenance,
-                storage_options=self.storage.fresh(),
-                index=_index(read_options.index),
+                storage_options=self.storage.make_fresh(),
+                index=_parse_index(read_options.index),
                 **self.rest,
             )
 
 
 def read_request(options: Mapping[str, str], format: str | None) -> Request:
-    """Options of a read.
+    """Return options of a read.
 
     Raises:
         OptionError: For a missing path, or a value that an option cannot take.
@@ -188,12 +188,12 @@ def read_request(options: Mapping[str, str], format: str | None) -> Request:
     files = _take_own(FileOptions, remaining_options, None, "reading with Spark")
     if read_options.task_bytes <= 0:
         raise OptionError(f"option task_bytes={read_options.task_bytes}: expected a positive number of bytes")
-    storage = replace(storage, chosen=files.choice())
+    storage = replace(storage, chosen=files.make_selection())
     return Request(paths, storage, read_options, remaining_options, stream, files, of_table)
 
 
 def write_request(options: Mapping[str, str], format: str | None) -> tuple[Request, Format, Any]:
-    """Options of a write, the format, and its own options parsed.
+    """Return options of a write, the format, and its own options parsed.
 
     Raises:
         OptionError: For a missing path or format, an unknown option, or a value that an option cannot take.
@@ -208,7 +208,7 @@ def write_request(options: Mapping[str, str], format: str | None) -> tuple[Reque
     storage = _take_storage(remaining_options)
     write_options = _take_own(WriteOptions, remaining_options, format, "writing with Spark")
     if of_table and write_options.format is None:
-        write_options = replace(write_options, format=_stored_format(paths[0], storage))
+        write_options = replace(write_options, format=_find_stored_format(paths[0], storage))
     if write_options.format is None:
         raise OptionError('writing with Spark: option \'format\' is required, as in .option("format", "leveldb_log")')
     target_format = get_format(write_options.format)
@@ -223,7 +223,7 @@ def check_known(remaining_options: Mapping[str, Any], spark_options: type, forma
     Raises:
         OptionError: Names the option, and lists all that are known. Values are not shown.
     """
-    wrong = sorted(set(remaining_options) - set(names(formats_own)))
+    wrong = sorted(set(remaining_options) - set(list_option_names(formats_own)))
     if wrong:
         kinds = (spark_options, formats_own, *((FileOptions, StreamOptions) if spark_options is ReadOptions else ()))
         theirs = [f.name for kind in kinds for f in fields(kind)]
@@ -245,9 +245,13 @@ def _take_table(
     if text is None:
         return False
     format_name = remaining_options.get("format")
-    all_formats = list(formats().values()) if format_name is None else [get_format(format_name)]
+    all_formats = list(load_formats().values()) if format_name is None else [get_format(format_name)]
     names_of_direction, names_of_opposite = (
-        {name for kind in (*kinds, *(getattr(each, attribute) for each in all_formats)) for name in names(kind)}
+        {
+            name
+            for kind in (*kinds, *(getattr(each, attribute) for each in all_formats))
+            for name in list_option_names(kind)
+        }
         for kinds, attribute in (direction, opposite)
     )
     for name in text.split(","):
@@ -256,10 +260,10 @@ def _take_table(
     return True
 
 
-def _stored_format(path: str, storage: Storage) -> str | None:
-    """Name of the format of the files that a directory has; `None` where there are none."""
+def _find_stored_format(path: str, storage: Storage) -> str | None:
+    """Return the name of the format of the files that a directory has; `None` where there are none."""
     try:
-        return open_dataset(path, storage_options=storage.fresh()).format.name
+        return open_dataset(path, storage_options=storage.make_fresh()).format.name
     except (FileNotFoundError, FormatError):
         return None
 
@@ -275,24 +279,24 @@ def _take_paths(remaining_options: dict[str, Any]) -> tuple[str, ...]:
             raise OptionError(f"option paths={several!r}: expected a JSON list of paths")
         if path is not None:
             raise OptionError("options path and paths: give one of them")
-        return tuple(_absolute(path) for path in paths)
+        return tuple(_make_absolute(path) for path in paths)
     if not path:
         raise OptionError(f"option 'path' is required, as in .load(path) and .save(path); {_NO_TABLES}")
-    return (_absolute(path),)
+    return (_make_absolute(path),)
 
 
-def _index(value: str | None) -> str | bool:
-    return value is not None and (value.lower() == "true" or (value.lower() != "false" and _absolute(value)))
+def _parse_index(value: str | None) -> str | bool:
+    return value is not None and (value.lower() == "true" or (value.lower() != "false" and _make_absolute(value)))
 
 
-def _absolute(path: str) -> str:
-    """Local paths mean the driver's working directory; executors have others."""
+def _make_absolute(path: str) -> str:
+    """Return local paths mean the driver's working directory; executors have others."""
     name = normalize(path)
     return name if is_remote(name) else os.path.abspath(name)
 
 
 def _take_storage(remaining_options: dict[str, Any]) -> Storage:
-    """`storage_options`, a JSON object, and single ones as `storage.NAME`."""
+    """Return `storage_options`, a JSON object, and single ones as `storage.NAME`."""
     options: dict[str, Any] = {}
     json_text = remaining_options.pop("storage_options", None)
     if json_text is not None:
@@ -301,12 +305,12 @@ def _take_storage(remaining_options: dict[str, Any]) -> Storage:
             raise OptionError("option storage_options: expected a JSON object (its value is not shown)")
         options |= document
     for name in [name for name in remaining_options if name.startswith(STORAGE_PREFIX)]:
-        options[name.removeprefix(STORAGE_PREFIX)] = _storage_value(name, remaining_options.pop(name))
+        options[name.removeprefix(STORAGE_PREFIX)] = _parse_storage_value(name, remaining_options.pop(name))
     return Storage(options)
 
 
-def _storage_value(name: str, text: str) -> Any:
-    """`true` and `false` are meant as such, what begins like JSON is JSON; all else stays a string."""
+def _parse_storage_value(name: str, text: str) -> Any:
+    """Return `true` and `false` are meant as such, what begins like JSON is JSON; all else stays a string."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     if not text.startswith(_JSON_BEGINNINGS):

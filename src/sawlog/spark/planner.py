@@ -24,26 +24,26 @@ from pyspark.sql import types as spark
 from pyspark.util import handle_worker_exception
 from pyspark.worker_util import check_python_version, setup_memory_limits, setup_spark_files
 
-from sawlog.arrow import array_of
+from sawlog.arrow import make_array
 from sawlog.errors import OptionError
 from sawlog.format.capabilities import list_tables
 from sawlog.format.contract import MIN_TASK_BYTES, TASK_BYTES
 from sawlog.format.options import find_time_option
-from sawlog.format.planning import indexed_rows
+from sawlog.format.planning import count_indexed_rows
 from sawlog.guard import EPOCH
-from sawlog.spark.errors import in_sparks_words, is_sentence
+from sawlog.spark.errors import is_sentence, translate_errors
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import (
     FEW_ROWS,
     PartitionFunction,
     freeze_loaded,
-    full_schema,
     inform,
     is_searched,
     join_tasks,
     log_unread,
     look,
+    make_full_schema,
     project_request,
     remember_findings,
 )
@@ -110,7 +110,7 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
             setup_spark_files(infile)
             setup_memory_limits(int(os.environ.get("PYSPARK_PLANNER_MEMORY_MB", "-1")))
         while infile.peek(1):
-            with in_sparks_words():
+            with translate_errors():
                 blocks = conversation.answer(text.loads(infile), json.loads(text.loads(infile)))
             write_int(len(blocks), outfile)
             for block in blocks:
@@ -130,9 +130,9 @@ def describe(options: Mapping[str, str]) -> dict[str, Any]:
     if dataset is None:
         return {"schema": spark.StructType().json(), "bytes": 0, "rows": 0}
     return {
-        "schema": full_schema(request, dataset).json(),
+        "schema": make_full_schema(request, dataset).json(),
         "bytes": sum(file.size for file in dataset.files),
-        "rows": indexed_rows(dataset.contents),
+        "rows": count_indexed_rows(dataset.contents),
         "format": dataset.format.name,
     }
 
@@ -145,7 +145,7 @@ def check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
     Raises:
         SchemaError: When the files have other columns, or the format cannot hold them.
     """
-    columns = _schema(schema)
+    columns = _parse_schema(schema)
     if "path" in options or "paths" in options:
         request = read_request(options, None)
         if not request.is_empty():
@@ -162,8 +162,8 @@ def check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
     return {}
 
 
-def tables(options: Mapping[str, str]) -> dict[str, Any]:
-    """The tables below a path, for the catalog: each with its namespace and the options that name it.
+def describe_tables(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the tables below a path, for the catalog: each with its namespace and the options that name it.
 
     Raises:
         OptionError: When the format knows no tables.
@@ -215,10 +215,10 @@ def plan(
         if side.limit is not None and side.limit <= FEW_ROWS:
             reading, task_bytes = replace(reading, is_of_few=True), _UNCUT_BYTES
         elif not any(name.lower() == "task_bytes" for name in options):
-            task_bytes = _even(sum(file.size for file in reading.files), parallelism)
+            task_bytes = _choose_task_bytes(sum(file.size for file in reading.files), parallelism)
         readings.append((side, reading, task_bytes))
     if looked is None:
-        parts = (part for _, reading, task_bytes in readings for part in reading.unknown(task_bytes))
+        parts = (part for _, reading, task_bytes in readings for part in reading.list_unknown_parts(task_bytes))
         unsplit_files = (part for part in parts if not is_searched(dataset, part))
         unknown = list(dict.fromkeys(map(pickled.dumps, unsplit_files)))
         if unknown:
@@ -226,7 +226,7 @@ def plan(
     log_unread(dataset)
     plans = []
     for side, reading, task_bytes in readings:
-        tasks = reading.tasks(task_bytes)
+        tasks = reading.make_tasks(task_bytes)
         if reading.is_of_few:  # of which Spark may run all, where the first one would have been enough
             together = -(-len(tasks) // max(1, parallelism))
             tasks = [join_tasks(tasks[place : place + together]) for place in range(0, len(tasks), together or 1)]
@@ -246,14 +246,14 @@ class Look:
     schema: spark.StructType = _FOUND
 
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The answer of one partition."""
+        """Yield the answer of one partition."""
         pickled = CPickleSerializer()
         outcome = look(pickled.loads(next(partition).column(0)[0].as_py()))
-        yield pa.record_batch({"found": array_of([pickled.dumps(outcome)], pa.binary())})
+        yield pa.record_batch({"found": make_array([pickled.dumps(outcome)], pa.binary())})
 
 
-def _even(size: int, parallelism: int) -> int:
-    """Bytes per task by which all cores are at work until the end: as many tasks for each."""
+def _choose_task_bytes(size: int, parallelism: int) -> int:
+    """Return bytes per task by which all cores are at work until the end: as many tasks for each."""
     rounds = max(1, -(-size // (max(1, parallelism) * 2 * TASK_BYTES)))
     return max(MIN_TASK_BYTES, -(-size // (max(1, parallelism) * rounds)))
 
@@ -265,15 +265,15 @@ class Conversation:
         self._stream: Any = None
 
     def answer(self, verb: str, arguments: dict[str, Any]) -> list[bytes]:
-        """The blocks of an answer."""
+        """Return the blocks of an answer."""
         if verb in _ANSWERS:
             return [json.dumps(_ANSWERS[verb](**arguments)).encode()]
         if verb == "plan":
             looked = arguments.get("looked")
             plans = plan(
                 arguments["options"],
-                _schema(arguments["full"]),
-                map(_side, arguments["sides"]),
+                _parse_schema(arguments["full"]),
+                map(_parse_side, arguments["sides"]),
                 arguments["parallelism"],
                 None if looked is None else list(map(base64.b64decode, looked)),
             )
@@ -286,7 +286,7 @@ class Conversation:
         if verb == "stream":
             from sawlog.spark.stream_reader import make_stream_reader
 
-            schema = _schema(arguments["schema"])
+            schema = _parse_schema(arguments["schema"])
             self._stream = make_stream_reader(arguments["options"], None, schema)
             return [_pickle_function(PartitionFunction(schema))]
         if verb == "partitions":
@@ -294,25 +294,30 @@ class Conversation:
         return [json.dumps(_OF_STREAMS[verb](self._stream, **arguments)).encode()]
 
 
-_ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"check": check_table, "describe": describe, "tables": tables}
+_ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "check": check_table,
+    "describe": describe,
+    "tables": describe_tables,
+}
 _OF_STREAMS: dict[str, Callable[..., Any]] = {
     "initial": lambda stream: stream.initialOffset(),
     "available_now": lambda stream: stream.prepareForTriggerAvailableNow(),
-    "latest": lambda stream, start, limited: stream.latest(start, limited=limited),
+    "latest": lambda stream, start, limited: stream.find_latest(start, limited=limited),
     "behind": lambda stream: stream.reportLatestOffset(),
 }
 
 
-def _schema(text: str) -> spark.StructType:
+def _parse_schema(text: str) -> spark.StructType:
     return spark.StructType.fromJson(json.loads(text))
 
 
-def _side(request: Mapping[str, Any]) -> ScanRequest:
+def _parse_side(request: Mapping[str, Any]) -> ScanRequest:
     filters = [
-        {**comparison, "values": [_value(value) for value in comparison["values"]]} for comparison in request["filters"]
+        {**comparison, "values": [_parse_value(value) for value in comparison["values"]]}
+        for comparison in request["filters"]
     ]
     comparisons = [Comparison(**comparison) for comparison in filters]
-    return ScanRequest(_schema(request["wanted"]), comparisons, request.get("limit"))
+    return ScanRequest(_parse_schema(request["wanted"]), comparisons, request.get("limit"))
 
 
 def _pickle_function(function: PartitionFunction | Look) -> bytes:
@@ -321,7 +326,7 @@ def _pickle_function(function: PartitionFunction | Look) -> bytes:
     return bytes(CPickleSerializer().dumps((function, returned)))
 
 
-def _value(tagged: Mapping[str, Any] | None) -> Any:
+def _parse_value(tagged: Mapping[str, Any] | None) -> Any:
     if tagged is None:
         return None
     ((kind, text),) = tagged.items()

@@ -20,32 +20,32 @@ import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from sawlog.arrow import constant
+from sawlog.arrow import make_constant
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import MIN_TASK_BYTES, Contents, Fragment, Scan
-from sawlog.format.damage import Findings, describe_losses, remarks, take_damage_batch
+from sawlog.format.damage import Findings, describe_losses, describe_skipped, take_damage_batch
 from sawlog.format.planning import (
-    available_columns,
     bind_scan,
-    for_few_rows,
+    list_available_columns,
+    list_unscanned_parts,
     pack,
+    plan_for_few_rows,
     plan_fragments,
     plan_tasks,
     prune_files,
     scan_for_splits,
     split_contents,
-    unscanned_parts,
     with_scan,
 )
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import as_sentence
 from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, append_file_columns, rescue
-from sawlog.spark.filters import pushing_down, read_filters, translate_filters
+from sawlog.spark.filters import is_pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
-from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
-from sawlog.storage import ask_ahead, known_answer
-from sawlog.storage.index import SEARCHES, Index, Notebook, remote_state
+from sawlog.spark.schema import check_schema, make_arrow_schema, make_spark_schema
+from sawlog.storage import ask_ahead, find_answer
+from sawlog.storage.index import SEARCHES, Index, Notebook, find_remote_state
 from sawlog.storage.index import IndexedFileFacts as Known
 from sawlog.storage.names import is_remote
 from sawlog.storage.remote import REQUESTS
@@ -86,30 +86,32 @@ _JOINED_BYTES = 1 << 20
 
 @as_sentence()
 def read_schema(options: Mapping[str, str], format: str | None) -> StructType:
-    """Schema of what the options of a read ask for."""
+    """Return the schema of what the options of a read ask for."""
     request = read_request(options, format)
-    return full_schema(request, request.open())
+    return make_full_schema(request, request.open())
 
 
-def full_schema(request: Request, dataset: Dataset) -> StructType:
-    """Columns of a dataset, and those that its directories make."""
+def make_full_schema(request: Request, dataset: Dataset) -> StructType:
+    """Return columns of a dataset, and those that its directories make."""
     schema = dataset.schema
     if dataset.scan.columns is None:
-        columns = FileColumns.of(dataset.files, request.paths, request.files, available_columns(dataset.contents).names)
+        columns = FileColumns.of(
+            dataset.files, request.paths, request.files, list_available_columns(dataset.contents).names
+        )
         schema = pa.schema([*schema, *columns.partitions])
     if request.rescued is not None:  # rows of damaged ranges have nothing but what is damaged
         fields = [field.with_nullable(True) for field in schema]
         schema = pa.schema([*fields, pa.field(request.rescued, RESCUED_TYPE)])
-    return spark_schema(schema)
+    return make_spark_schema(schema)
 
 
 @as_sentence()
 def make_reader(options: Mapping[str, str], format: str | None, schema: StructType, loaded: str = "") -> SawlogReader:
-    """The reader for these options: one that takes filters only where that is wanted, and Spark will push them."""
+    """Return reader for these options: one that takes filters only where that is wanted, and Spark will push them."""
     request = read_request(options, format)
     if format is None:
         _recommend_jar()
-    pushdown = request.own.pushdown and pushing_down()
+    pushdown = request.own.pushdown and is_pushing_down()
     return PushdownReader(request, schema, loaded) if pushdown else SawlogReader(request, schema, loaded)
 
 
@@ -119,15 +121,15 @@ def _recommend_jar() -> None:
     Nobody configures logging in the processes in which Spark plans; what they write to stderr comes out where the lines
     of Spark's own log do. There is one such process, or more, for each query, and one directory for each application.
     """
-    folder = _local_folder()
+    folder = _find_local_folder()
     if not folder:
         return
     with contextlib.suppress(OSError), open(os.path.join(folder, _RECOMMENDED), "x"):
         sys.stderr.write(f"{time.strftime('%y/%m/%d %H:%M:%S')} INFO sawlog: {_RECOMMENDATION}\n")
 
 
-def _local_folder() -> str:
-    """The directory of a Spark application; empty in a process that is none of Spark's."""
+def _find_local_folder() -> str:
+    """Return the directory of a Spark application; empty in a process that is none of Spark's."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
 
 
@@ -155,7 +157,7 @@ class SawlogReader(DataSourceReader):
         Spark may ask two processes at the same time for the two sides of a join, before it keeps what one has answered:
         the second waits for the first, and takes its answer.
         """
-        folder = _local_folder()
+        folder = _find_local_folder()
         if not (KEPT and self._loaded and os.path.isdir(folder)) or self._filters:
             return self._plan()
         for old in glob.glob(os.path.join(glob.escape(folder), f"{_PLANS}*")):
@@ -177,17 +179,17 @@ class SawlogReader(DataSourceReader):
     def _plan(self) -> list[InputPartition]:
         dataset, task_bytes = remember_findings(self._request.open()), self._request.own.task_bytes
         reading = project_request(self._request, dataset, self._schema, self._filters)
-        unknown = [part for part in reading.unknown(task_bytes) if not is_searched(dataset, part)]
+        unknown = [part for part in reading.list_unknown_parts(task_bytes) if not is_searched(dataset, part)]
         sizes = {file.path: file.size for part in unknown for file in part.files}.values()
         if unknown and sum(sizes) <= count_cores() * max(sizes):
             # Sooner here than in the task that reads the longest one.
             looked = map_all(unknown, look, count_cores())
             reading = project_request(self._request, inform(dataset, looked), self._schema, self._filters)
         log_unread(dataset)
-        return [InputPartition(task) for task in reading.tasks(task_bytes)]
+        return [InputPartition(task) for task in reading.make_tasks(task_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in order."""
+        """Yield the rows of one partition, in order."""
         with as_sentence():
             yield from read_task(partition.value, self._schema)
 
@@ -220,9 +222,9 @@ class Task:
     @property
     def size(self) -> int:
         """Input bytes."""
-        return sum(map(_bytes, self.parts))
+        return sum(map(_count_bytes, self.parts))
 
-    def fragments(self) -> Iterator[Fragment]:
+    def iterate_fragments(self) -> Iterator[Fragment]:
         """Yield the fragments of the task, in order."""
         for part in self.parts:
             if isinstance(part, Dataset):
@@ -263,7 +265,7 @@ class Reading:
     is_of_few: bool = False
 
     def with_projection(self, names: Sequence[str], counted: bool = True) -> Reading:
-        """The same, of other columns; if there are none of the data, rows are only counted.
+        """Return the same, of other columns; if there are none of the data, rows are only counted.
 
         Args:
             names: The columns.
@@ -272,44 +274,47 @@ class Reading:
         data_columns = tuple(name for name in names if name not in self.columns.names)
         if not data_columns and (self.scan.filters or self.scan.view == "damage" or not counted):
             data_columns = tuple(
-                available_columns(self.dataset.contents).names[:1]
+                list_available_columns(self.dataset.contents).names[:1]
             )  # rows have to be looked at to be counted
         return replace(self, names=tuple(names), scan=replace(self.scan, columns=data_columns))
 
-    def tasks(self, task_bytes: int) -> list[Task]:
+    def make_tasks(self, task_bytes: int) -> list[Task]:
         """Return the tasks of a read: small files share a task, large files make several."""
         if not self.files:
             return []
-        contents = self._contents()
+        contents = self._open_contents()
         request = bind_scan(contents, self.scan)
         files = {file.path: file for file in self.files}
         splits = split_contents(prune_files(contents, request), request, task_bytes)
         parts = [Dataset(split, self.scan) if isinstance(split, Contents) else split for split in splits]
-        tasks: Sequence[Sequence[Fragment | Dataset]] = pack(parts, task_bytes, _bytes)
-        return [self.task(parts, files) for parts in tasks or plan_tasks(contents, request, task_bytes)]
+        tasks: Sequence[Sequence[Fragment | Dataset]] = pack(parts, task_bytes, _count_bytes)
+        return [self.make_task(parts, files) for parts in tasks or plan_tasks(contents, request, task_bytes)]
 
-    def unknown(self, task_bytes: int) -> list[Contents]:
-        """Parts of remote files that tasks have to look into before all can be planned; see `unscanned_parts`."""
+    def list_unknown_parts(self, task_bytes: int) -> list[Contents]:
+        """Return parts of remote files that tasks have to look into before all can be planned.
+
+        See `list_unscanned_parts`.
+        """
         if not self.files:
             return []
-        contents = self._contents()
+        contents = self._open_contents()
         request = bind_scan(contents, self.scan)
-        unsplit = unscanned_parts(prune_files(contents, request), request, task_bytes)
+        unsplit = list_unscanned_parts(prune_files(contents, request), request, task_bytes)
         return [with_scan(contents_part, self.dataset.scan) for contents_part in unsplit]
 
-    def _contents(self) -> Contents:
+    def _open_contents(self) -> Contents:
         has_all_files = len(self.files) == len(self.dataset.files)
         contents = self.dataset.contents if has_all_files else self.dataset.format.open(self.files, self.scan)
-        return for_few_rows(contents) if self.is_of_few else contents
+        return plan_for_few_rows(contents) if self.is_of_few else contents
 
-    def task(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Task:
+    def make_task(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Task:
         """Return the task that reads these parts of files."""
         inside = ([file.path for file in part.files] if isinstance(part, Dataset) else [part.path] for part in parts)
-        facts = self.columns.facts(itertools.chain.from_iterable(inside), self.names, files)
+        facts = self.columns.collect_facts(itertools.chain.from_iterable(inside), self.names, files)
         return Task(parts, facts, self.request.files.ignoremissingfiles, self.rescued)
 
 
-def _bytes(part: Fragment | Dataset) -> int:
+def _count_bytes(part: Fragment | Dataset) -> int:
     return sum(file.size for file in part.files) if isinstance(part, Dataset) else part.size
 
 
@@ -321,7 +326,7 @@ def project_request(request: Request, dataset: Dataset, schema: StructType, push
         SchemaError: When neither the dataset nor its files have such columns.
     """
     scan = dataset.scan
-    available = available_columns(dataset.contents)
+    available = list_available_columns(dataset.contents)
     columns = FileColumns.of(dataset.files, request.paths, request.files, available.names, schema, request.rescued)
     if request.of_table:
         columns = columns.with_added(schema, dataset.schema.names)
@@ -345,7 +350,7 @@ def project_request(request: Request, dataset: Dataset, schema: StructType, push
 
 def log_unread(dataset: Dataset) -> None:
     """Log which files with rows a read of a path leaves out: once, where it is planned, for no task sees them."""
-    for remark in remarks(dataset.skipped):
+    for remark in describe_skipped(dataset.skipped):
         logger.warning(remark)
 
 
@@ -361,7 +366,10 @@ def look(part: Contents) -> Found:
 
 
 def inform(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
-    """A dataset that is planned by what was found in parts of it, as by an index; queries to come remember that."""
+    """Return a dataset that is planned by what was found in parts of it, as by an index.
+
+    Queries to come remember that.
+    """
     answers_by_file: dict[File, dict[str, list[bytes]]] = {}
     for file, answers in itertools.chain.from_iterable(looked):
         parts_by_question = answers_by_file.setdefault(file, {})
@@ -378,8 +386,8 @@ def inform(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
 
 
 def remember_findings(dataset: Dataset) -> Dataset:
-    """A dataset that is planned by what queries before have found in large remote files that are as they were."""
-    SEARCHES.directory = _local_folder() or None
+    """Return dataset that is planned by what queries before have found in large remote files that are as they were."""
+    SEARCHES.directory = _find_local_folder() or None
     indexes = {
         file: Index.from_bytes(answer)
         for file in dataset.files
@@ -390,21 +398,21 @@ def remember_findings(dataset: Dataset) -> Dataset:
 
 
 def is_searched(dataset: Dataset, part: Contents) -> bool:
-    """Whether a query before has looked into a part in vain, as into one that is damaged."""
+    """Return whether a query before has looked into a part in vain, as into one that is damaged."""
     storage = dataset.scan.storage
-    return any(known_answer(storage, file, _IN_VAIN) is not None for file in part.files)
+    return any(find_answer(storage, file, _IN_VAIN) is not None for file in part.files)
 
 
 def _search(dataset: Dataset, file: File) -> tuple[object, ...] | None:
     """Return what all depends on that is found in a file; None where a change would not be seen."""
-    state = remote_state(file) if is_remote(file.path) else None
+    state = find_remote_state(file) if is_remote(file.path) else None
     scan = dataset.scan
     options = (dataset.format.name, scan.view, scan.on_damage, repr(scan.options), repr(scan.storage.options))
     return (*state, *options) if state is not None else None
 
 
 def _with_answers(dataset: Dataset, files: Container[File], indexes: Iterable[Index]) -> Dataset:
-    """The dataset with an index that knows more of some files."""
+    """Return the dataset with an index that knows more of some files."""
     storage = dataset.scan.storage
     index = storage.index if isinstance(storage.index, Index) else Index()
     remaining_index = index.of_files(file for file in dataset.files if file not in files)
@@ -437,7 +445,7 @@ class TaskMetrics:
 def read_task(
     task: Task | None, schema: StructType, limit: int | None = None, metrics: TaskMetrics | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in order, as Spark wants them. What is left out is logged.
+    """Yield the rows of a task, in order, as Spark wants them. What is left out is logged.
 
     Args:
         task: What it reads; without partitions, Spark makes one of `None`.
@@ -450,8 +458,8 @@ def read_task(
     """
     if task is None:
         return
-    SEARCHES.directory = _local_folder() or None
-    target = arrow_schema(schema)
+    SEARCHES.directory = _find_local_folder() or None
+    target = make_arrow_schema(schema)
     if target.names:
         batches = _read_fragments(task, target, limit, metrics)
         yield from batches if limit is not None else _join_small(batches)
@@ -462,14 +470,14 @@ def read_task(
         if limit is not None and rows >= limit:
             break
     if rows:
-        yield pa.record_batch({"rows": constant(rows, pa.int64(), 1)})
+        yield pa.record_batch({"rows": make_constant(rows, pa.int64(), 1)})
 
 
 def _read_fragments(
     task: Task, target: pa.Schema, limit: int | None, metrics: TaskMetrics | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task's fragments in the wanted columns; without any, batches only have a length."""
-    fragments = task.fragments()
+    """Yield the rows of a task's fragments in the wanted columns; without any, batches only have a length."""
+    fragments = task.iterate_fragments()
     # Where few rows are enough, those of the first fragment often are.
     first = itertools.islice(fragments, 1 if limit is not None and limit <= FEW_ROWS else 0)
     for fragment in itertools.chain(first, ask_ahead(fragments)):
@@ -477,7 +485,7 @@ def _read_fragments(
         rescuing = task.rescued is not None
         findings = Findings(fragment.scan.on_damage, drained=rescuing, columns=[] if rescuing else None)
         try:
-            for batch in _rows_and_damage(fragment, findings, facts, target, task.rescued):
+            for batch in _read_rows_and_damage(fragment, findings, facts, target, task.rescued):
                 freeze_loaded()
                 if not target.names:
                     yield batch
@@ -518,15 +526,15 @@ def _join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _join_batches(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Batches of the same schema as one."""
+    """Return batches of the same schema as one."""
     return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
-def _rows_and_damage(
+def _read_rows_and_damage(
     fragment: Fragment, findings: Findings, facts: Facts, target: pa.Schema, rescued: str | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a fragment, and after them rows of the damaged ranges, which have no values of the data."""
-    for batch in _batches(fragment, findings, _FACT_ROWS if target.names else sys.maxsize):
+    """Yield the rows of a fragment, and after them rows of the damaged ranges, which have no values of the data."""
+    for batch in _read_batches(fragment, findings, _FACT_ROWS if target.names else sys.maxsize):
         yield batch
         if rescued is not None and (damage := take_damage_batch(findings)) is not None:
             yield rescue(damage, rescued, facts, fragment.scan.storage, target)
@@ -534,7 +542,7 @@ def _rows_and_damage(
         yield rescue(damage, rescued, facts, fragment.scan.storage, target)
 
 
-def _batches(fragment: Fragment, findings: Findings, max_rows: int) -> Iterator[pa.RecordBatch]:
+def _read_batches(fragment: Fragment, findings: Findings, max_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a fragment; without columns of the data none is decoded, and batches hold `max_rows` rows."""
     if fragment.scan.columns:
         yield from fragment.to_batches(findings)
@@ -560,7 +568,7 @@ class PartitionFunction:
     limit: int | None = None
 
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in order."""
+        """Yield the rows of one partition, in order."""
         ((pickled_task, stop),) = [(batch.column(0)[0].as_py(), batch.column(1)[0].as_py()) for batch in partition]
         rows, limit = 0, sys.maxsize if self.limit is None else self.limit
         metrics = TaskMetrics()

@@ -67,7 +67,7 @@ _LISTS = (
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is any kind of list."""
+    """Return whether an Arrow type is any kind of list."""
     return any(test(kind) for test in _LISTS)
 
 
@@ -76,8 +76,8 @@ def has_integers(kind: pa.DataType) -> bool:
     return bool(arrow.is_timestamp(kind) or arrow.is_duration(kind) or arrow.is_time64(kind))
 
 
-def spark_type(kind: pa.DataType, description: str) -> DataType:
-    """The Spark type that holds an Arrow type.
+def make_spark_type(kind: pa.DataType, description: str) -> DataType:
+    """Return the Spark type that holds an Arrow type.
 
     Raises:
         SchemaError: When Spark has no such type.
@@ -92,56 +92,58 @@ def spark_type(kind: pa.DataType, description: str) -> DataType:
     if arrow.is_decimal(kind) and kind.precision <= _MAX_PRECISION and kind.scale >= 0:
         return spark.DecimalType(kind.precision, kind.scale)
     if arrow.is_dictionary(kind) or arrow.is_run_end_encoded(kind):
-        return spark_type(kind.value_type, description)
+        return make_spark_type(kind.value_type, description)
     if isinstance(kind, pa.BaseExtensionType):
-        return spark_type(kind.storage_type, description)
+        return make_spark_type(kind.storage_type, description)
     if is_list(kind):
-        return spark.ArrayType(spark_type(kind.value_type, f"{description}, element"), kind.value_field.nullable)
+        return spark.ArrayType(make_spark_type(kind.value_type, f"{description}, element"), kind.value_field.nullable)
     if arrow.is_map(kind):
-        key = spark_type(kind.key_type, f"{description}, key")
-        return spark.MapType(key, spark_type(kind.item_type, f"{description}, value"), kind.item_field.nullable)
+        key = make_spark_type(kind.key_type, f"{description}, key")
+        return spark.MapType(key, make_spark_type(kind.item_type, f"{description}, value"), kind.item_field.nullable)
     if arrow.is_struct(kind):
-        return spark.StructType([spark_field(kind.field(i), f"{description}, ") for i in range(kind.num_fields)])
-    raise SchemaError(f"{description}: Spark {spark_version()} has no type for Arrow's {kind}; leave the column out")
+        return spark.StructType([make_spark_field(kind.field(i), f"{description}, ") for i in range(kind.num_fields)])
+    raise SchemaError(
+        f"{description}: Spark {find_spark_version()} has no type for Arrow's {kind}; leave the column out"
+    )
 
 
-def spark_field(field: pa.Field, description: str = "") -> spark.StructField:
-    """An Arrow field as a Spark one, with the metadata that brings it back. See `spark_type`."""
-    kind = spark_type(field.type, f"{description}column {field.name!r}")
+def make_spark_field(field: pa.Field, description: str = "") -> spark.StructField:
+    """Return an Arrow field as a Spark one, with the metadata that brings it back. See `make_spark_type`."""
+    kind = make_spark_type(field.type, f"{description}column {field.name!r}")
     metadata = {
         key.decode(): value.decode(errors="replace")
         for key, value in (field.metadata or {}).items()
         if key.startswith(_METADATA_PREFIX.encode())
     }
     converted = spark.StructField(field.name, kind, field.nullable)
-    (back,) = arrow_schema(spark.StructType([converted]))
+    (back,) = make_arrow_schema(spark.StructType([converted]))
     if not description and back.type != field.type and not any(layout in str(field.type) for layout in _LAYOUTS):
         metadata[_ORIGINAL_KEY] = base64.b64encode(pa.schema([field]).serialize()).decode()
     return spark.StructField(field.name, kind, field.nullable, metadata)
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """An Arrow schema as a Spark one. See `spark_type`."""
-    return spark.StructType([spark_field(field) for field in schema])
+def make_spark_schema(schema: pa.Schema) -> StructType:
+    """Return an Arrow schema as a Spark one. See `make_spark_type`."""
+    return spark.StructType([make_spark_field(field) for field in schema])
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The exact Arrow schema that Spark wants of the batches it is given."""
+def make_arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the exact Arrow schema that Spark wants of the batches it is given."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone=_SESSION_TIMEZONE)
     return to_arrow_schema(schema)  # before 4.2, UTC is the default
 
 
-def original_schema(schema: StructType) -> pa.Schema:
+def restore_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that a sink gives to the format: types and metadata of columns that sawlog read are restored."""
     fields = []
-    for spark_field, plain in zip(schema.fields, arrow_schema(schema), strict=True):
+    for spark_field, plain in zip(schema.fields, make_arrow_schema(schema), strict=True):
         metadata = {
             key: str(value)
             for key, value in (spark_field.metadata or {}).items()
             if key.startswith(_METADATA_PREFIX) and key != _ORIGINAL_KEY
         }
-        field = _original_field(spark_field) or plain
+        field = _restore_field(spark_field) or plain
         fields.append(
             field.with_name(spark_field.name).with_nullable(spark_field.nullable).with_metadata(metadata or None)
         )
@@ -162,15 +164,15 @@ def check_schema(user_schema: StructType, available: pa.Schema, description: str
         SchemaError: Names the column, and what was expected.
     """
     if not user_schema.fields:
-        raise SchemaError(f"{description}: the schema given to Spark has no column; columns: {_ddl(available)}")
+        raise SchemaError(f"{description}: the schema given to Spark has no column; columns: {_render_ddl(available)}")
     for user_field in user_schema.fields:
         if user_field.name not in available.names:
             raise SchemaError(f"{description}: no column {user_field.name!r}{_hint(user_field.name, available)}")
         field = available.field(user_field.name)
         if isinstance(user_field.dataType, spark.LongType) and has_integers(field.type):
             continue
-        available_type = spark_type(field.type, f"{description}: column {user_field.name!r}")
-        if nullable(user_field.dataType) != nullable(available_type):
+        available_type = make_spark_type(field.type, f"{description}: column {user_field.name!r}")
+        if make_nullable(user_field.dataType) != make_nullable(available_type):
             raise SchemaError(
                 f"{description}: column {user_field.name!r} is {available_type.simpleString()};"
                 f" the schema given to Spark says {user_field.dataType.simpleString()}"
@@ -199,14 +201,16 @@ def check_times(schema: StructType, format: Format) -> None:
 
 
 def is_of_type(field: pa.Field, spark_field: spark.StructField) -> bool:
-    """Whether a column can be asked for with a type of Spark's, as `check_schema` allows it."""
+    """Return whether a column can be asked for with a type of Spark's, as `check_schema` allows it."""
     if isinstance(spark_field.dataType, spark.LongType) and has_integers(field.type):
         return True
-    return bool(nullable(spark_field.dataType) == nullable(spark_type(field.type, f"column {field.name!r}")))
+    return bool(
+        make_nullable(spark_field.dataType) == make_nullable(make_spark_type(field.type, f"column {field.name!r}"))
+    )
 
 
 def _has_local_time(kind: DataType) -> bool:
-    """Whether values of a type are, or have in them, times without a zone."""
+    """Return whether values of a type are, or have in them, times without a zone."""
     if isinstance(kind, spark.ArrayType):
         return _has_local_time(kind.elementType)
     if isinstance(kind, spark.MapType):
@@ -216,15 +220,15 @@ def _has_local_time(kind: DataType) -> bool:
     return isinstance(kind, spark.TimestampNTZType)
 
 
-def spark_version() -> str:
-    """Version of the PySpark in use."""
+def find_spark_version() -> str:
+    """Return the version of the PySpark in use."""
     import pyspark
 
     return str(pyspark.__version__)
 
 
-def _original_field(spark_field: spark.StructField) -> pa.Field | None:
-    """The Arrow field kept in the metadata, unless the column has become another since."""
+def _restore_field(spark_field: spark.StructField) -> pa.Field | None:
+    """Return the Arrow field kept in the metadata, unless the column has become another since."""
     original = (spark_field.metadata or {}).get(_ORIGINAL_KEY)
     if not isinstance(original, str):
         return None
@@ -234,7 +238,9 @@ def _original_field(spark_field: spark.StructField) -> pa.Field | None:
         return None
     field = schema.field(0)
     try:
-        is_same_type = nullable(spark_type(field.type, spark_field.name)) == nullable(spark_field.dataType)
+        is_same_type = make_nullable(make_spark_type(field.type, spark_field.name)) == make_nullable(
+            spark_field.dataType
+        )
     except SchemaError:
         return None
     return field if is_same_type else None
@@ -242,50 +248,54 @@ def _original_field(spark_field: spark.StructField) -> pa.Field | None:
 
 def _hint(name: str, available: pa.Schema) -> str:
     similar_names = [available_name for available_name in available.names if available_name.lower() == name.lower()]
-    return f"; did you mean {similar_names[0]!r}? Case matters" if similar_names else f"; columns: {_ddl(available)}"
+    return (
+        f"; did you mean {similar_names[0]!r}? Case matters"
+        if similar_names
+        else f"; columns: {_render_ddl(available)}"
+    )
 
 
-def _ddl(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {_name(field.type)}" for field in schema)
+def _render_ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {_render_type(field.type)}" for field in schema)
 
 
-def _name(kind: pa.DataType) -> str:
+def _render_type(kind: pa.DataType) -> str:
     try:
-        return str(spark_type(kind, "").simpleString())
+        return str(make_spark_type(kind, "").simpleString())
     except SchemaError:
         return f"({kind}, which Spark does not have)"
 
 
-def nullable(kind: DataType) -> DataType:
-    """The type with every nested value nullable: so only the types are compared."""
+def make_nullable(kind: DataType) -> DataType:
+    """Return the type with every nested value nullable: so only the types are compared."""
     if isinstance(kind, spark.ArrayType):
-        return spark.ArrayType(nullable(kind.elementType))
+        return spark.ArrayType(make_nullable(kind.elementType))
     if isinstance(kind, spark.MapType):
-        return spark.MapType(nullable(kind.keyType), nullable(kind.valueType))
+        return spark.MapType(make_nullable(kind.keyType), make_nullable(kind.valueType))
     if isinstance(kind, spark.StructType):
-        return spark.StructType([spark.StructField(field.name, nullable(field.dataType)) for field in kind.fields])
+        return spark.StructType([spark.StructField(field.name, make_nullable(field.dataType)) for field in kind.fields])
     return kind
 
 
 def _admits(requested_type: DataType, available_type: DataType) -> bool:
-    """Whether all nulls that nested values may hold have a place in the wanted type."""
+    """Return whether all nulls that nested values may hold have a place in the wanted type."""
     return all(
         requested_nullable or not available_nullable
         for available_nullable, requested_nullable in zip(
-            _nullability(available_type), _nullability(requested_type), strict=False
+            _iterate_nullability(available_type), _iterate_nullability(requested_type), strict=False
         )
     )
 
 
-def _nullability(kind: DataType) -> Iterator[bool]:
+def _iterate_nullability(kind: DataType) -> Iterator[bool]:
     if isinstance(kind, spark.ArrayType):
         yield kind.containsNull
-        yield from _nullability(kind.elementType)
+        yield from _iterate_nullability(kind.elementType)
     elif isinstance(kind, spark.MapType):
         yield kind.valueContainsNull
-        yield from _nullability(kind.keyType)
-        yield from _nullability(kind.valueType)
+        yield from _iterate_nullability(kind.keyType)
+        yield from _iterate_nullability(kind.valueType)
     elif isinstance(kind, spark.StructType):
         for field in kind.fields:
             yield field.nullable
-            yield from _nullability(field.dataType)
+            yield from _iterate_nullability(field.dataType)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.guard import install
-from sawlog.spark.errors import explain, spark_errors
-from sawlog.spark.jar import spark_jar
+from sawlog.spark.errors import explain, list_spark_errors
+from sawlog.spark.jar import locate_jar
 from sawlog.spark.jvm import CLASS_PATH, launch_settings
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ _PATIENCE = 10.0
 LOOK_SECONDS = 0.2
 
 
-def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session in which sawlog is as fast as it can be: the one that there is, or a new one.
+def start_session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Return a session in which sawlog is as fast as it can be: the one that there is, or a new one.
 
     Without a master it is what Spark's own configuration says, or `local[*]`. Under `spark-submit` it is the job's, and
     with `spark.remote`, or `SPARK_REMOTE` in the environment, that of a Spark Connect server; to these two the jar has
@@ -57,7 +57,7 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         OptionError: When PySpark is missing.
         SawlogError: When Spark does not start, or cannot be reached.
     """
-    SparkSession = _pyspark(name)  # noqa: N806
+    SparkSession = _import_pyspark(name)  # noqa: N806
     spark_settings: dict[str, Any] = dict(settings or {})
     starts = _starts_jvm(spark_settings)
     jar = _find_jar() if starts else None
@@ -82,19 +82,19 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     try:
         builder = SparkSession.builder.appName(name).config(map=spark_settings)
-        with _environment(variables):
+        with _set_environment(variables):
             spark = builder.getOrCreate()
         _ = spark.version  # reaches the server, where there is one
     except Exception as error:
         raise SawlogError(f"Spark does not start: {explain(error)}; Java 17 or newer is needed") from error
     if jar is not None:
         java: Any = spark._jvm
-        with contextlib.suppress(TypeError, *spark_errors()):  # a JVM that was there before may lack the jar
+        with contextlib.suppress(TypeError, *list_spark_errors()):  # a JVM that was there before may lack the jar
             java.org.apache.spark.sql.execution.python.sawlog.Conversation.prepare()
     return spark
 
 
-def _pyspark(name: str) -> type[SparkSession]:
+def _import_pyspark(name: str) -> type[SparkSession]:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -103,10 +103,10 @@ def _pyspark(name: str) -> type[SparkSession]:
 
 
 @contextlib.contextmanager
-def for_command(
+def hold_session(
     name: str, settings: Mapping[str, str], check: Callable[[], object] = lambda: None
 ) -> Iterator[SparkSession]:
-    """A session as `session` makes it, which is stopped with the block unless it was there before.
+    """Provide a session as `start_session` makes it, which is stopped with the block unless it was there before.
 
     SIGINT and SIGTERM have Spark take back what it has begun, before they end the block as they would have.
 
@@ -115,11 +115,11 @@ def for_command(
         settings: Spark's settings.
         check: Called before Spark is started: what is wrong with a source needs no Spark to be seen.
     """
-    _pyspark(name)
+    _import_pyspark(name)
     check()
-    active_session = _active()
+    active_session = _find_active()
     interrupt = signal.getsignal(signal.SIGINT)
-    spark = session(name, settings)
+    spark = start_session(name, settings)
     if threading.current_thread() is threading.main_thread():
         # Spark's own handler talks to the JVM in the middle of whatever else is said to it.
         signal.signal(signal.SIGINT, interrupt)
@@ -130,7 +130,7 @@ def for_command(
         with cancel_on_signal(spark):
             yield spark
     finally:
-        with contextlib.suppress(*spark_errors()):  # SIGTERM may have reached Spark itself as well
+        with contextlib.suppress(*list_spark_errors()):  # SIGTERM may have reached Spark itself as well
             spark.stop()
 
 
@@ -159,7 +159,7 @@ def cancel_on_signal(spark: SparkSession) -> Iterator[None]:
             if not (waits or raised.is_set() or over.is_set()):
                 signal.pthread_kill(main, number)
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def handle_signal(number: int, frame: FrameType | None) -> None:
         nonlocal patience
         if not received:
             received.append(number)
@@ -170,7 +170,7 @@ def cancel_on_signal(spark: SparkSession) -> Iterator[None]:
             before[number](number, frame)
 
     for number in before:
-        signal.signal(number, end)
+        signal.signal(number, handle_signal)
     try:
         yield
     except Exception:
@@ -185,7 +185,7 @@ def cancel_on_signal(spark: SparkSession) -> Iterator[None]:
 
 
 def _waits_for_spark(frame: FrameType | None) -> bool:
-    """Whether a thread waits for the JVM, or for tasks."""
+    """Return whether a thread waits for the JVM, or for tasks."""
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith(("py4j.", "sawlog.spark.tasks")):
             return True
@@ -193,26 +193,26 @@ def _waits_for_spark(frame: FrameType | None) -> bool:
     return False
 
 
-def _active() -> SparkSession | None:
+def _find_active() -> SparkSession | None:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        return None  # `session` says so
+        return None  # `start_session` says so
     return SparkSession.getActiveSession()
 
 
 def _find_jar() -> str | None:
-    """Path of the jar. Without it everything works, slower."""
+    """Return the path of the jar. Without it everything works, slower."""
     try:
-        return spark_jar()
+        return locate_jar()
     except SawlogError as error:
         logger.warning("Spark reads rows instead of columns, which is slower: %s", error)
         return None
 
 
 @contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Variables that only what is started in the block sees."""
+def _set_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that only what is started in the block sees."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -226,8 +226,8 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _starts_jvm(settings: Mapping[str, str]) -> bool:
-    """Whether Spark's driver is started here, and by this session."""
+    """Return whether Spark's driver is started here, and by this session."""
     elsewhere = "spark.remote" in settings or any(
         name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
     )
-    return not elsewhere and _active() is None
+    return not elsewhere and _find_active() is None

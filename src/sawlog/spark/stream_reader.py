@@ -18,15 +18,15 @@ from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, SchemaError, StorageError
 from sawlog.format.capabilities import require_followable
 from sawlog.format.contract import MIN_TASK_BYTES, Fragment
-from sawlog.format.planning import pack, view_schema, with_scan
-from sawlog.format.recognition import formats, get_format, recognize
+from sawlog.format.planning import find_view_schema, pack, with_scan
+from sawlog.format.recognition import get_format, load_formats, recognize
 from sawlog.format.scan import is_wider
 from sawlog.spark.errors import as_sentence
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, log_unread, project_request, read_task
-from sawlog.spark.schema import arrow_schema, is_of_type, spark_version
+from sawlog.spark.schema import find_spark_version, is_of_type, make_arrow_schema
 from sawlog.storage import File
-from sawlog.stream.files import root_of
+from sawlog.stream.files import find_root
 from sawlog.stream.follower import Follower
 from sawlog.stream.listing import find_all
 from sawlog.stream.offset import Offset, dump_schema, load_schema
@@ -62,20 +62,20 @@ class NoStreams(DataSourceStreamReader):
             OptionError: Always.
         """
         with as_sentence():
-            raise OptionError(f"streams need PySpark 4.2 or later, or the jar; found {spark_version()} without it")
+            raise OptionError(f"streams need PySpark 4.2 or later, or the jar; found {find_spark_version()} without it")
 
     def latestOffset(self, *_: Any) -> dict[str, Any]:
         """Refuse: Spark 4.0 asks for this one first."""
         return self.initialOffset()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Never asked: `initialOffset` comes first."""
+        """Return never asked: `initialOffset` comes first."""
         raise NotImplementedError
 
 
 @as_sentence()
 def make_stream_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogStreamReader:
-    """The stream reader for these options."""
+    """Return the stream reader for these options."""
     request = read_request(options, format)
     if request.files.modifiedbefore is not None or request.files.modifiedafter is not None:
         raise OptionError("options modifiedBefore and modifiedAfter: files of a stream are written to meanwhile")
@@ -97,7 +97,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         self._rest = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Executors need no more than what to read with."""
+        """Return executors need no more than what to read with."""
         return {**self.__dict__, "_follower": None, "_reading": None, "_reached": None, "_last": None, "_rested": None}
 
     def initialOffset(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         return Offset().to_json()
 
     def getDefaultReadLimit(self) -> micro_batches.ReadLimit:
-        """The narrowest of the limits that the options set; `latestOffset` keeps to all of them."""
+        """Return the narrowest of the limits that the options set; `latestOffset` keeps to all of them."""
         options = self._request.stream
         if options.maxrowspertrigger is not None:
             return micro_batches.ReadMaxRows(options.maxrowspertrigger)
@@ -114,20 +114,20 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         return micro_batches.ReadMaxFiles(options.maxfilespertrigger)
 
     def latestOffset(self, start: dict[str, Any], limit: micro_batches.ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch."""
-        return self.latest(start, limited=not isinstance(limit, micro_batches.ReadAllAvailable))
+        """Return the end of the next micro-batch."""
+        return self.find_latest(start, limited=not isinstance(limit, micro_batches.ReadAllAvailable))
 
     @as_sentence()
-    def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """The end of the next micro-batch, within the limits that the options set, or without any."""
-        begin = self._offset(start)
+    def find_latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
+        """Return the end of the next micro-batch, within the limits that the options set, or without any."""
+        begin = self._parse_offset(start)
         if begin == self._rested and time.monotonic() < self._rest:
             return start
         follower = self._follow(begin)
         if follower is None:
             return start
         start_time = time.thread_time()
-        end = follower.latest(begin, limited=limited)
+        end = follower.find_latest(begin, limited=limited)
         self._reached = end
         if end is begin:
             took = time.thread_time() - start_time
@@ -141,7 +141,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         """Return the offset of everything that was listed last, from which Spark reports the lag of the query."""
         if self._follower is None or self._reached is None:
             return None
-        files, size = self._follower.lag(self._reached)
+        files, size = self._follower.measure_lag(self._reached)
         return {"behind": {"bytes": size, "files": files}}
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -157,7 +157,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         """
         if start == end:
             return []
-        begin, reached = self._offset(start), self._offset(end)
+        begin, reached = self._parse_offset(start), self._parse_offset(end)
         follower = self._follow(reached)
         if follower is None:
             paths = ", ".join(self._request.paths)
@@ -166,18 +166,18 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
                 f" {', '.join(reached.files)}. Put them back, or start again with a new checkpoint"
             )
         assert self._reading is not None
-        fragments = follower.between(begin, reached)
+        fragments = follower.list_fragments(begin, reached)
         files = {followed.file.path: followed.file for followed in follower.listing.files.values()}
-        tasks = _tasks(fragments, self._request.own.task_bytes)
-        return [InputPartition(self._reading.task(task, files)) for task in tasks]
+        tasks = _split_tasks(fragments, self._request.own.task_bytes)
+        return [InputPartition(self._reading.make_task(task, files)) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, in order."""
+        """Yield the rows of one partition, in order."""
         with as_sentence():
             yield from read_task(partition.value, self._schema)
 
-    def _offset(self, data: dict[str, Any]) -> Offset:
-        """An offset, which is the one that was handed out last, as a rule."""
+    def _parse_offset(self, data: dict[str, Any]) -> Offset:
+        """Return an offset, which is the one that was handed out last, as a rule."""
         if self._last is not None and self._last[0] == data:
             return self._last[1]
         return Offset.from_json(data)
@@ -195,7 +195,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
             log_unread(dataset)
             schema = offset.schema
             if dataset.scan.view != "damage":
-                columns = continued_schema(offset, view_schema(dataset.contents), self._schema)
+                columns = continue_schema(offset, find_view_schema(dataset.contents), self._schema)
                 _mention_taken(request.paths, offset, columns)
                 scan = replace(dataset.scan, schema=columns)
                 dataset, schema = Dataset(with_scan(dataset.contents, scan), scan), dump_schema(columns)
@@ -208,15 +208,15 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         return self._follower
 
 
-def continued_schema(offset: Offset, view: pa.Schema, requested: StructType) -> pa.Schema:
-    """The columns of a stream: those that it began with, and what Spark asks for now, if files have it.
+def continue_schema(offset: Offset, view: pa.Schema, requested: StructType) -> pa.Schema:
+    """Return the columns of a stream: those that it began with, and what Spark asks for now, if files have it.
 
     A column that is asked for with another type takes it from the files, or becomes a wider number.
     """
     if offset.schema is None:
         return view
     columns = {column.name: column for column in load_schema(offset.schema)}
-    for spark_field, arrow_field in zip(requested.fields, arrow_schema(requested), strict=True):
+    for spark_field, arrow_field in zip(requested.fields, make_arrow_schema(requested), strict=True):
         name = spark_field.name
         file_column = view.field(name) if name in view.names else None
         if name not in columns:
@@ -245,14 +245,14 @@ def _mention_taken(paths: Sequence[str], offset: Offset, columns: pa.Schema) -> 
 def open_followed(
     request: Request, listed_files: Sequence[File], offset: Offset, requested: StructType
 ) -> tuple[Dataset, list[str]] | None:
-    """The dataset that a stream goes on with, and paths of files that do not belong to it; `None` if none does yet.
+    """Return dataset that a stream goes on with, and paths of files that do not belong to it; `None` if none does yet.
 
     Files of another table, or of another format, may have appeared since the stream began.
 
     Raises:
         SawlogError: As `sawlog.open` does.
     """
-    candidate_formats = [get_format(request.own.format)] if request.own.format is not None else formats().values()
+    candidate_formats = [get_format(request.own.format)] if request.own.format is not None else load_formats().values()
     tables = {offset.table} - {None} or {
         candidate.directory_layout.table_name(File(name, 0)) for name in offset.files for candidate in candidate_formats
     } - {None}
@@ -262,7 +262,7 @@ def open_followed(
         if not tables
         or {candidate.directory_layout.table_name(file) for candidate in candidate_formats} <= {None, *tables}
     ]
-    root = root_of(request.paths)
+    root = find_root(request.paths)
     read = [file for file in table_files if offset.knows(file.path.removeprefix(root))]
     if read and request.own.format is None:
         with contextlib.suppress(FormatError):
@@ -273,13 +273,13 @@ def open_followed(
         try:
             dataset = replace(request, storage=replace(request.storage, chosen=_Among(paths))).open()
             if read and not dataset.format.stream_rules.is_complete(dataset.scan.view):
-                require_followable(dataset.contents).between(dataset.request, ())
+                require_followable(dataset.contents).list_fragments(dataset.request, ())
         except (StorageError, InternalError):
             raise
         except SchemaError:
             if offset.schema is None:
                 raise
-            return _open_with_columns(request, table_files, continued_schema(offset, pa.schema([]), requested))
+            return _open_with_columns(request, table_files, continue_schema(offset, pa.schema([]), requested))
         except SawlogError:
             if len(table_files) == 1:
                 raise
@@ -337,7 +337,7 @@ class _Among:
         return file.path in self.paths
 
 
-def _tasks(fragments: list[Fragment], task_bytes: int) -> list[list[Fragment]]:
+def _split_tasks(fragments: list[Fragment], task_bytes: int) -> list[list[Fragment]]:
     """Fragments in order, one task per core if there is enough to read, and more where there is too much for that."""
     total = sum(fragment.size for fragment in fragments)
     count = max(1, min(os.cpu_count() or 1, total // MIN_TASK_BYTES))

@@ -13,8 +13,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from sawlog.errors import OptionError, SawlogError
 from sawlog.guard import decode_json
 from sawlog.spark.errors import as_sentence
-from sawlog.spark.schema import spark_version
-from sawlog.spark.tasks import running_task
+from sawlog.spark.schema import find_spark_version
+from sawlog.spark.tasks import require_task
 from sawlog.spark.writer import SawlogWriter, abort, make_writer
 from sawlog.storage import Staged
 from sawlog.storage.commit import Job, MicroBatch
@@ -60,14 +60,14 @@ class StagedTask(WriterCommitMessage):
 def make_stream_writer(
     options: Mapping[str, str], format: str | None, schema: StructType, *, overwrite: bool
 ) -> SawlogStreamWriter:
-    """The sink that the options of a stream describe.
+    """Return the sink that the options of a stream describe.
 
     Raises:
         OptionError: When PySpark is too old; and what `make_writer` raises.
     """
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):
         raise OptionError(
-            f"streams into sawlog need PySpark 4.2 or later; found {spark_version()}: write each micro-batch by"
+            f"streams into sawlog need PySpark 4.2 or later; found {find_spark_version()}: write each micro-batch by"
             ' foreachBatch, with .write.format("sawlog")'
         )
     options = {name: value for name, value in options.items() if name not in _SPARKS_OWN}
@@ -87,16 +87,16 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
     @as_sentence()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
         """Stage the rows of one task."""
-        context = running_task()
+        context = require_task()
         query, run, batch = (context.getLocalProperty(key) for key in (_QUERY, _RUN, _BATCH))
         if query is None or run is None or batch is None:
             raise SawlogError(
                 "Spark does not inform tasks which micro-batch they write: streams need PySpark 4.2 or later"
             )
-        job = self.job(query, run, int(batch))
+        job = self.make_job(query, run, int(batch))
         return StagedTask(self.sink.stage(job, iterator), query, run, job.owner)
 
-    def job(self, query: str, run: str, batch: int, owner: str = "") -> Job:
+    def make_job(self, query: str, run: str, batch: int, owner: str = "") -> Job:
         """Return the job that publishes a micro-batch.
 
         Args:
@@ -107,7 +107,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
                 one that started it, and cannot say.
         """
         job = replace(self.sink.job, owner=owner) if owner else self.sink.job
-        return job.make_inner_job(_name(query, batch), f"{_stem(query)}-{batch:08d}", _stem(run))
+        return job.make_inner_job(_make_name(query, batch), f"{_shorten_id(query)}-{batch:08d}", _shorten_id(run))
 
     @as_sentence()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
@@ -120,24 +120,24 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         if not tasks:
             return
         query, run = tasks[0].query, tasks[0].run
-        job = self.job(query, run, batch, tasks[0].owner)
+        job = self.make_job(query, run, batch, tasks[0].owner)
         last = self._find_last(query)
         if last is None or batch > last.batch:
             staged = [staged_file for task in tasks for staged_file in task.staged]
-            list_other_files = (lambda: self._all_but(_name(query, batch))) if self.sink.overwrite else None
+            list_other_files = (lambda: self._list_all_but(_make_name(query, batch))) if self.sink.overwrite else None
             job.publish(staged, list_other_files, MicroBatch(query, batch, run))
-        job.sweep("" if last is not None and last.run == run else _stem(query))
+        job.sweep("" if last is not None and last.run == run else _shorten_id(query))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Delete whatever the query has staged, by the tasks that failed too. What was published stays."""
         for task in messages:
             if isinstance(task, StagedTask):
-                abort(self.job(task.query, task.run, batch, task.owner))
+                abort(self.make_job(task.query, task.run, batch, task.owner))
                 return
 
     def _find_last(self, query: str) -> MicroBatch | None:
-        """The last micro-batch of a query that is there."""
-        record = self.sink.job.log.last()
+        """Return the last micro-batch of a query that is there."""
+        record = self.sink.job.log.read_last()
         if record is not None and query in record.batches:
             return MicroBatch(query, record.batches[query], record.runs[query])
         storage, path = self.sink.storage, f"{self.sink.job.root}/{LEDGER}/{query}.json"
@@ -149,22 +149,22 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
                 storage.directories.remove(staged_file["final"])
         return MicroBatch(query, ledger["batch"] - (not ledger["complete"]), ledger["run"])
 
-    def _all_but(self, newest: str) -> list[str]:
+    def _list_all_but(self, newest: str) -> list[str]:
         """Return the paths of the sink that are not of the newest micro-batch."""
         root = self.sink.job.root
         batches = [
-            name for name in self.sink.storage.directories.directories_in(root) if _BATCH_DIRECTORY.fullmatch(name)
+            name for name in self.sink.storage.directories.list_directories(root) if _BATCH_DIRECTORY.fullmatch(name)
         ]
         inside = tuple(f"{root}/{name}/" for name in batches)
-        other_paths = [path for path in self.sink.existing() if not path.startswith(inside)]
+        other_paths = [path for path in self.sink.list_existing() if not path.startswith(inside)]
         return [f"{root}/{name}/" for name in batches if name != newest] + other_paths
 
 
-def _name(query: str, batch: int) -> str:
+def _make_name(query: str, batch: int) -> str:
     """Return the directory name of a micro-batch."""
-    return f"batch-{batch:08d}-{_stem(query)}"
+    return f"batch-{batch:08d}-{_shorten_id(query)}"
 
 
-def _stem(id: str) -> str:
-    """The part of a UUID that names of files have."""
+def _shorten_id(id: str) -> str:
+    """Return the part of a UUID that names of files have."""
     return id.replace("-", "")[:8]

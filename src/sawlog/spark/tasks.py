@@ -18,7 +18,7 @@ from pyspark.serializers import CPickleSerializer
 from sawlog.errors import SawlogError, StorageError
 from sawlog.format.contract import TASK_BYTES
 from sawlog.format.planning import pack
-from sawlog.storage.workers import count_cores, map_ordered, single_step
+from sawlog.storage.workers import count_cores, map_ordered, wrap_single_step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,8 +34,8 @@ _LOCAL = re.compile(r"local(?:\[ *[\d*]+ *(?:, *(\d+) *)?\])?")
 _LOOK_SECONDS = 0.05
 
 
-def running_task() -> TaskContext:
-    """The task of Spark that this process runs."""
+def require_task() -> TaskContext:
+    """Return the task of Spark that this process runs."""
     context = TaskContext.get()
     if context is None:
         raise AssertionError("no task of Spark runs here")
@@ -77,7 +77,7 @@ def run_tasks(
         return _run_here(function, items, arrived)
     tasks = pack(range(len(sizes)), TASK_BYTES, sizes.__getitem__)
     pickled = CPickleSerializer()
-    attempts = _attempts(spark)
+    attempts = _count_attempts(spark)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -87,7 +87,7 @@ def run_tasks(
                     try:
                         outcome = function(items[index])
                     except SawlogError as error:
-                        if type(error) is StorageError and running_task().attemptNumber() + 1 < attempts:
+                        if type(error) is StorageError and require_task().attemptNumber() + 1 < attempts:
                             raise
                         outcome = error
                     if board is not None:
@@ -107,7 +107,7 @@ def run_tasks(
     return [outcomes[index] for index in range(len(items))]
 
 
-def in_tasks(spark: SparkSession) -> Callable[[Callable[[Item], Outcome], Sequence[Item]], list[Outcome]]:
+def make_task_runner(spark: SparkSession) -> Callable[[Callable[[Item], Outcome], Sequence[Item]], list[Outcome]]:
     """Return a function that runs items in Spark's tasks, one each, and raises the first error."""
 
     def run(function: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
@@ -121,7 +121,7 @@ def in_tasks(spark: SparkSession) -> Callable[[Callable[[Item], Outcome], Sequen
     return run
 
 
-def _attempts(spark: SparkSession) -> int:
+def _count_attempts(spark: SparkSession) -> int:
     """Return how many times Spark tries a task before the job fails."""
     local = _LOCAL.fullmatch(str(spark.conf.get("spark.master", "")))
     return int(local[1] or 1) if local else int(str(spark.conf.get("spark.task.maxFailures", "4")))
@@ -141,7 +141,7 @@ def _run_here(
             return error
 
     outcomes = []
-    for index, (_, outcome) in enumerate(map_ordered(items, single_step(attempt), count_cores())):
+    for index, (_, outcome) in enumerate(map_ordered(items, wrap_single_step(attempt), count_cores())):
         outcomes.append(outcome)
         if arrived is not None:
             arrived(index, outcome)

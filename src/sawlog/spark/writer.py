@@ -22,8 +22,8 @@ from sawlog.spark.cast import cast_batch
 from sawlog.spark.directories import DirectoriesWriter, check_partitions
 from sawlog.spark.errors import as_sentence
 from sawlog.spark.options import WriteOptions, write_request
-from sawlog.spark.schema import check_times, original_schema
-from sawlog.spark.tasks import LINGER, running_task
+from sawlog.spark.schema import check_times, restore_schema
+from sawlog.spark.tasks import LINGER, require_task
 from sawlog.storage import Staged, Storage
 from sawlog.storage.commit import Job, recover
 
@@ -42,7 +42,7 @@ class Written(WriterCommitMessage):
 
 @as_sentence()
 def make_writer(options: Mapping[str, str], format: str | None, schema: StructType, *, overwrite: bool) -> SawlogWriter:
-    """The sink that the options of a write describe.
+    """Return the sink that the options of a write describe.
 
     Raises:
         OptionError: For options that are unknown or missing, or a path that is a file.
@@ -56,7 +56,7 @@ def make_writer(options: Mapping[str, str], format: str | None, schema: StructTy
     if write_options.savemode is not None and overwrite:
         raise OptionError(f"option saveMode={write_options.savemode!r} goes with mode 'append', not with 'overwrite'")
     check_times(schema, target_format)
-    columns = original_schema(schema)
+    columns = restore_schema(schema)
     if write_options.partitionby:
         check_partitions(write_options.partitionby, columns, target_format)
     writer = SawlogWriter(
@@ -96,9 +96,9 @@ class SawlogWriter(DataSourceArrowWriter):
             SchemaError: As the format's writer does.
             OptionError: When there are files already, and none are to be added.
         """
-        if self._own.savemode == "errorifexists" and self.existing():
+        if self._own.savemode == "errorifexists" and self.list_existing():
             raise self._make_taken_error()
-        self._idle = self._own.savemode == "ignore" and bool(self.existing())
+        self._idle = self._own.savemode == "ignore" and bool(self.list_existing())
         with tempfile.TemporaryDirectory() as scratch:
             self.begin(replace(self.job, storage=Storage(), staging=scratch), 0).abort()
 
@@ -116,7 +116,7 @@ class SawlogWriter(DataSourceArrowWriter):
 
     def stage(self, job: Job, iterator: Iterator[pa.RecordBatch]) -> list[Staged]:
         """Stage the rows of the running task for a job."""
-        task = running_task().partitionId()
+        task = require_task().partitionId()
         writer: Writer | None = None
         try:
             for batch in validate_batches(iterator):
@@ -137,12 +137,12 @@ class SawlogWriter(DataSourceArrowWriter):
             SawlogError: As `Job.publish` does.
         """
         staged = [staged_file for message in messages if isinstance(message, Written) for staged_file in message.staged]
-        if self._own.savemode is not None and self.existing():
+        if self._own.savemode is not None and self.list_existing():
             if self._own.savemode == "errorifexists":
                 raise self._make_taken_error()
             self.job.sweep()
             return
-        if not staged and (self.overwrite or not self.existing()):
+        if not staged and (self.overwrite or not self.list_existing()):
             # Without rows, one empty file keeps the directory readable.
             staged = self._open(self.job, self.job.staging, 0).finish()
         self.job.publish(staged, partial(self._list_replaced, staged) if self.overwrite else None)
@@ -154,7 +154,7 @@ class SawlogWriter(DataSourceArrowWriter):
         abort(self.job)
 
     def begin(self, job: Job, task: int) -> Writer:
-        """The writer of a task, into the hidden directory of a job."""
+        """Return the writer of a task, into the hidden directory of a job."""
         if not self._own.partitionby:
             return self._open(job, job.staging, task)
         return DirectoriesWriter(
@@ -164,12 +164,12 @@ class SawlogWriter(DataSourceArrowWriter):
     def _open(self, job: Job, directory: str, task: int) -> Writer:
         stored = pa.schema([field for field in self._schema if field.name not in self._own.partitionby])
         if isinstance(self._format, WritesTasks):
-            return self._format.task_writer(directory, job.name, task, stored, self._options, job.storage)
+            return self._format.open_task_writer(directory, job.name, task, stored, self._options, job.storage)
         path = f"{directory.rstrip('/')}/part-{task:05d}-{job.name}{self._format.suffix}"
         return self._format.writer(path, stored, self._options, job.storage)
 
-    def existing(self) -> list[str]:
-        """The files of the format, or the directories that they make up, that the directory holds."""
+    def list_existing(self) -> list[str]:
+        """Return the files of the format, or the directories that they make up, that the directory holds."""
         if not self.storage.exists(self.job.root):
             return []
         files = self._format.select(self.storage.find(self.job.root), "rows")
@@ -177,7 +177,7 @@ class SawlogWriter(DataSourceArrowWriter):
 
     def _list_replaced(self, staged: Sequence[Staged]) -> list[str]:
         """Return the paths that the job replaces with the staged files."""
-        old = self.existing()
+        old = self.list_existing()
         if self._own.partitionoverwritemode == "static":
             return old
         written = {posixpath.dirname(staged_file.final[len(self.job.staging) + 1 :]) for staged_file in staged}

@@ -1,7 +1,7 @@
 """Bytes near and far: files found, read and published; local ones, inputs without a path, and remote ones by fsspec."""
 
 from sawlog.storage.directories import Directories, File
-from sawlog.storage.files import Storage, ask_ahead, discard_staged, each_file, known_answer, note_answer, read_indexed
+from sawlog.storage.files import Storage, ask_ahead, discard_staged, find_answer, map_files, note_answer, read_indexed
 from sawlog.storage.names import PathLike, is_remote, normalize
 from sawlog.storage.sources import Bytes, Source
 from sawlog.storage.staging import Staged, StagedDirectory, StagedFile
@@ -18,9 +18,9 @@ __all__ = [
     "Storage",
     "ask_ahead",
     "discard_staged",
-    "each_file",
+    "find_answer",
     "is_remote",
-    "known_answer",
+    "map_files",
     "normalize",
     "note_answer",
     "read_indexed",

@@ -26,15 +26,15 @@ from sawlog.guard import decode_json
 from sawlog.storage import Storage
 from sawlog.storage.commit_log import CommitLog, Record
 from sawlog.storage.names import is_remote
-from sawlog.storage.owners import has_exited, this_owner
+from sawlog.storage.owners import find_current_owner, has_exited
 from sawlog.storage.staging import (
     JOB,
     WITHIN,
     Staged,
     exchange,
-    job_directory,
+    find_published_path,
     lock_file,
-    published_path,
+    name_job_directory,
     sync_directory,
 )
 from sawlog.storage.typed_json import parse_json_as
@@ -84,22 +84,22 @@ class Job:
 
     @classmethod
     def begin(cls, storage: Storage, root: str, name: str) -> Job:
-        """A job of this process that puts files into a directory itself; nothing is made yet."""
-        root, owner = storage.directories.spelled(root), this_owner()
+        """Return a job of this process that puts files into a directory itself; nothing is made yet."""
+        root, owner = storage.directories.resolve_directory(root), find_current_owner()
         if _may_be_exchanged(root):
             parent, tail = os.path.split(root)
         else:
             parent, tail = root, WITHIN
-        staging = posixpath.join(parent, job_directory(tail, name, owner))
+        staging = posixpath.join(parent, name_job_directory(tail, name, owner))
         return cls(storage, root, root, name, staging, owner)
 
     def make_inner_job(self, inner: str, name: str, attempt: str) -> Job:
-        """The job that makes one directory in this one's, at one of several attempts."""
+        """Return the job that makes one directory in this one's, at one of several attempts."""
         return replace(
             self,
             target=f"{self.root}/{inner}",
             name=name,
-            staging=f"{self.root}/{job_directory(inner, f'{name}-{attempt}', self.owner)}",
+            staging=f"{self.root}/{name_job_directory(inner, f'{name}-{attempt}', self.owner)}",
         )
 
     @property
@@ -125,7 +125,7 @@ class Job:
             if not one.final.startswith(f"{self.staging}/"):
                 raise SawlogError(f"{one.final}: staged for another job than {self.name}, in {self.staging}")
         recover(self.log)
-        moves = self._remote_moves(staged) if is_remote(self.root) else self._local_moves(staged)
+        moves = self._plan_remote_moves(staged) if is_remote(self.root) else self._plan_local_moves(staged)
         if moves and not is_remote(self.root) and self._publish_at_once(moves, old):
             moves, old = [], None
         if len(moves) == 1 and old is None and delivery is None:
@@ -147,7 +147,7 @@ class Job:
 
     def abort(self) -> None:
         """Delete what the job has staged, and finish or take back a commit of its own that was cut off."""
-        last = self.log.last()
+        last = self.log.read_last()
         if last is not None and last.job == self.name and last.state != "done":
             recover(self.log, ours=self.name)
         self.storage.directories.remove(self.staging)
@@ -156,21 +156,21 @@ class Job:
     def _inner(self) -> str:
         return f"{self.target[len(self.root) + 1 :]}/" if self.target != self.root else ""
 
-    def _remote_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
+    def _plan_remote_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
         start = len(self.staging) + 1
         return [
             (path, f"{self._inner}{one.final[start:]}{path[len(one.temporary) :]}")
             for one in staged
-            for path in (self.storage.directories.below(one.temporary) if one.directory else [one.temporary])
+            for path in (self.storage.directories.list_paths(one.temporary) if one.directory else [one.temporary])
         ]
 
-    def _local_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
+    def _plan_local_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
         """Give what is staged its names in the hidden directory; what is to be moved out of there, and where to."""
         for one in staged:
             os.replace(one.temporary, one.final)
         if not os.path.isdir(self.staging):
             return []
-        for leftover in self.storage.directories.staged(self.staging, ""):
+        for leftover in self.storage.directories.find_staged_paths(self.staging, ""):
             self.storage.directories.remove(leftover)
         for directory, _, _ in os.walk(self.staging):
             sync_directory(directory)
@@ -178,8 +178,11 @@ class Job:
             return [] if os.path.exists(self.target) else [(self.staging, self._inner)]
         names = os.listdir(self.staging)
         if len(names) == 1 and not os.path.lexists(f"{self.root}/{names[0]}"):
-            return [(f"{self.staging}/{names[0]}", _relative_path(self.staging, f"{self.staging}/{names[0]}"))]
-        return [(path, _relative_path(self.staging, path)) for path in self.storage.directories.below(self.staging)]
+            return [(f"{self.staging}/{names[0]}", _make_relative_path(self.staging, f"{self.staging}/{names[0]}"))]
+        return [
+            (path, _make_relative_path(self.staging, path))
+            for path in self.storage.directories.list_paths(self.staging)
+        ]
 
     def _publish_at_once(self, moves: list[tuple[str, str]], old: Callable[[], list[str]] | None) -> bool:
         """Have one rename of a local directory do it all; whether it could."""
@@ -197,7 +200,7 @@ class Job:
                 return True
             if len(moves) == 1 and not replaced:
                 return False
-            return self._exchange_directories([_relative_path(self.root, path) for path in replaced])
+            return self._exchange_directories([_make_relative_path(self.root, path) for path in replaced])
 
     def _publish_directory(self, replaced: list[str]) -> bool:
         """Make a directory of its own visible, be it in the place of the only other one."""
@@ -215,7 +218,7 @@ class Job:
         try:
             _link_tree(self.root, self.staging, frozenset(replaced))
         except FileExistsError as error:
-            raise self._exists_error(str(error.filename2 or error.filename)) from error
+            raise self._make_exists_error(str(error.filename2 or error.filename)) from error
         except OSError as error:
             if error.errno in _NO_LINKS:
                 return False
@@ -239,13 +242,13 @@ class Job:
             last = recover(self.log)
             self._check_free(moves)
             new = tuple(path for _, path in moves)
-            record = last.next(state="publishing", job=self.name, owner=self.owner, new=new, old=())
+            record = last.make_next(state="publishing", job=self.name, owner=self.owner, new=new, old=())
             if self.log.append(record):
                 break
         try:
             self.move_all(moves)
-            replaced = tuple(_relative_path(self.root, path) for path in (() if old is None else old()))
-            record = _with_delivery(record, delivery).next(state="published", new=(), old=replaced)
+            replaced = tuple(_make_relative_path(self.root, path) for path in (() if old is None else old()))
+            record = _with_delivery(record, delivery).make_next(state="published", new=(), old=replaced)
             if not self.log.append(record):
                 raise SawlogError(  # noqa: TRY301, it is taken back in one place
                     f"{self.root}: after {LEASE:.0f} s another job took this one for dead, and took it back"
@@ -258,21 +261,21 @@ class Job:
             raise
         with _explain_failed_deletion(self.root):
             _delete(self.log, record, replaced)
-        self.log.append(record.next(state="done", old=()))
+        self.log.append(record.make_next(state="done", old=()))
 
     def _note(self, delivery: MicroBatch) -> None:
         """Remember that a micro-batch is there."""
-        while not self.log.append(_with_delivery(recover(self.log), delivery).next(job=self.name)):
+        while not self.log.append(_with_delivery(recover(self.log), delivery).make_next(job=self.name)):
             pass
 
     def _check_free(self, moves: list[tuple[str, str]]) -> None:
         finals = [f"{self.root}/{path}" for _, path in moves]
         for path, taken in zip(finals, finish_all(finals, self.storage.exists, _REQUESTS), strict=True):
             if taken:
-                raise self._exists_error(path)
+                raise self._make_exists_error(path)
 
-    def _exists_error(self, path: str) -> SawlogError:
-        return SawlogError(f"{published_path(path)}: exists already, and job {self.name} has not written it")
+    def _make_exists_error(self, path: str) -> SawlogError:
+        return SawlogError(f"{find_published_path(path)}: exists already, and job {self.name} has not written it")
 
     def move_all(self, moves: list[tuple[str, str]]) -> None:
         """Put files where they belong, many at a time."""
@@ -293,32 +296,32 @@ def recover(log: CommitLog, ours: str = "") -> Record:
         SawlogError: When a file cannot be deleted.
     """
     while True:
-        last = log.last() or Record()
+        last = log.read_last() or Record()
         if last.state == "done":
             return last
         if last.job != ours and not is_abandoned(log, last):
             time.sleep(_POLL)
             continue
-        commit_record = last.next(owner=this_owner())  # so that no one else does the same
+        commit_record = last.make_next(owner=find_current_owner())  # so that no one else does the same
         if log.append(commit_record):
             with _explain_failed_deletion(log.directory):
-                _delete(log, commit_record, commit_record.hidden_paths())
-            log.append(commit_record.next(state="done", new=(), old=()))
+                _delete(log, commit_record, commit_record.list_hidden_paths())
+            log.append(commit_record.make_next(state="done", new=(), old=()))
 
 
 def is_abandoned(log: CommitLog, record: Record) -> bool:
-    """Whether nobody is at work on what a record says: its process has ended, or the lease has."""
-    modified = log.modified()
+    """Return whether nobody is at work on what a record says: its process has ended, or the lease has."""
+    modified = log.find_modified_time()
     return has_exited(record.owner) is True or (modified is not None and time.time() - modified > LEASE)
 
 
 def find_job_directories(storage: Storage, root: str) -> Iterator[tuple[str, str, str]]:
-    """The hidden directories of jobs that write to a directory: their paths, the jobs and the owners."""
+    """Yield the hidden directories of jobs that write to a directory: their paths, the jobs and the owners."""
     places = [(root, r".+")]
     if not is_remote(root):
         places.append((os.path.dirname(root) or ".", re.escape(os.path.basename(root))))
     for parent, target in places:
-        for name in storage.directories.names_in(parent):
+        for name in storage.directories.list_names(parent):
             match = JOB.fullmatch(name)
             if match and re.fullmatch(target, match["target"]):
                 yield f"{parent}/{name}", match["job"], match["owner"]
@@ -328,7 +331,7 @@ def dispose(storage: Storage, staged: str) -> None:
     """Delete a hidden directory. What others have put there while it was exchanged is put where it belongs, first."""
     replaced = None if is_remote(staged) else _read_list(f"{staged}/{_REPLACED}")
     if replaced is not None:
-        _move_late_files(staged, published_path(staged), frozenset(replaced))
+        _move_late_files(staged, find_published_path(staged), frozenset(replaced))
     storage.directories.remove(staged)
 
 
@@ -387,7 +390,7 @@ def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
         place = f"{root}/{path}"
         if path.endswith("/") and not is_remote(root):
             parent, name = os.path.split(place.rstrip("/"))
-            aside = f"{parent}/{job_directory(name, record.job, record.owner)}"
+            aside = f"{parent}/{name_job_directory(name, record.job, record.owner)}"
             with contextlib.suppress(FileNotFoundError):
                 os.rename(place, aside)
             directories.remove(aside)
@@ -409,14 +412,14 @@ def _with_delivery(record: Record, delivery: MicroBatch | None) -> Record:
     )
 
 
-def _relative_path(root: str, path: str) -> str:
-    """The path of a file, or of a directory with a slash after it, relative to another one."""
+def _make_relative_path(root: str, path: str) -> str:
+    """Return the path of a file, or of a directory with a slash after it, relative to another one."""
     inner = path.rstrip("/")[len(root) + 1 :]
     return f"{inner}/" if path.endswith("/") or (not is_remote(path) and os.path.isdir(path)) else inner
 
 
 def _may_be_exchanged(root: str) -> bool:
-    """Whether a hidden directory can be next to a directory, to be renamed or exchanged with it."""
+    """Return whether a hidden directory can be next to a directory, to be renamed or exchanged with it."""
     if is_remote(root):
         return False
     parent = os.path.dirname(root) or "."

@@ -61,13 +61,13 @@ class Record:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     before: Sequence[str] = ()
 
-    def next(self, **changes: Any) -> Record:
-        """The record that follows this one, with some changes."""
+    def make_next(self, **changes: Any) -> Record:
+        """Return the record that follows this one, with some changes."""
         before = (*self.before[1 - _ANCESTORS :], self.token)
         return replace(self, number=self.number + 1, token=uuid.uuid4().hex, before=before, **changes)
 
-    def hidden_paths(self) -> frozenset[str]:
-        """The files and directories that do not count."""
+    def list_hidden_paths(self) -> frozenset[str]:
+        """Return the files and directories that do not count."""
         return frozenset({"publishing": self.new, "published": self.old, "done": ()}[self.state])
 
 
@@ -78,17 +78,17 @@ class CommitLog:
     directories: Store
     directory: str
 
-    def last(self) -> Record | None:
-        """The record that counts; `None` where there is no log.
+    def read_last(self) -> Record | None:
+        """Return the record that counts; `None` where there is no log.
 
         Raises:
             FormatError: When it is not one of ours.
         """
         while True:
-            numbers = self._numbers()
+            numbers = self._list_numbers()
             if not numbers:
                 return None
-            path = self._path(numbers[-1])
+            path = self._build_path(numbers[-1])
             try:
                 text = self.directories.read_now(path)
             except FileNotFoundError:
@@ -97,7 +97,7 @@ class CommitLog:
 
     def append(self, record: Record) -> bool:
         """Add a record, and delete those before it; whether it could be done: another job may have been faster."""
-        path = self._path(record.number)
+        path = self._build_path(record.number)
         text = json.dumps(asdict(record), sort_keys=True).encode()
         try:
             self.directories.create(path, text)
@@ -107,7 +107,7 @@ class CommitLog:
                     return False
             except FileNotFoundError:
                 return False
-        last = self.last()
+        last = self.read_last()
         if last is None or (last.token != record.token and record.token not in last.before):
             self.directories.remove(path)  # it is one of those that were deleted: others have gone on
             return False
@@ -116,28 +116,28 @@ class CommitLog:
 
     def prune(self) -> None:
         """Delete records before the last one, and those that were cut off, or too late, while they were written."""
-        last = max(self._numbers(), default=0)
-        for name in self.directories.names_in(f"{self.directory}/{LOG}"):
+        last = max(self._list_numbers(), default=0)
+        for name in self.directories.list_names(f"{self.directory}/{LOG}"):
             match = _STAGED.match(name)
             if match and int(match["number"]) < last + name.startswith("."):
                 self.directories.remove(f"{self.directory}/{LOG}/{name}")
 
-    def modified(self) -> float | None:
-        """When the last record was made, in seconds since the epoch; none where the storage does not say so."""
-        return self.directories.stat(self._path(max(self._numbers(), default=0))).modified
+    def find_modified_time(self) -> float | None:
+        """Return when the last record was made, in seconds since the epoch; None if the storage does not say."""
+        return self.directories.stat(self._build_path(max(self._list_numbers(), default=0))).modified
 
-    def _path(self, number: int) -> str:
+    def _build_path(self, number: int) -> str:
         return f"{self.directory}/{LOG}/{number:08d}.json"
 
-    def _numbers(self) -> list[int]:
-        names = self.directories.names_in(f"{self.directory}/{LOG}")
+    def _list_numbers(self) -> list[int]:
+        names = self.directories.list_names(f"{self.directory}/{LOG}")
         return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
 
 
 def list_committed(
     directories: Store, root: str, listing: Callable[[], tuple[Iterable[_File], Iterable[str]]]
 ) -> Iterable[_File]:
-    """The files that count.
+    """Return the files that count.
 
     The log is looked at before and after the directory is listed: both have to show the same state.
     """
@@ -145,12 +145,12 @@ def list_committed(
     while True:
         files, inner = listing()
         logs = {one.rstrip("/") for one in (root, *inner)}
-        after = {one: record for one in logs if (record := CommitLog(directories, one).last()) is not None}
+        after = {one: record for one in logs if (record := CommitLog(directories, one).read_last()) is not None}
         if after == before:
             break
         before = after
     for directory, record in after.items():
-        start, hidden = f"{directory}/", record.hidden_paths()
+        start, hidden = f"{directory}/", record.list_hidden_paths()
         files = [
             file
             for file in files
@@ -160,13 +160,13 @@ def list_committed(
 
 
 def _is_within(path: str, start: str, names: Container[str]) -> bool:
-    """Whether a file is among names below a directory, or in one of them."""
+    """Return whether a file is among names below a directory, or in one of them."""
     inner = path[len(start) :]
     return inner in names or any(inner[: index + 1] in names for index, sign in enumerate(inner) if sign == "/")
 
 
 def _parse_record(path: str, text: bytes) -> Record:
-    """A record of the log; what later versions may have added is left out."""
+    """Return a record of the log; what later versions may have added is left out."""
     where = f"{path}: not a record of a job"
     settings = parse_json_as(decode_json(text), dict[str, Any], where)
     if missing := [one.name for one in fields(Record) if one.name not in settings]:

@@ -20,9 +20,16 @@ from typing import Any
 from sawlog.errors import OptionError
 from sawlog.storage.commit_log import LOG
 from sawlog.storage.names import PathLike, is_remote, normalize
-from sawlog.storage.remote import Store, connect, modified_at, version_of
+from sawlog.storage.remote import Store, connect, find_modified_time, find_version
 from sawlog.storage.sources import make_read_error
-from sawlog.storage.staging import STAGED_SUFFIX, StagedDirectory, begin, staged_end, staged_name, sync_directory
+from sawlog.storage.staging import (
+    STAGED_SUFFIX,
+    StagedDirectory,
+    begin,
+    find_staged_end,
+    make_staged_name,
+    sync_directory,
+)
 from sawlog.storage.workers import finish_all
 
 _UPLOADS = 8
@@ -70,7 +77,7 @@ def find_files_by_name(directory: str, names: re.Pattern[str]) -> Iterator[File]
 
 
 def find_names(directory: str, names: re.Pattern[str]) -> tuple[str, ...]:
-    """Names in a local directory that a pattern finds; it is listed again only if it has changed."""
+    """Return names in a local directory that a pattern finds; it is listed again only if it has changed."""
     status = os.stat(directory)
     is_old = time.time() - max(status.st_mtime, status.st_ctime) > _TIME_STEP
     state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
@@ -79,13 +86,15 @@ def find_names(directory: str, names: re.Pattern[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _list_names(directory: str, names: re.Pattern[str], state: tuple[int, ...]) -> tuple[str, ...]:
-    """Names in a directory that a pattern finds, as it is in a state."""
+    """Return names in a directory that a pattern finds, as it is in a state."""
     del state
     return tuple(sorted(filter(names.search, os.listdir(directory))))
 
 
 def find_directories(directory: PathLike, part: str) -> list[str]:
-    """Names of the directories in a local directory whose names have a part, whatever its case; hidden ones, too.
+    """Return names of the directories in a local directory whose names have a part, whatever its case.
+
+    Hidden ones, too.
 
     A directory that does not change is listed once: thousands of datasets may lie in it, each of which looks there.
     """
@@ -109,8 +118,11 @@ class Directories:
     options: Mapping[str, Any] = field(repr=False)
     forget: Callable[[], None] = field(repr=False)
 
-    def directories_in(self, directory: PathLike) -> list[str]:
-        """Names of the directories that lie directly in a directory, hidden ones included; none where it is missing."""
+    def list_directories(self, directory: PathLike) -> list[str]:
+        """Return names of the directories that lie directly in a directory, hidden ones included.
+
+        None where it is missing.
+        """
         name = normalize(directory)
         if is_remote(name):
             fs, inner = self._connect_again(name)
@@ -123,8 +135,8 @@ class Directories:
         with os.scandir(name) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())
 
-    def names_in(self, directory: PathLike) -> list[str]:
-        """Names of everything directly in a directory, hidden ones included; none where it is missing."""
+    def list_names(self, directory: PathLike) -> list[str]:
+        """Return names of everything directly in a directory, hidden ones included; none where it is missing."""
         name = normalize(directory)
         try:
             if not is_remote(name):
@@ -134,15 +146,15 @@ class Directories:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def spelled(self, directory: PathLike) -> str:
-        """A directory as its files are spelled; what a link points to."""
+    def resolve_directory(self, directory: PathLike) -> str:
+        """Return a directory as its files are spelled; what a link points to."""
         name = normalize(directory).rstrip("/")
         if is_remote(name):
             fs, inner = self._connect(name)
             return str(fs.unstrip_protocol(inner)).rstrip("/")
         return os.path.realpath(name) if os.path.islink(name) else name
 
-    def logs_in(self, directory: str) -> list[str]:
+    def list_log_directories(self, directory: str) -> list[str]:
         """Return the directories in a directory, itself included, that have a log of jobs."""
         if not is_remote(directory):
             return sorted(parent for parent, names, _ in os.walk(directory) if LOG in names)
@@ -156,7 +168,7 @@ class Directories:
         if is_remote(path):
             fs, inner = self._connect_again(path)
             info = fs.info(inner) if fs.exists(inner) else {"size": 0}
-            return File(path, int(info["size"]), version=version_of(info), modified=modified_at(info))
+            return File(path, int(info["size"]), version=find_version(info), modified=find_modified_time(info))
         try:
             status = os.stat(path, follow_symlinks=False)
         except FileNotFoundError:
@@ -223,14 +235,14 @@ class Directories:
             final = os.path.realpath(final) if os.path.islink(final) else final
             if os.path.exists(final) and not os.path.isdir(final) and not os.path.isfile(final):
                 raise OptionError(f"{final}: neither a directory nor a file; it is not replaced")
-        temporary = staged_name(final, marker)
+        temporary = make_staged_name(final, marker)
         if is_remote(final):
             return StagedDirectory(tempfile.mkdtemp(prefix="sawlog-"), temporary, final)
         os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
         os.mkdir(temporary)
         return StagedDirectory(temporary, temporary, final)
 
-    def staged(self, directory: PathLike, marker: str) -> list[str]:
+    def find_staged_paths(self, directory: PathLike, marker: str) -> list[str]:
         """Return paths staged below a directory, neither published nor discarded: left by writers that were killed.
 
         Args:
@@ -245,11 +257,11 @@ class Directories:
         else:
             below = [os.path.join(parent, name) for parent, inner, names in os.walk(root) for name in [*inner, *names]]
         relative = (path[len(root) :] for path in below)
-        staged = {path[: end + len(STAGED_SUFFIX)]: None for path in relative if (end := staged_end(path)) >= 0}
+        staged = {path[: end + len(STAGED_SUFFIX)]: None for path in relative if (end := find_staged_end(path)) >= 0}
         return [root + path for path in staged if marker in path]
 
-    def below(self, directory: str) -> list[str]:
-        """The paths of all files in a directory, hidden ones included."""
+    def list_paths(self, directory: str) -> list[str]:
+        """Return the paths of all files in a directory, hidden ones included."""
         if is_remote(directory):
             fs, inner = self._connect_again(directory)
             root = fs.unstrip_protocol(inner)

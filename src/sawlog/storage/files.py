@@ -24,20 +24,20 @@ from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.listings import Listings
 from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_as_of
-from sawlog.storage.names import HIDDEN, PathLike, in_order, is_hidden_directory, is_remote, normalize
-from sawlog.storage.remote import Remote, State, Store, connect, version_of
+from sawlog.storage.names import HIDDEN, PathLike, is_hidden_directory, is_remote, normalize, sort_files
+from sawlog.storage.remote import Remote, State, Store, connect, find_version
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, read_bytes
 from sawlog.storage.staging import (
     STAGED_SUFFIX,
     Staged,
     StagedFile,
     begin,
-    destination,
     exchange,
-    staged_name,
+    make_staged_name,
+    resolve_destination,
     sync_directory,
 )
-from sawlog.storage.workers import finish_all, map_ordered, single_step
+from sawlog.storage.workers import finish_all, map_ordered, wrap_single_step
 
 _REQUESTS = 64
 """Requests for remote files at a time."""
@@ -124,7 +124,7 @@ class Storage:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.options, self.memory_map, self.inputs, self.chosen, None, self._objects))
 
-    def fresh(self) -> Storage:
+    def make_fresh(self) -> Storage:
         """The same, with nothing found yet, and without an index: what is opened need not be what was found before."""
         return Storage(
             self.options, self.memory_map, self.inputs, self.chosen, _objects=Objects(until=self._objects.until)
@@ -152,7 +152,7 @@ class Storage:
                 files.setdefault(file.path, file)
         return list(files.values())
 
-    def files_in(
+    def list_files(
         self,
         directory: PathLike,
         *,
@@ -160,7 +160,7 @@ class Storage:
         names: re.Pattern[str] | None = None,
         beginnings: Sequence[str] = (),
     ) -> list[File]:
-        """The files that lie directly in a directory, those with hidden names included, by name.
+        """Return the files that lie directly in a directory, those with hidden names included, by name.
 
         Args:
             directory: The directory.
@@ -170,16 +170,16 @@ class Storage:
             beginnings: What all of these begin with: an object store is asked for no others.
         """
         name = normalize(directory)
-        files = self._files_directly_in(name, fresh, names, beginnings)
+        files = self._list_direct_files(name, fresh, names, beginnings)
         if names is not None:
             files = [file for file in files if names.search(file.name)]
         return sorted({file.path: file for file in files}.values(), key=lambda file: file.path)
 
-    def _files_directly_in(
+    def _list_direct_files(
         self, name: str, fresh: bool, names: re.Pattern[str] | None, beginnings: Sequence[str]
     ) -> list[File]:
-        """The files that lie directly in a directory; of local ones, and objects, at least those with such names."""
-        if not fresh and (found := self._listings.files_in(name)) is not None:
+        """Return files that lie directly in a directory; of local ones, and objects, at least those with such names."""
+        if not fresh and (found := self._listings.list_files(name)) is not None:
             return found
         if is_remote(name):
             fs, inner = self._connect_afresh(name)
@@ -202,12 +202,12 @@ class Storage:
                     if entry.is_file()
                 ]
         if not self._objects.is_empty:
-            below = self._objects.unwrap(name, _OnDrives(self).files_below(name), _OnDrives(self))
+            below = self._objects.unwrap(name, _OnDrives(self).list_files_below(name), _OnDrives(self))
             files = [file for file in (*files, *below) if posixpath.dirname(file.path) == ("" if name == "." else name)]
         return files
 
     def is_directory(self, path: PathLike, *, fresh: bool = True) -> bool:
-        """Whether the path is a directory (on object stores: a prefix).
+        """Return whether the path is a directory (on object stores: a prefix).
 
         Args:
             path: The path.
@@ -224,7 +224,7 @@ class Storage:
         return os.path.isdir(name)
 
     def exists(self, path: PathLike, *, fresh: bool = True) -> bool:
-        """Whether there is a file or directory at the path; arguments are those of `is_directory`."""
+        """Return whether there is a file or directory at the path; arguments are those of `is_directory`."""
         name = normalize(path)
         if self._find_object(name) is not None:
             return True
@@ -261,7 +261,7 @@ class Storage:
     def _open(self, name: str, path: PathLike | File, end: int | None) -> Source:
         """Open a file as it is."""
         if name not in self._found and is_remote(name):
-            return RemoteSource(self._object(name, path if isinstance(path, File) else None), self._flight, end)
+            return RemoteSource(self._make_remote(name, path if isinstance(path, File) else None), self._flight, end)
         descriptor = os.open(name, os.O_RDONLY)
         try:
             self._check_same(name, descriptor)
@@ -300,7 +300,7 @@ class Storage:
                 first[url].check(now[url], url)
 
     def read(self, path: PathLike | File, offset: int = 0, length: int | None = None) -> bytes:
-        """A small range of one file, the whole of it by default.
+        """Return a small range of one file, the whole of it by default.
 
         Args:
             path: The file; what another process has found is still the same if it is given as a `File`.
@@ -314,13 +314,13 @@ class Storage:
         name = path.path if isinstance(path, File) else normalize(path)
         if name in self.inputs.held:
             with contextlib.closing(self.inputs.open(name)) as source:
-                return source.window(offset, source.size if length is None else length).tobytes()
+                return source.read_window(offset, source.size if length is None else length).tobytes()
         stored = self._find_object(name)
         if stored is not None:
             with contextlib.closing(self._objects.open(stored, _OnDrives(self))) as source:
-                return source.window(offset, source.size if length is None else length).tobytes()
+                return source.read_window(offset, source.size if length is None else length).tobytes()
         if name not in self._found and is_remote(name):
-            with contextlib.closing(self._object(name, path if isinstance(path, File) else None)) as remote:
+            with contextlib.closing(self._make_remote(name, path if isinstance(path, File) else None)) as remote:
                 stop = remote.state.size if length is None else min(offset + length, remote.state.size)
                 return self._flight.read(remote, offset, stop)
         descriptor = os.open(name, os.O_RDONLY)
@@ -343,11 +343,11 @@ class Storage:
         """
         final = normalize(path)
         if is_remote(final):
-            temporary = staged_name(final, marker)
+            temporary = make_staged_name(final, marker)
             fs, inner = self._connect(temporary)
             fs.makedirs(fs._parent(inner), exist_ok=True)
             return StagedFile(fs.open(inner, "wb"), temporary, final)
-        return begin(destination(final), marker)
+        return begin(resolve_destination(final), marker)
 
     def publish(self, staged: Iterable[Staged]) -> None:
         """Make what is staged visible. Each appears whole; if one fails, those before it are taken back.
@@ -419,11 +419,11 @@ class Storage:
         self._flight.clear()
 
     def _connect(self, url: str) -> tuple[Store, str]:
-        """The file system of a URL, and the path in it; objects are many, so the connection is kept."""
+        """Return the file system of a URL, and the path in it; objects are many, so the connection is kept."""
         key = (os.getpid(), url.partition("://")[0])
         connection = self._connections.get(key)
         if connection is not None:
-            return connection.at(url)
+            return connection.resolve_url(url)
         store, path = connect(url, self.options)
         if store.has_objects:
             self._connections[key] = store
@@ -436,7 +436,7 @@ class Storage:
         return fs, path
 
     def _find_object(self, name: str) -> StoredObject | None:
-        """The object of a server's at a path; `None` where there is a file, a directory, or nothing."""
+        """Return the object of a server's at a path; `None` where there is a file, a directory, or nothing."""
         if name in self._found or name in self._states:
             return None
         if self._objects.is_empty and not is_remote(name) and not os.path.isdir(name):
@@ -451,16 +451,16 @@ class Storage:
             return [File(path, size)]
         if os.path.isdir(path):
             committed_files = list_committed(self.directories, path, lambda: self._list_committed(path))
-            return in_order(self._choose(path, committed_files))
+            return sort_files(self._choose(path, committed_files))
         if os.path.exists(path):
-            return list(self._choose(os.path.dirname(path), [self._file(path, os.stat(path), explicit=True)]))
+            return list(self._choose(os.path.dirname(path), [self._make_file(path, os.stat(path), explicit=True)]))
         matches = [match for match in glob.glob(path, recursive=True) if not os.path.basename(match).startswith(HIDDEN)]
         if not matches:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
                 os.stat(path)  # says what else there is to say, such as who may not look
             raise FileNotFoundError(f"{path}: no such file, directory or glob match")
         files = [file for match in matches for file in self._list_one(match)]
-        return in_order(files)
+        return sort_files(files)
 
     def _choose(self, root: str, raw: Iterable[File]) -> Iterable[File]:
         files = self._objects.unwrap(root.rstrip("/"), list(raw), _OnDrives(self))
@@ -468,7 +468,7 @@ class Storage:
         return files if is_chosen is None else (file for file in files if is_chosen(root, file))
 
     def _list_committed(self, root: str) -> tuple[list[File], list[str]]:
-        """The files of a directory, none of which a job has replaced meanwhile, and what in it has a log of jobs."""
+        """Return files of a directory, none of which a job has replaced meanwhile, and what in it has a log of jobs."""
         while True:
             walked: dict[str, os.stat_result] = {}
             logs: list[str] = []
@@ -489,31 +489,31 @@ class Storage:
                         if entry.is_dir(follow_symlinks=False):
                             inner.append(entry.name)
                         elif not entry.name.startswith(HIDDEN):
-                            file = self._file_in(os.path.join(directory, entry.name))
+                            file = self._find_file(os.path.join(directory, entry.name))
                             if file is not None:
                                 yield file
             except OSError as error:
-                _unless_gone(error)
+                _raise_unless_gone(error)
             if LOG in inner:
                 logs.append(directory)
             waiting += [os.path.join(directory, name) for name in reversed(inner) if not is_hidden_directory(name)]
 
-    def _file_in(self, path: str) -> File | None:
-        """A file that a walk has found; `None` where it is not one, or not there any more."""
+    def _find_file(self, path: str) -> File | None:
+        """Return a file that a walk has found; `None` where it is not one, or not there any more."""
         try:
             status = os.stat(path)
         except OSError as error:
-            _unless_gone(error)
+            _raise_unless_gone(error)
             return None
-        return self._file(path, status, explicit=False) if stat.S_ISREG(status.st_mode) else None
+        return self._make_file(path, status, explicit=False) if stat.S_ISREG(status.st_mode) else None
 
-    def _file(self, path: str, status: os.stat_result, *, explicit: bool) -> File:
+    def _make_file(self, path: str, status: os.stat_result, *, explicit: bool) -> File:
         size = status.st_size
         self._found[path] = _Inode(status.st_dev, status.st_ino, size)
         return File(path, size, explicit, modified=status.st_mtime, changed=status.st_ctime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
-        """Whether an open file is the one that was found."""
+        """Check that an open file is the one that was found."""
         inode = self._found.get(path)
         if inode is None:
             return
@@ -521,10 +521,10 @@ class Storage:
         if (now.st_dev, now.st_ino) != (inode.device, inode.number):
             raise ChangedError(f"{path}: the file was replaced while it was read; open it again")
         if now.st_size < inode.size:
-            raise ChangedError.shorter(path, inode.size, now.st_size)
+            raise ChangedError.from_sizes(path, inode.size, now.st_size)
 
-    def _object(self, url: str, file: File | None = None) -> Remote:
-        """A remote file, as it was when it was found, here or by another process."""
+    def _make_remote(self, url: str, file: File | None = None) -> Remote:
+        """Return a remote file, as it was when it was found, here or by another process."""
         fs, path = self._connect(url)
         state = self._states.get(url)
         if state is None and file is not None and file.is_tagged and fs.has_objects:
@@ -535,7 +535,7 @@ class Storage:
                 raise StorageError(f"{url}: the server does not say how long the file is; download it first")
             state = State.of(info)
             if file is not None:
-                state.earlier(file.size, file.version, file.modified).check(state, url)
+                state.recall_earlier(file.size, file.version, file.modified).check(state, url)
             self._states[url] = state
         self._asked.setdefault(url, state)
         return Remote(fs, path, url, state)
@@ -543,7 +543,7 @@ class Storage:
     def _remember(self, url: str, info: Mapping[str, Any], *, explicit: bool) -> File:
         """Keep what a listing says, so that no request asks for it again."""
         state = self._states[url] = State.of(info)
-        return File(url, state.size, explicit, version_of(info), state.time, is_tagged=bool(state.tags))
+        return File(url, state.size, explicit, find_version(info), state.time, is_tagged=bool(state.tags))
 
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._connect_afresh(url)
@@ -552,13 +552,13 @@ class Storage:
         files: list[File] = []
         for match in matches:
             root = fs.unstrip_protocol(match)
-            files += self._choose(root, list_committed(self.directories, root, partial(self._listing, fs, match)))
+            files += self._choose(root, list_committed(self.directories, root, partial(self._list_objects, fs, match)))
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{without_secrets(url)}: no such file, directory or glob match")
-        return in_order(files)
+        return sort_files(files)
 
-    def _listing(self, fs: Any, match: str) -> tuple[list[File], set[str]]:
-        """The files below a remote path, and the directories below it that have a log of jobs."""
+    def _list_objects(self, fs: Any, match: str) -> tuple[list[File], set[str]]:
+        """Return the files below a remote path, and the directories below it that have a log of jobs."""
         files: list[File] = []
         logs: set[str] = set()
         listed: dict[str, list[File]] = {}
@@ -593,8 +593,8 @@ class _OnDrives:
         """Open a file."""
         return self.storage._open(path, path, None)
 
-    def size_of_raw(self, path: str) -> int | None:
-        """Bytes of a file; `None` where there is none."""
+    def find_raw_size(self, path: str) -> int | None:
+        """Return bytes of a file; `None` where there is none."""
         storage = self.storage
         if (inode := storage._found.get(path)) is not None:
             return inode.size
@@ -611,22 +611,22 @@ class _OnDrives:
             return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
-    def files_below(self, directory: str) -> list[File]:
-        """Files below a directory, those with hidden names left out; none where it is missing."""
+    def list_files_below(self, directory: str) -> list[File]:
+        """Return files below a directory, those with hidden names left out; none where it is missing."""
         if is_remote(directory):
-            return self.storage._listing(*self.storage._connect(directory))[0]
+            return self.storage._list_objects(*self.storage._connect(directory))[0]
         return list(self.storage._walk(directory, {}, []))
 
-    def folders_in(self, directory: str) -> list[str]:
-        """Names of the directories in a directory; none where it is missing."""
-        return self.storage.directories.directories_in(directory)
+    def list_folders(self, directory: str) -> list[str]:
+        """Return names of the directories in a directory; none where it is missing."""
+        return self.storage.directories.list_directories(directory)
 
 
-def each_file(work: Callable[[AnyPlaced], Result], files: Iterable[AnyPlaced]) -> Iterator[Result]:
+def map_files(work: Callable[[AnyPlaced], Result], files: Iterable[AnyPlaced]) -> Iterator[Result]:
     """Yield the results for every file, in order: remote files many at a time, as they wait for the network."""
     files = list(files)
     remote = len(files) > 1 and is_remote(normalize(files[0].path))
-    return (result for _, result in map_ordered(files, single_step(work), _REQUESTS if remote else 1))
+    return (result for _, result in map_ordered(files, wrap_single_step(work), _REQUESTS if remote else 1))
 
 
 def ask_ahead(fragments: Iterable[AnyRange], threads: int = 1) -> Iterator[AnyRange]:
@@ -686,7 +686,7 @@ class _Ahead:
 
 
 def _take(waiting: deque[tuple[AnyRange, _Ahead]], decoded: deque[_Ahead], threads: int) -> AnyRange:
-    """The next fragment; ranges of those that are decoded by now are let go of."""
+    """Return the next fragment; ranges of those that are decoded by now are let go of."""
     fragment, ranges = waiting.popleft()
     decoded.append(ranges)
     if len(decoded) > (2 * threads if threads > 1 else 1):
@@ -704,9 +704,9 @@ def _ask(fragment: Ranged) -> _Ahead:
         path, is_tagged = (file, False) if isinstance(file, str) else (file.path, file.is_tagged)
         if length >= room[0] or not (path in storage._states or is_tagged):
             continue
-        remote = storage._object(path, None if isinstance(file, str) else file)
+        remote = storage._make_remote(path, None if isinstance(file, str) else file)
         remotes.append(remote)
-        room = storage._flight.room(remote)
+        room = storage._flight.measure_room(remote)
         end = offset + max(0, min(size, room[0] - length))
         requests += [(remote, request) for request in storage._flight.begin(remote, offset, end)]
         length += end - offset
@@ -720,7 +720,7 @@ def discard_staged(storage: Storage, staged: Iterable[Staged]) -> None:
             storage.directories.remove(staged_file.temporary)
 
 
-def known_answer(storage: Storage, file: File, question: str) -> bytes | None:
+def find_answer(storage: Storage, file: File, question: str) -> bytes | None:
     """Return what an index says of a file; `None` where it says nothing, or there is none.
 
     Args:
@@ -745,14 +745,14 @@ def read_indexed(storage: Storage, file: File, offset: int, length: int) -> byte
         StorageError: As `Storage.read` does.
     """
     question = f"{offset}+{length}"
-    data = known_answer(storage, file, question)
+    data = find_answer(storage, file, question)
     if data is None:
         data = storage.read(file, offset, length)
         note_answer(storage, file, question, data)
     return data
 
 
-def _unless_gone(error: OSError) -> None:
+def _raise_unless_gone(error: OSError) -> None:
     """Raise what keeps files from being seen; those that were deleted meanwhile, and links to nothing, are none."""
     if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
         raise error

@@ -59,7 +59,7 @@ class Request:
     answer: Future[memoryview]
 
     def serves(self, end: int) -> bool:
-        """Whether it has, or will have, the bytes up to an end."""
+        """Return whether it has, or will have, the bytes up to an end."""
         return end <= self.end and not (self.answer.done() and self.answer.exception())
 
 
@@ -89,7 +89,7 @@ class Pace:
         self._begin_round()
 
     def fetch(self, remote: Remote, start: int, end: int) -> memoryview:
-        """The bytes of a range, fetched now."""
+        """Return the bytes of a range, fetched now."""
         self.begin()
         try:
             return remote.fetch(start, end)
@@ -142,7 +142,7 @@ class Flight:
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self._most_bytes = default_bytes() if most_bytes is None else most_bytes
+        self._most_bytes = compute_default_bytes() if most_bytes is None else most_bytes
         self._lock = threading.Lock()
         self._pieces: dict[str, list[Request]] = {}
         self._heads: OrderedDict[str, tuple[State, Request]] = OrderedDict()
@@ -163,22 +163,22 @@ class Flight:
                 return cls(most_bytes)
         raise OptionError(f"{IN_FLIGHT}={options[IN_FLIGHT]!r}: expected a number of bytes, at least 1")
 
-    def ranges(self, remote: Remote) -> int:
+    def count_ranges(self, remote: Remote) -> int:
         """Return how many ranges of a large file are worth having on their way at a time."""
-        return max(1, min(_pace(remote, is_small=False).limit, self._most_bytes // REMOTE_RANGE))
+        return max(1, min(_find_pace(remote, is_small=False).limit, self._most_bytes // REMOTE_RANGE))
 
-    def room(self, remote: Remote) -> tuple[int, int]:
+    def measure_room(self, remote: Remote) -> tuple[int, int]:
         """Return how many bytes, and how many files, of a read are worth having on their way at a time."""
-        return min(self.ranges(remote) * REMOTE_RANGE, self._most_bytes), _pace(remote, is_small=True).limit
+        return min(self.count_ranges(remote) * REMOTE_RANGE, self._most_bytes), _find_pace(remote, is_small=True).limit
 
-    def bytes_of(self, remote: Remote, piece: Request) -> memoryview:
-        """The bytes of a piece, once they are there.
+    def take_bytes(self, remote: Remote, piece: Request) -> memoryview:
+        """Return the bytes of a piece, once they are there.
 
         Raises:
             CancelledError: When another source of the file had no more use for it.
         """
         if not piece.answer.done():
-            _pace(remote, is_small=remote.state.size <= WHOLE_BYTES).wait()
+            _find_pace(remote, is_small=remote.state.size <= WHOLE_BYTES).wait()
         return piece.answer.result()
 
     def read(self, remote: Remote, start: int, end: int) -> bytes:
@@ -190,33 +190,33 @@ class Flight:
             if piece is None or not piece.serves(piece.end):
                 break
             try:
-                parts.append(self.bytes_of(remote, piece)[start - piece.start : end - piece.start])
+                parts.append(self.take_bytes(remote, piece)[start - piece.start : end - piece.start])
             except CancelledError:
                 break
             start = min(end, piece.end)
         if start < end:
-            head = self.head(remote, end, at_once=True) if start == first else None
+            head = self.fetch_head(remote, end, at_once=True) if start == first else None
             parts.append(remote.fetch(start, end) if head is None else head.answer.result()[start:end])
         return b"".join(parts)
 
     def begin(self, remote: Remote, start: int, end: int) -> list[Request]:
         """Have a range fetched; return the pieces that were not on their way before."""
         if remote.state.size <= WHOLE_BYTES:
-            self.head(remote, remote.state.size)
+            self.fetch_head(remote, remote.state.size)
             return []
         with self._lock:
             pieces = self._pieces.get(remote.url, [])
-            fetch = _pace(remote, is_small=False).fetch
+            fetch = _find_pace(remote, is_small=False).fetch
             fresh = [
-                Request(position, stop, _pool().submit(fetch, remote, position, stop))
-                for position, stop in _gaps(pieces, start, min(end, remote.state.size))
+                Request(position, stop, _make_pool().submit(fetch, remote, position, stop))
+                for position, stop in _find_gaps(pieces, start, min(end, remote.state.size))
             ]
             if fresh:
                 self._pieces[remote.url] = pieces + fresh
         return fresh
 
-    def head(self, remote: Remote, length: int, *, at_once: bool = False) -> Request | None:
-        """The beginning of a file, fetched if it is not there yet and is not long; it is kept.
+    def fetch_head(self, remote: Remote, length: int, *, at_once: bool = False) -> Request | None:
+        """Return the beginning of a file, fetched if it is not there yet and is not long; it is kept.
 
         Args:
             remote: The file.
@@ -227,14 +227,14 @@ class Flight:
         length = size if length > 0 and size <= WHOLE_BYTES else min(length, size)
         with self._lock:
             state, piece = self._heads.get(remote.url, (None, None))
-            if piece is not None and state is not None and state.same(remote.state) and piece.serves(length):
+            if piece is not None and state is not None and state.is_same(remote.state) and piece.serves(length):
                 self._heads.move_to_end(remote.url)
                 return piece
             if not 0 < length <= WHOLE_BYTES:
                 return None
             self._discard_head(remote.url)
             answer: Future[memoryview] = (
-                Future() if at_once else _pool().submit(_pace(remote, is_small=True).fetch, remote, 0, length)
+                Future() if at_once else _make_pool().submit(_find_pace(remote, is_small=True).fetch, remote, 0, length)
             )
             piece = Request(0, length, answer)
             self._heads[remote.url] = remote.state, piece
@@ -250,8 +250,8 @@ class Flight:
         return piece
 
     def find(self, remote: Remote, offset: int) -> Request | None:
-        """The piece that has a byte, if it is on its way."""
-        head = self.head(remote, remote.state.size if remote.state.size <= WHOLE_BYTES else 0)
+        """Return the piece that has a byte, if it is on its way."""
+        head = self.fetch_head(remote, remote.state.size if remote.state.size <= WHOLE_BYTES else 0)
         if head is not None and offset < head.end:
             return head
         with self._lock:
@@ -301,7 +301,7 @@ def _find_covering(pieces: list[Request], offset: int) -> Request | None:
     return next((piece for piece in pieces if piece.start <= offset < piece.end), None)
 
 
-def _gaps(pieces: list[Request], start: int, end: int) -> Iterator[tuple[int, int]]:
+def _find_gaps(pieces: list[Request], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield what of a range is in no piece, cut to `REMOTE_RANGE`."""
     position = start
     while position < end:
@@ -315,14 +315,14 @@ def _gaps(pieces: list[Request], start: int, end: int) -> Iterator[tuple[int, in
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
-    """Threads that make requests, the first made first; a process that was forked has its own."""
+def _make_pool() -> ThreadPoolExecutor:
+    """Return threads that make requests, the first made first; a process that was forked has its own."""
     return ThreadPoolExecutor(MOST_FILES, "sawlog-flight")
 
 
 @cache
-def paces_of(store: str) -> tuple[Pace, Pace]:
-    """The paces of a store, for ranges and for small files; this process remembers them.
+def find_paces(store: str) -> tuple[Pace, Pace]:
+    """Return the paces of a store, for ranges and for small files; this process remembers them.
 
     Args:
         store: Where it is: what is in front of the path in its URLs.
@@ -330,12 +330,12 @@ def paces_of(store: str) -> tuple[Pace, Pace]:
     return Pace(AHEAD_BYTES // REMOTE_RANGE, MOST_FILES), Pace(AHEAD_FILES, MOST_FILES)
 
 
-def _pace(remote: Remote, *, is_small: bool) -> Pace:
-    return paces_of("/".join(remote.url.split("/")[:3]))[is_small]
+def _find_pace(remote: Remote, *, is_small: bool) -> Pace:
+    return find_paces("/".join(remote.url.split("/")[:3]))[is_small]
 
 
 @cache
-def default_bytes() -> int:
+def compute_default_bytes() -> int:
     """`MOST_BYTES`, or a share of the memory of the machine, or of what the process may have, where that is less."""
     memory = [_MEMORY_DIVISOR * MOST_BYTES]
     with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system says
@@ -345,4 +345,4 @@ def default_bytes() -> int:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_make_pool.cache_clear)

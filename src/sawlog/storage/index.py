@@ -23,7 +23,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, boolean_values, constant, fill_null, fixed_array, one_array, values_of
+from sawlog.arrow import (
+    combine_column,
+    fill_null,
+    make_array,
+    make_constant,
+    make_fixed_array,
+    unpack_booleans,
+    view_values,
+)
 from sawlog.errors import FormatError
 from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage.names import is_remote
@@ -128,7 +136,7 @@ class Notebook:
                 self._noted.setdefault(file.path, {})[question] = answer
 
     def of(self, file: ListedFile) -> Mapping[str, bytes]:
-        """All that was asked of a file."""
+        """Return all that was asked of a file."""
         return self._noted.get(file.path, {})
 
 
@@ -147,30 +155,30 @@ class Searches:
 
     def recall(self, question: object) -> bytes | None:
         """Return the answer that was kept; `None` where there is none."""
-        key = self._key(question)
+        key = self._make_key(question)
         if key not in self._answers and self.directory is not None:
-            with contextlib.suppress(OSError), open(self._path(key), "rb") as kept_file:
+            with contextlib.suppress(OSError), open(self._build_path(key), "rb") as kept_file:
                 return kept_file.read()
         return self._answers.get(key)
 
     def keep(self, question: object, answer: bytes, *, is_shared: bool = True) -> None:
         """Keep an answer, for other processes if it is worth a file."""
-        key = self._key(question)
+        key = self._make_key(question)
         if len(self._answers) >= _MOST_REMEMBERED:
             self._answers.clear()  # at once: other threads plan, too
         self._answers[key] = answer
         if is_shared and self.directory is not None:
             with contextlib.suppress(OSError):  # it is searched again
-                staged = f"{self._path(key)}.{os.getpid()}-{threading.get_ident()}"
+                staged = f"{self._build_path(key)}.{os.getpid()}-{threading.get_ident()}"
                 with open(staged, "wb") as kept_file:
                     kept_file.write(answer)
-                os.replace(staged, self._path(key))
+                os.replace(staged, self._build_path(key))
 
-    def _path(self, key: str) -> str:
+    def _build_path(self, key: str) -> str:
         return os.path.join(self.directory or "", f"sawlog-search-{key}")
 
     @staticmethod
-    def _key(question: object) -> str:
+    def _make_key(question: object) -> str:
         return hashlib.sha256(repr(question).encode(errors="surrogatepass")).hexdigest()
 
 
@@ -178,26 +186,26 @@ SEARCHES = Searches()
 """That of this process."""
 
 
-def remote_state(file: ListedFile) -> tuple[Any, ...] | None:
+def find_remote_state(file: ListedFile) -> tuple[Any, ...] | None:
     """Return what a listed remote file has in no other state; None where its store does not say."""
-    changed = last_change(file)
+    changed = find_last_change(file)
     if not file.is_tagged and (changed is None or changed > time.time() - STABLE_SECONDS):
         return None
     return file.path, file.size, file.version, changed
 
 
-def last_change(file: ListedFile) -> float | None:
-    """The time by which states of a file without a version are told apart."""
+def find_last_change(file: ListedFile) -> float | None:
+    """Return the time by which states of a file without a version are told apart."""
     return file.modified if file.changed is None else file.changed
 
 
 def pack_numbers(numbers: Sequence[int]) -> bytes:
-    """Numbers as an answer: int64, little endian."""
+    """Return numbers as an answer: int64, little endian."""
     return np.array(numbers, "<i8").tobytes()
 
 
 def unpack_numbers(answer: bytes) -> list[int]:
-    """The numbers of an answer."""
+    """Return the numbers of an answer."""
     numbers: list[int] = np.frombuffer(answer[: len(answer) // 8 * 8], "<i8").tolist()
     return numbers
 
@@ -233,47 +241,47 @@ class Index:
 
     @classmethod
     def of(cls, facts_by_file: Mapping[AnyFile, IndexedFileFacts], options: str = "") -> Self:
-        """The index of some files."""
+        """Return the index of some files."""
         numbers: dict[tuple[str, bytes], int] = {}
         columns: list[list[Any]] = [
-            [_key(file.path) for file in facts_by_file],
+            [_hash_path(file.path) for file in facts_by_file],
             [file.size for file in facts_by_file],
             [file.version for file in facts_by_file],
-            [last_change(file) for file in facts_by_file],
+            [find_last_change(file) for file in facts_by_file],
             [
                 [numbers.setdefault(answer, len(numbers)) for answer in facts.answers.items()]
                 for facts in facts_by_file.values()
             ],
             [facts.measured for facts in facts_by_file.values()],
         ]
-        arrays = [array_of(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+        arrays = [make_array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         fields = list(_SCHEMA)
         for name in dict.fromkeys(name for facts in facts_by_file.values() for name in facts.limits):
             pairs = [facts.limits.get(name, (None, None)) for facts in facts_by_file.values()]
             kind = next(low.type for low, _ in pairs if low is not None)
             for prefix, column in zip((_LOW, _HIGH), zip(*pairs, strict=True), strict=True):
                 bounds = [bound if bound is not None and bound.type == kind else None for bound in column]
-                arrays.append(array_of(bounds, kind))
+                arrays.append(make_array(bounds, kind))
                 fields.append(pa.field(f"{prefix}{name}", kind))
         return cls(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), tuple(numbers), options)
 
     @classmethod
     def join_indexes(cls, parts: Iterable[Index], options: str = "") -> Self:
-        """The index of the files of several, none of which is in two of them."""
+        """Return the index of the files of several, none of which is in two of them."""
         numbers: dict[tuple[str, bytes], int] = {}
         tables: list[pa.Table] = []
         kinds: dict[str, pa.Field] = {field.name: field for field in _SCHEMA}
         for part in parts:
             codes = np.array([numbers.setdefault(answer, len(numbers)) for answer in part.answers] or [0], np.int32)
-            column = one_array(part.rows["answers"])
-            values = fixed_array(pa.int32(), codes[values_of(column.values, np.int32)])
+            column = combine_column(part.rows["answers"])
+            values = make_fixed_array(pa.int32(), codes[view_values(column.values, np.int32)])
             answers = pa.ListArray.from_arrays(column.offsets, values, _SCHEMA.field("answers").type)
             tables.append(part.rows.set_column(_SCHEMA.get_field_index("answers"), _SCHEMA.field("answers"), answers))
             for column_field in part.rows.schema:
                 kinds.setdefault(column_field.name, column_field)
         schema = pa.schema(kinds.values())
         complete_tables = [
-            pa.Table.from_arrays([_column(table, field) for field in schema], schema=schema) for table in tables
+            pa.Table.from_arrays([_read_column(table, field) for field in schema], schema=schema) for table in tables
         ]
         return cls(
             pa.concat_tables(complete_tables).combine_chunks()
@@ -285,7 +293,7 @@ class Index:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The index that a file holds.
+        """Return the index that a file holds.
 
         Raises:
             FormatError: When it is not an index, cut off or damaged; says what.
@@ -296,7 +304,7 @@ class Index:
         body = memoryview(data)[start:]
         if hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
             raise FormatError(f"byte {len(MAGIC)}: the digest does not match the {len(body)} bytes that follow")
-        rows = call_decoder(_table, body)
+        rows = call_decoder(_read_table, body)
         if isinstance(rows, Undecodable):
             raise FormatError(f"byte {start}: not a table")
         low = [(field.name.removeprefix(_LOW), field.type) for field in list(rows.schema)[len(_SCHEMA) :: 2]]
@@ -304,29 +312,29 @@ class Index:
         if list(rows.schema) != [*_SCHEMA, *limits]:
             raise FormatError(f"byte {start}: not a table of files")
         metadata = rows.schema.metadata or {}
-        answer_table = call_decoder(_table, metadata.get(_ANSWERS, b""))
+        answer_table = call_decoder(_read_table, metadata.get(_ANSWERS, b""))
         if isinstance(answer_table, Undecodable) or not answer_table.schema.equals(_ANSWERS_SCHEMA):
             raise FormatError(f"byte {start}: not a table of answers")
-        codes = values_of(one_array(rows["answers"]).values, np.int32)
+        codes = view_values(combine_column(rows["answers"]).values, np.int32)
         if len(codes) and not 0 <= codes.min() <= codes.max() < len(answer_table):
             raise FormatError(f"byte {start}: expected numbers of {len(answer_table)} answers, found {codes.max()}")
         answers = zip(answer_table["question"].to_pylist(), answer_table["answer"].to_pylist(), strict=True)
         return cls(rows, tuple(answers), metadata.get(_OPTIONS, b"").decode(errors="replace"))
 
     def to_bytes(self) -> bytes:
-        """The file that holds it."""
+        """Return the file that holds it."""
         questions, answers = zip(*self.answers, strict=True) if self.answers else ((), ())
-        arrays = [array_of(questions, pa.string()), array_of(answers, pa.binary())]
+        arrays = [make_array(questions, pa.string()), make_array(answers, pa.binary())]
         metadata = {
-            _ANSWERS: _stream(pa.Table.from_arrays(arrays, schema=_ANSWERS_SCHEMA)),
+            _ANSWERS: _write_stream(pa.Table.from_arrays(arrays, schema=_ANSWERS_SCHEMA)),
             _OPTIONS: self.options.encode(),
         }
-        body = _stream(self.rows.replace_schema_metadata(metadata))
+        body = _write_stream(self.rows.replace_schema_metadata(metadata))
         return MAGIC + hashlib.sha256(body).digest() + body
 
     def answer(self, file: ListedFile, question: str) -> bytes | None:
         """Return what is held of this state of a file."""
-        row = self._row(file)
+        row = self._find_row(file)
         if row is None:
             return None
         codes = self._codes[self._ends[row] : self._ends[row + 1]]
@@ -335,7 +343,7 @@ class Index:
         )
 
     def note(self, file: ListedFile, question: str, answer: bytes) -> None:
-        """Nothing: an index that is in use stays as it is."""
+        """Do nothing: an index that is in use stays as it is."""
 
     @property
     def has_statistics(self) -> bool:
@@ -343,39 +351,43 @@ class Index:
         return bool(self._are_measured.any())
 
     def without_statistics(self) -> Index:
-        """The same with what planning asks only."""
+        """Return the same with what planning asks only."""
         rows = self.rows.select(_SCHEMA.names[:-1])
         return Index(
-            rows.append_column(_SCHEMA.field("measured"), constant(False, pa.bool_(), rows.num_rows)), self.answers
+            rows.append_column(_SCHEMA.field("measured"), make_constant(False, pa.bool_(), rows.num_rows)), self.answers
         )
 
-    def known(self, files: Iterable[AnyFile], *, statistics: bool = False) -> set[AnyFile]:
+    def select_indexed(self, files: Iterable[AnyFile], *, statistics: bool = False) -> set[AnyFile]:
         """Return the files of which something is known; with `statistics`, of which these are known as well."""
         return {
             file
             for file in files
-            if (row := self._row(file)) is not None and (self._are_measured[row] or not statistics)
+            if (row := self._find_row(file)) is not None and (self._are_measured[row] or not statistics)
         }
 
     def of_files(self, files: Iterable[ListedFile]) -> Index:
         """Return the index of some of the files."""
-        rows = array_of(sorted(row for file in files if (row := self._row(file)) is not None), pa.int64())
+        rows = make_array(sorted(row for file in files if (row := self._find_row(file)) is not None), pa.int64())
         return Index(self.rows.take(rows).combine_chunks(), self.answers, self.options)
 
-    def limits(self, files: Sequence[ListedFile], columns: Iterable[pa.Field]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The least and greatest values that columns may have in files, or null; unknown columns are left out."""
+    def find_limits(
+        self, files: Sequence[ListedFile], columns: Iterable[pa.Field]
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Return least and greatest values that columns may have in files, or null; unknown columns are left out."""
         kinds = {field.name: field.type for field in self.rows.schema}
-        names = [column.name for column in columns if kinds.get(f"{_LOW}{column.name}") == value_type(column.type)]
-        rows = array_of([self._row(file) for file in files] if names else [], pa.int64())
-        low, high = ([one_array(self.rows[f"{prefix}{name}"]).take(rows) for name in names] for prefix in (_LOW, _HIGH))
+        names = [column.name for column in columns if kinds.get(f"{_LOW}{column.name}") == find_value_type(column.type)]
+        rows = make_array([self._find_row(file) for file in files] if names else [], pa.int64())
+        low, high = (
+            [combine_column(self.rows[f"{prefix}{name}"]).take(rows) for name in names] for prefix in (_LOW, _HIGH)
+        )
         return pa.RecordBatch.from_arrays(low, names), pa.RecordBatch.from_arrays(high, names)
 
-    def _row(self, file: ListedFile) -> int | None:
-        """The row of a file, if it is of this state of it."""
-        row = self._places.get(_key(file.path))
+    def _find_row(self, file: ListedFile) -> int | None:
+        """Return the row of a file, if it is of this state of it."""
+        row = self._places.get(_hash_path(file.path))
         if row is None or self._sizes[row] != file.size or self._versions[row].as_py() != file.version:
             return None
-        if not file.version and ((changed := last_change(file)) is None or self._change_times[row] != changed):
+        if not file.version and ((changed := find_last_change(file)) is None or self._change_times[row] != changed):
             return None
         return row
 
@@ -385,58 +397,58 @@ class Index:
 
     @cached_property
     def _sizes(self) -> NDArray[np.int64]:
-        return values_of(one_array(self.rows["size"]), np.int64)
+        return view_values(combine_column(self.rows["size"]), np.int64)
 
     @cached_property
     def _change_times(self) -> NDArray[np.float64]:
-        return values_of(fill_null(one_array(self.rows["changed"]), math.nan), np.float64)
+        return view_values(fill_null(combine_column(self.rows["changed"]), math.nan), np.float64)
 
     @cached_property
     def _are_measured(self) -> NDArray[np.bool_]:
-        return boolean_values(one_array(self.rows["measured"]))
+        return unpack_booleans(combine_column(self.rows["measured"]))
 
     @cached_property
     def _codes(self) -> NDArray[np.int32]:
-        return values_of(one_array(self.rows["answers"]).values, np.int32)
+        return view_values(combine_column(self.rows["answers"]).values, np.int32)
 
     @cached_property
     def _ends(self) -> NDArray[np.int32]:
-        return values_of(one_array(self.rows["answers"]).offsets, np.int32)
+        return view_values(combine_column(self.rows["answers"]).offsets, np.int32)
 
     @cached_property
     def _versions(self) -> pa.Array:
-        return one_array(self.rows["version"])
+        return combine_column(self.rows["version"])
 
 
-def value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a column; dictionaries are looked through."""
+def find_value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column; dictionaries are looked through."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _column(table: pa.Table, field: pa.Field) -> pa.Array:
-    """A column of a table; nulls where it has none of the type."""
+def _read_column(table: pa.Table, field: pa.Field) -> pa.Array:
+    """Return a column of a table; nulls where it has none of the type."""
     index = table.schema.get_field_index(field.name)
     if index < 0 or table.schema.field(index).type != field.type:
         return pa.nulls(table.num_rows, field.type)
     return table.column(index)
 
 
-def _key(path: str) -> bytes:
+def _hash_path(path: str) -> bytes:
     """Return the key of a path in an index, wherever a process is."""
     return os.fsencode(path if is_remote(path) else os.path.abspath(path))
 
 
-def _table(data: bytes | memoryview) -> pa.Table:
+def _read_table(data: bytes | memoryview) -> pa.Table:
     table = pa.ipc.open_stream(pa.py_buffer(data)).read_all().combine_chunks()
     table.validate(full=True)
     for column, column_field in zip(table.columns, table.schema, strict=True):
-        inner = one_array(column).values.null_count if pa.types.is_list(column_field.type) else 0
+        inner = combine_column(column).values.null_count if pa.types.is_list(column_field.type) else 0
         if inner or (column.null_count and not column_field.nullable):
             raise ValueError("nulls where there are none")
     return table
 
 
-def _stream(table: pa.Table) -> bytes:
+def _write_stream(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

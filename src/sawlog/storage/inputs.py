@@ -45,8 +45,8 @@ class Inputs:
             if isinstance(resource, int):
                 os.close(resource)
 
-    def name(self, source: Input) -> str:
-        """The name of an input; paths are their own.
+    def name_input(self, source: Input) -> str:
+        """Return the name of an input; paths are their own.
 
         Raises:
             FormatError: For what is neither a path nor bytes nor a binary file.
@@ -92,12 +92,12 @@ class Inputs:
         return self.open(name).size
 
     def open(self, name: str) -> Source:
-        """The bytes of an input that was taken in; each source moves by itself."""
+        """Return the bytes of an input that was taken in; each source moves by itself."""
         resource = self.held[name]
         return MemorySource(resource) if isinstance(resource, memoryview) else LocalSource(os.dup(resource), name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Bytes travel to other processes; what was streamed does not.
+        """Return bytes travel to other processes; what was streamed does not.
 
         Raises:
             SawlogError: When there is a stream among the inputs.

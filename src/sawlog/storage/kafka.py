@@ -54,37 +54,37 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
             FileNotFoundError: When there is no such topic or partition.
             KafkaException: When the broker does not answer.
         """
-        entries = self._entries(self._strip_protocol(path).split("/"))
+        entries = self._list_entries(self._strip_protocol(path).split("/"))
         return entries if detail else [entry["name"] for entry in entries]
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
-        """Bytes of the value of a message.
+        """Return bytes of the value of a message.
 
         Raises:
             FileNotFoundError: When there is no such message, or none any more.
             KafkaException: When the broker does not answer.
         """
         broker, topic, *names = self._strip_protocol(path).split("/")
-        number, offset = _numbers(path, names, 2)
+        number, offset = _parse_numbers(path, names, 2)
         with self._lock:
-            return self._value(_Partition(broker, topic, number), offset, path)[start:end]
+            return self._read_value(_Partition(broker, topic, number), offset, path)[start:end]
 
-    def _entries(self, names: list[str]) -> list[dict[str, Any]]:
+    def _list_entries(self, names: list[str]) -> list[dict[str, Any]]:
         broker, *inner = names
         path = "/".join(names)
-        with self._lock, self._consumer(broker) as consumer:
+        with self._lock, self._hold_consumer(broker) as consumer:
             if not inner:
                 topics = consumer.list_topics(timeout=SECONDS).topics
-                return [_directory(f"{path}/{name}") for name in topics if not name.startswith("__")]
+                return [_describe_directory(f"{path}/{name}") for name in topics if not name.startswith("__")]
             topic, *number_names = inner
-            numbers = _numbers(path, number_names, len(number_names))
+            numbers = _parse_numbers(path, number_names, len(number_names))
             metadata = consumer.list_topics(topic, timeout=SECONDS).topics[topic]
             if metadata.error is not None and metadata.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(metadata.error)
             if not metadata.partitions or len(numbers) > 2 or (numbers and numbers[0] not in metadata.partitions):
                 raise FileNotFoundError(path)
             if not numbers:
-                return [_directory(f"{path}/{number}") for number in metadata.partitions]
+                return [_describe_directory(f"{path}/{number}") for number in metadata.partitions]
             partition = _Partition(broker, topic, numbers[0])
             sizes = self._list_messages(consumer, partition)
             offsets = sizes if len(numbers) == 1 else [numbers[1]]
@@ -97,28 +97,30 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
             ]
 
     def _list_messages(self, consumer: Consumer, partition: _Partition) -> dict[int, int]:
-        """The bytes of all messages that a partition has now, by offset."""
+        """Return the bytes of all messages that a partition has now, by offset."""
         first, end = consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.number), timeout=SECONDS)
         sizes = self._sizes.setdefault(partition, {})
         for offset in [listed_offset for listed_offset in sizes if listed_offset < first]:
             del sizes[offset]
         begin = max(first, self._next.get(partition, first))
-        sizes.update((offset, len(value)) for offset, value in self._messages(consumer, partition, begin, end))
+        sizes.update((offset, len(value)) for offset, value in self._iterate_messages(consumer, partition, begin, end))
         self._next[partition] = end
         return sizes
 
-    def _value(self, partition: _Partition, offset: int, path: str) -> bytes:
+    def _read_value(self, partition: _Partition, offset: int, path: str) -> bytes:
         value = self._held.get((partition, offset))
         if value is None:
-            with self._consumer(partition.broker) as consumer:
-                received = dict(self._messages(consumer, partition, offset, offset + _AHEAD))
+            with self._hold_consumer(partition.broker) as consumer:
+                received = dict(self._iterate_messages(consumer, partition, offset, offset + _AHEAD))
             if offset not in received:
                 raise FileNotFoundError(path)
             value = received[offset]
         return value
 
-    def _messages(self, consumer: Consumer, partition: _Partition, first: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Offsets and values of a partition between two offsets, as far as there are any."""
+    def _iterate_messages(
+        self, consumer: Consumer, partition: _Partition, first: int, end: int
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield offsets and values of a partition between two offsets, as far as there are any."""
         if first < end:
             consumer.assign([TopicPartition(partition.topic, partition.number, first)])
         offset: int | None = first - 1
@@ -142,8 +144,8 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
         return value
 
     @contextmanager
-    def _consumer(self, broker: str) -> Iterator[Consumer]:
-        """A consumer as long as it is needed: one that a process has when it is forked ends the new process."""
+    def _hold_consumer(self, broker: str) -> Iterator[Consumer]:
+        """Provide a consumer in the block only: one that a process has when it is forked ends the new process."""
         settings = {"group.id": "sawlog", "log_level": 0, **self._options, "bootstrap.servers": broker}
         # A broker answers nothing else while it waits for messages that are not there.
         ours = {"fetch.wait.max.ms": 10, "auto.offset.reset": "error", "enable.auto.commit": False}
@@ -155,12 +157,12 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
             yield consumer
 
 
-def _directory(name: str) -> dict[str, Any]:
+def _describe_directory(name: str) -> dict[str, Any]:
     return {"name": name, "size": 0, "type": "directory"}
 
 
-def _numbers(path: str, names: list[str], count: int) -> list[int]:
-    """The numbers of a partition and of a message."""
+def _parse_numbers(path: str, names: list[str], count: int) -> list[int]:
+    """Return the numbers of a partition and of a message."""
     numbers = [name.removesuffix(SUFFIX) if index else name for index, name in enumerate(names)]
     if len(names) != count or not all(number.isascii() and number.isdigit() for number in numbers):
         raise FileNotFoundError(path)

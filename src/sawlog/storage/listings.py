@@ -32,7 +32,7 @@ class Listings:
                 self._directories.add(above)
                 above = posixpath.dirname(above)
 
-    def files_in(self, directory: str) -> list[File] | None:
+    def list_files(self, directory: str) -> list[File] | None:
         """Return the files that lie directly in a directory; `None` where none were listed."""
         return self._files.get(directory)
 

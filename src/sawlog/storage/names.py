@@ -18,19 +18,19 @@ HIDDEN = (".", "_")
 
 
 def is_hidden_directory(directory: str) -> bool:
-    """Whether a directory of that name, and all that is below it, is left out of a walk.
+    """Return whether a directory of that name, and all that is below it, is left out of a walk.
 
     A directory `_metadata` is not: storage engines keep there what says which of the other files are alive.
     """
     return directory.startswith(HIDDEN) and directory != "_metadata"
 
 
-def in_order(files: Iterable[Any]) -> list[Any]:
-    """Files in the natural order of their paths."""
-    return sorted(files, key=lambda file: natural_order(file.path))
+def sort_files(files: Iterable[Any]) -> list[Any]:
+    """Return files in the natural order of their paths."""
+    return sorted(files, key=lambda file: make_natural_key(file.path))
 
 
-def natural_order(path: str) -> str:
+def make_natural_key(path: str) -> str:
     """Sort key that orders digits by value: `9` before `10`. Names that differ in leading zeros are not the same.
 
     It is one string, because sorting holds the keys of all files at a time. A number comes before any text.
@@ -55,5 +55,5 @@ def normalize(path: PathLike) -> str:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a normalized path is a URL for fsspec."""
+    """Return whether a normalized path is a URL for fsspec."""
     return "://" in path or "::" in path

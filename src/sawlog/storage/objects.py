@@ -28,8 +28,8 @@ from obstore.exceptions import (
 )
 from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 
-from sawlog.errors import ChangedError, OptionError, StorageError, secrets_in, without_secrets
-from sawlog.storage.store_options import azure_settings, google_settings, http_settings, s3_settings
+from sawlog.errors import ChangedError, OptionError, StorageError, find_secrets, without_secrets
+from sawlog.storage.store_options import make_azure_settings, make_google_settings, make_http_settings, make_s3_settings
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -83,7 +83,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         return path.partition("://")[2].rstrip("/") if "://" in path else path.rstrip("/")
 
     def unstrip_protocol(self, name: str) -> str:
-        """The URL of a path."""
+        """Return the URL of a path."""
         return name if "://" in name else f"{self.protocol[0]}://{name}"
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
@@ -93,19 +93,19 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             FileNotFoundError: When that is nothing.
             StorageError: When the store does not answer.
         """
-        store, key = self._place(path)
+        store, key = self._find_place(path)
         if key:
-            with contextlib.suppress(FileNotFoundError), _answers(self.unstrip_protocol(path)):
+            with contextlib.suppress(FileNotFoundError), _translate_answers(self.unstrip_protocol(path)):
                 return describe_object(path, obstore.head(store, key))
-        with _answers(self.unstrip_protocol(path)):
+        with _translate_answers(self.unstrip_protocol(path)):
             if next(iter(obstore.list(store, key or None, chunk_size=1)), None):
-                return _directory(path)
+                return _describe_directory(path)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.unstrip_protocol(path))
 
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **_: Any
     ) -> Any:
-        """All objects below a path, or the object that it is."""
+        """Return all objects below a path, or the object that it is."""
         if maxdepth is not None:
             try:
                 return super().find(path, maxdepth, withdirs, detail, on_error="raise")
@@ -113,8 +113,8 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
                 return {} if detail else []
         infos = {info["name"]: info for page in self.list_pages(path) for info in page}
         if withdirs:
-            above = {parent for name in infos for parent in _parents(name) if parent.startswith(path)}
-            infos |= {name: _directory(name) for name in above if name not in infos}
+            above = {parent for name in infos for parent in _list_parents(name) if parent.startswith(path)}
+            infos |= {name: _describe_directory(name) for name in above if name not in infos}
         return dict(sorted(infos.items())) if detail else sorted(infos)
 
     def list_pages(self, path: str, last: str = "") -> Iterator[list[dict[str, Any]]]:
@@ -126,7 +126,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             path: The path.
             last: An object after which the listing goes on.
         """
-        pages = self._below(path, last)
+        pages = self._list_pages_below(path, last)
         first = next(pages, None)
         if first is None and not last:
             with contextlib.suppress(FileNotFoundError):
@@ -135,7 +135,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         return itertools.chain([first], pages) if first else pages
 
     def has_order_in(self, path: str) -> bool:
-        """Whether what is below a path is listed in the order of names, from any of them on."""
+        """Return whether what is below a path is listed in the order of names, from any of them on."""
         return self.has_order and not path.partition("/")[0].endswith(_UNORDERED)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
@@ -144,16 +144,16 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         Raises:
             FileNotFoundError: When there is nothing at the path.
         """
-        store, key = self._place(path)
-        with _answers(self.unstrip_protocol(path)):
+        store, key = self._find_place(path)
+        with _translate_answers(self.unstrip_protocol(path)):
             answer = obstore.list_with_delimiter(store, key or None)
         bucket = path.partition("/")[0]
-        entries = [_directory(f"{bucket}/{prefix.rstrip('/')}") for prefix in answer["common_prefixes"]]
+        entries = [_describe_directory(f"{bucket}/{prefix.rstrip('/')}") for prefix in answer["common_prefixes"]]
         entries += [
             describe_object(f"{bucket}/{meta['path']}", meta) for meta in answer["objects"] if meta["path"] != key
         ]
         if not entries and key:
-            with _answers(self.unstrip_protocol(path)):
+            with _translate_answers(self.unstrip_protocol(path)):
                 entries = [describe_object(path, obstore.head(store, key))]
         return entries if detail else [entry["name"] for entry in entries]
 
@@ -163,7 +163,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         More are made where there are more than a page of such objects, and all is listed where the service, or the
         server in its place, cannot begin at a name.
         """
-        store, key = self._place(path)
+        store, key = self._find_place(path)
         bucket, above = path.partition("/")[0], f"{key}/" if key else ""
         if not self.has_order_in(path):
             return self.ls(path)
@@ -173,7 +173,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         for prefix in prefixes:
             while has_more and (last < prefix or last.startswith(prefix)):
                 offset = max(last, prefix[:-1])
-                with _answers(self.unstrip_protocol(path)):
+                with _translate_answers(self.unstrip_protocol(path)):
                     page = next(iter(obstore.list(store, key or None, offset=offset, chunk_size=_PAGE)), [])
                 if page and page[0]["path"] <= offset:
                     return self.ls(path)
@@ -184,16 +184,16 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         return [describe_object(f"{bucket}/{meta['path']}", meta) for meta in objects]
 
     def fetch(self, path: str, start: int, end: int, tag: str = "") -> tuple[memoryview, dict[str, Any]]:
-        """A range of an object in the memory that its answer came in, and the description of what it is of.
+        """Return a range of an object in the memory that its answer came in, and the description of what it is of.
 
         From a server that knows no ranges, it is the whole object.
 
         Raises:
             ChangedError: When the object does not have the tag.
         """
-        store, key = self._place(path)
+        store, key = self._find_place(path)
         options: GetOptions = {"if_match": f'"{tag}"'} if tag else {}
-        with _answers(self.unstrip_protocol(path)):
+        with _translate_answers(self.unstrip_protocol(path)):
             try:
                 answer = obstore.get(store, key, options={**options, "range": (start, end)})
             except NotSupportedError:
@@ -202,10 +202,10 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             return data, describe_object(path, answer.meta)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
-        """A range of an object, the whole of it by default."""
+        """Return a range of an object, the whole of it by default."""
         if not start and end is None:
-            store, key = self._place(path)
-            with _answers(self.unstrip_protocol(path)):
+            store, key = self._find_place(path)
+            with _translate_answers(self.unstrip_protocol(path)):
                 return bytes(obstore.get(store, key).bytes())
         size = self.info(path)["size"] if end is None or end < 0 or (start or 0) < 0 else 0
         start = (start or 0) + (size if (start or 0) < 0 else 0)
@@ -218,24 +218,24 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         Raises:
             FileExistsError: When there is one, and the mode is `create`.
         """
-        store, key = self._place(path)
+        store, key = self._find_place(path)
         if mode == "create" and self._is_object(store, key):  # some stores do not know the condition
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.unstrip_protocol(path))
-        with _answers(self.unstrip_protocol(path)):
+        with _translate_answers(self.unstrip_protocol(path)):
             obstore.put(store, key, value, mode="create" if mode == "create" else "overwrite")
 
     def put_file(self, lpath: str, rpath: str, **_: Any) -> None:
         """Upload a local file, several parts at a time."""
-        store, key = self._place(rpath)
-        with _answers(self.unstrip_protocol(rpath)):
+        store, key = self._find_place(rpath)
+        with _translate_answers(self.unstrip_protocol(rpath)):
             obstore.put(store, key, Path(lpath), chunk_size=_PART_BYTES)
 
     def open(self, path: str, mode: str = "rb", **settings: Any) -> Any:
         """Open an object to read, or to write: it is there when it is closed."""
         if mode != "wb":
             return super().open(path, mode, **settings)
-        store, key = self._place(path)
-        with _answers(self.unstrip_protocol(path)):
+        store, key = self._find_place(path)
+        with _translate_answers(self.unstrip_protocol(path)):
             return Upload(obstore.open_writer(store, key, buffer_size=_PART_BYTES), self.unstrip_protocol(path))
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
@@ -243,8 +243,8 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
 
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
         """Copy an object; within a bucket the store does it."""
-        (store, key), (target, place) = self._place(path1), self._place(path2)
-        with _answers(self.unstrip_protocol(path1)):
+        (store, key), (target, place) = self._find_place(path1), self._find_place(path2)
+        with _translate_answers(self.unstrip_protocol(path1)):
             if store is target and self.info(path1)["size"] < _COPY_BYTES:
                 obstore.copy(store, key, place)
             else:
@@ -257,8 +257,8 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
 
     def rm_file(self, path: str) -> None:
         """Delete an object."""
-        store, key = self._place(path)
-        with _answers(self.unstrip_protocol(path)):
+        store, key = self._find_place(path)
+        with _translate_answers(self.unstrip_protocol(path)):
             obstore.delete(store, key)
 
     def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:
@@ -266,17 +266,17 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         if not recursive:
             self.rm_file(path)
             return
-        store, bucket = self._place(path)[0], path.partition("/")[0]
+        store, bucket = self._find_place(path)[0], path.partition("/")[0]
         keys = [name[len(bucket) + 1 :] for name in self.find(path)]
-        with _answers(self.unstrip_protocol(path)):
+        with _translate_answers(self.unstrip_protocol(path)):
             for first in range(0, len(keys), _DELETED):
                 obstore.delete(store, keys[first : first + _DELETED])
 
-    def _below(self, path: str, last: str) -> Iterator[list[dict[str, Any]]]:
+    def _list_pages_below(self, path: str, last: str) -> Iterator[list[dict[str, Any]]]:
         """Yield descriptions of the objects below a path. Objects that stand for directories are none."""
-        store, key = self._place(path)
+        store, key = self._find_place(path)
         bucket, _, offset = last.partition("/") if last else (path.partition("/")[0], "", None)
-        with _answers(self.unstrip_protocol(path)), contextlib.suppress(FileNotFoundError):
+        with _translate_answers(self.unstrip_protocol(path)), contextlib.suppress(FileNotFoundError):
             for metas in obstore.list(store, key or None, offset=offset, chunk_size=_LISTED):
                 after = (meta for meta in metas if offset is None or meta["path"] > offset)  # servers may not know it
                 objects = (meta for meta in after if meta["size"] or self._is_object(store, meta["path"]))
@@ -285,20 +285,20 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
 
     def _is_object(self, store: Any, key: str) -> bool:
         """Whether there is an object of a name: where it ends with a slash, obstore lists it without, and has none."""
-        with contextlib.suppress(FileNotFoundError), _answers(self.unstrip_protocol(key)):
+        with contextlib.suppress(FileNotFoundError), _translate_answers(self.unstrip_protocol(key)):
             obstore.head(store, key)
             return True
         return False
 
-    def _place(self, path: str) -> tuple[Any, str]:
-        """The store of a path, made once, and the key in it."""
+    def _find_place(self, path: str) -> tuple[Any, str]:
+        """Return the store of a path, made once, and the key in it."""
         bucket, _, key = path.partition("/")
-        return self._kept(bucket), key
+        return self._connect_once(bucket), key
 
-    def _kept(self, name: str) -> Any:
+    def _connect_once(self, name: str) -> Any:
         with self._lock:
             if name not in self._stores:
-                with _refusals(name):
+                with _translate_refusals(name):
                     self._stores[name] = self.connect(name)
             return self._stores[name]
 
@@ -314,7 +314,7 @@ class S3Objects(Objects):
     has_order = True
 
     def connect(self, name: str) -> S3Store:
-        return S3Store(name, **s3_settings(self._options, name))
+        return S3Store(name, **make_s3_settings(self._options, name))
 
 
 class GoogleObjects(Objects):
@@ -324,7 +324,7 @@ class GoogleObjects(Objects):
     has_order = True
 
     def connect(self, name: str) -> GCSStore:
-        return GCSStore(name, **google_settings(self._options))
+        return GCSStore(name, **make_google_settings(self._options))
 
 
 class AzureObjects(Objects):
@@ -334,7 +334,7 @@ class AzureObjects(Objects):
 
     def connect(self, name: str) -> AzureStore:
         container, _, host = name.partition("@")
-        return AzureStore(container, **azure_settings(self._options, host))
+        return AzureStore(container, **make_azure_settings(self._options, host))
 
 
 class HttpObjects(Objects):
@@ -347,10 +347,10 @@ class HttpObjects(Objects):
         return path
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """The file at a URL; of size `None` where its server does not say so."""
-        store, key = self._place(path)
+        """Return the file at a URL; of size `None` where its server does not say so."""
+        store, key = self._find_place(path)
         try:
-            with _answers(self.unstrip_protocol(path)):
+            with _translate_answers(self.unstrip_protocol(path)):
                 try:
                     meta = obstore.head(store, key)
                 except BaseError as error:
@@ -371,20 +371,20 @@ class HttpObjects(Objects):
         """Open a file to read; one whose server does not say how long it is, from its beginning to its end."""
         if mode == "rb" and self.info(path)["size"] is None:
             headers, url = _split_authorization(path)
-            headers |= http_settings(self._options)["client_options"].get("default_headers", {})
+            headers |= make_http_settings(self._options)["client_options"].get("default_headers", {})
             return urllib.request.urlopen(urllib.request.Request(url, headers=headers))  # noqa: S310, HTTP only
         return super().open(path, mode, **settings)
 
-    def _place(self, path: str) -> tuple[Any, str]:
-        """The store of a server and the path there; that of a URL itself where it is more than a path."""
+    def _find_place(self, path: str) -> tuple[Any, str]:
+        """Return the store of a server and the path there; that of a URL itself where it is more than a path."""
         parts = urllib.parse.urlsplit(path)
         key = urllib.parse.unquote(parts.path).strip("/")
         if parts.query or urllib.parse.quote(key) != urllib.parse.quote(parts.path.strip("/"), "/%"):
-            return self._kept(path), ""
-        return self._kept(f"{parts.scheme}://{parts.netloc}"), key
+            return self._connect_once(path), ""
+        return self._connect_once(f"{parts.scheme}://{parts.netloc}"), key
 
     def connect(self, name: str) -> HTTPStore:
-        settings = http_settings(self._options)
+        settings = make_http_settings(self._options)
         headers, url = _split_authorization(name)
         client = settings["client_options"]
         return HTTPStore(
@@ -425,17 +425,17 @@ class Upload:
     def _convert_faults(self) -> Iterator[None]:
         """Raise faults as errors of sawlog. What has failed is not closed: obstore would send the rest elsewhere."""
         try:
-            with _answers(self._url):
+            with _translate_answers(self._url):
                 yield
         except OSError as error:
             self._has_failed = True
             if isinstance(error, StorageError | PermissionError) or error.errno is not None:
                 raise
-            raise StorageError(f"{self._url}: {_error_text(error, self._url)}") from error
+            raise StorageError(f"{self._url}: {_describe_error(error, self._url)}") from error
 
 
 @contextlib.contextmanager
-def _answers(url: str) -> Iterator[None]:
+def _translate_answers(url: str) -> Iterator[None]:
     """Raise what a store says of a path as Python has it; faults as `StorageError`, with no secret in them."""
     try:
         yield
@@ -446,27 +446,29 @@ def _answers(url: str) -> Iterator[None]:
     except PreconditionError as error:
         raise ChangedError(f"{url}: the file was replaced while it was read; open it again") from error
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise PermissionError(errno.EACCES, without_secrets(f"{url}: {_error_text(error, url)}")) from error
+        raise PermissionError(errno.EACCES, without_secrets(f"{url}: {_describe_error(error, url)}")) from error
     except BaseError as error:
-        text = _error_text(error, url)
+        text = _describe_error(error, url)
         if _REFUSED.search(text):  # a listing
             raise PermissionError(errno.EACCES, without_secrets(f"{url}: {text}")) from error
         raise StorageError(f"{url}: {text}") from error
 
 
 @contextlib.contextmanager
-def _refusals(name: str) -> Iterator[None]:
+def _translate_refusals(name: str) -> Iterator[None]:
     """Raise what obstore says of options as an `OptionError`."""
     try:
         yield
     except (BaseError, TypeError, ValueError) as error:
-        raise OptionError(f"{name}: {_error_text(error, name)}; expected the options that its store takes") from error
+        raise OptionError(
+            f"{name}: {_describe_error(error, name)}; expected the options that its store takes"
+        ) from error
 
 
-def _error_text(error: Exception, url: str) -> str:
+def _describe_error(error: Exception, url: str) -> str:
     """Return what obstore says, in one line."""
     text = _XML.sub(r"\g<code>: \g<message>", str(error).partition("\n\nDebug source")[0])
-    for secret in secrets_in(url):
+    for secret in find_secrets(url):
         text = text.replace(secret, "***")
     if _METADATA in text:
         text = f"no credentials are given, and this machine has none of its own ({text}); see storage_options"
@@ -474,7 +476,7 @@ def _error_text(error: Exception, url: str) -> str:
 
 
 def _split_authorization(url: str) -> tuple[dict[str, str], str]:
-    """The headers that say who asks, and the URL without it."""
+    """Return the headers that say who asks, and the URL without it."""
     parts = urllib.parse.urlsplit(url)
     user, sign, host = parts.netloc.rpartition("@")
     if not sign:
@@ -485,19 +487,19 @@ def _split_authorization(url: str) -> tuple[dict[str, str], str]:
 
 
 def describe_object(path: str, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """An object as fsspec describes it."""
+    """Return an object as fsspec describes it."""
     info = {"name": path, "size": meta["size"], "type": "file"}
     if meta["last_modified"].timestamp():  # which is 1970 where the server does not say it
         info["LastModified"] = meta["last_modified"]
     return {**info, "ETag": meta["e_tag"]} if meta["e_tag"] else info
 
 
-def _directory(path: str) -> dict[str, Any]:
+def _describe_directory(path: str) -> dict[str, Any]:
     return {"name": path, "size": 0, "type": "directory"}
 
 
-def _parents(path: str) -> Iterator[str]:
-    """The directories above a path, up to its bucket."""
+def _list_parents(path: str) -> Iterator[str]:
+    """Yield the directories above a path, up to its bucket."""
     while "/" in path:
         path = posixpath.dirname(path)
         yield path

@@ -15,35 +15,35 @@ PATTERN = r"[0-9a-f]{8}-\d+-\d+"
 """Of an owner, as a regular expression."""
 
 
-def owner_of(process: int) -> str:
-    """The owner that a process is; empty where it has ended, and where the system does not show its processes."""
-    start_time = _status(process)[19:20]
-    return f"{_machine()}-{process}-{start_time[0].decode()}" if start_time else ""
+def find_owner(process: int) -> str:
+    """Return owner that a process is; empty where it has ended, and where the system does not show its processes."""
+    start_time = _read_status(process)[19:20]
+    return f"{_identify_machine()}-{process}-{start_time[0].decode()}" if start_time else ""
 
 
-def this_owner() -> str:
-    """The owner of what this process begins: in a Python worker of Spark, the driver that has started it.
+def find_current_owner() -> str:
+    """Return the owner of what this process begins: in a Python worker of Spark, the driver that has started it.
 
     Empty where the system does not show its processes: only age shows what is abandoned there.
     """
     process = os.getpid()
     if any(name.startswith("PYTHON_WORKER_FACTORY_") for name in os.environ):
         process = os.getppid()
-        if any(daemon in _proc(process, "cmdline") for daemon in _DAEMONS):
-            process = int(_status(process)[1])
-    return owner_of(process) if process > 1 else ""
+        if any(daemon in _read_proc(process, "cmdline") for daemon in _DAEMONS):
+            process = int(_read_status(process)[1])
+    return find_owner(process) if process > 1 else ""
 
 
 def has_exited(owner: str) -> bool | None:
-    """Whether a process has ended; `None` where this machine cannot know."""
+    """Return whether a process has ended; `None` where this machine cannot know."""
     machine, _, rest = owner.partition("-")
     process, _, begun = rest.partition("-")
-    if not begun or machine != _machine():
+    if not begun or machine != _identify_machine():
         return None
-    return _status(int(process))[19:20] != [begun.encode()]
+    return _read_status(int(process))[19:20] != [begun.encode()]
 
 
-def _machine() -> str:
+def _identify_machine() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         return hashlib.sha256(f"{boot}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
@@ -51,14 +51,14 @@ def _machine() -> str:
         return ""
 
 
-def _proc(process: int, name: str) -> bytes:
+def _read_proc(process: int, name: str) -> bytes:
     try:
         return Path(f"/proc/{process}/{name}").read_bytes()
     except OSError:
         return b""
 
 
-def _status(process: int) -> list[bytes]:
-    """The fields of `/proc/PID/stat` from the third on, the state; none of a process that has ended."""
-    fields = _proc(process, "stat").rpartition(b")")[2].split()
+def _read_status(process: int) -> list[bytes]:
+    """Return the fields of `/proc/PID/stat` from the third on, the state; none of a process that has ended."""
+    fields = _read_proc(process, "stat").rpartition(b")")[2].split()
     return [] if fields[:1] in ([b"Z"], [b"X"]) else fields

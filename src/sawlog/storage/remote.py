@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from sawlog.errors import ChangedError, OptionError, SawlogError, StorageError, secrets_in, without_secrets
+from sawlog.errors import ChangedError, OptionError, SawlogError, StorageError, find_secrets, without_secrets
 from sawlog.guard import FAULTS, install
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _ANSWERS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectory
 
 
 def connect(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
-    """The file system of a URL, and the path in it.
+    """Return the file system of a URL, and the path in it.
 
     Raises:
         SawlogError: When what fsspec needs for it is missing; says how to get it.
@@ -72,7 +72,7 @@ def connect(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     try:
         scheme = url.partition("://")[0]
         if scheme in _OBJECTS:
-            return Store(_objects(scheme, options), url).at(url)
+            return Store(_open_objects(scheme, options), url).resolve_url(url)
         fs, path = ask(url, fsspec.core.url_to_fs, url, **options)
     except ImportError as error:
         scheme = url.partition(":")[0]
@@ -91,8 +91,8 @@ def connect(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     return Store(fs, url), path
 
 
-def _objects(scheme: str, options: Mapping[str, Any]) -> Objects:
-    """The file system for the objects of a scheme, with its connections: a process has one for the same options."""
+def _open_objects(scheme: str, options: Mapping[str, Any]) -> Objects:
+    """Return file system for the objects of a scheme, with its connections: a process has one for the same options."""
     from sawlog.storage.objects import SCHEMES
 
     kind = SCHEMES[scheme]
@@ -136,14 +136,14 @@ def ask(url: str, request: Callable[P, T], *args: P.args, **settings: P.kwargs) 
         try:
             return request(*args, **settings)
         except Exception as error:  # noqa: BLE001 - each library has its own, and all of them are raised again
-            fault = _fault(error, url)
+            fault = _make_fault(error, url)
             if wait is None or not _is_transient(fault):
                 raise fault from fault.__cause__
         time.sleep(wait)
     raise AssertionError("the last wait is none")
 
 
-def _fault(error: Exception, url: str) -> Exception:
+def _make_fault(error: Exception, url: str) -> Exception:
     """Return the error to raise when a request has failed, without secrets in it."""
     if isinstance(error, TypeError):
         return OptionError(f"{url}: {error}; expected the options that its store takes")
@@ -153,7 +153,7 @@ def _fault(error: Exception, url: str) -> Exception:
         has_secrets = any(isinstance(text, str) and text != without_secrets(text) for text in error.args)
         return type(error)(without_secrets(str(error))) if has_secrets else error
     text = str(error)
-    for secret in secrets_in(url):
+    for secret in find_secrets(url):
         text = text.replace(secret, "***")
     answer = StorageError(f"{url}: {type(error).__name__}: {text}")
     answer.__cause__ = error
@@ -161,7 +161,7 @@ def _fault(error: Exception, url: str) -> Exception:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Whether a request may be answered when it is made again."""
+    """Return whether a request may be answered when it is made again."""
     cause = error.__cause__
     if type(cause).__module__.startswith("obstore"):  # which has made it again, but for answers that ended too soon
         return isinstance(error, StorageError) and "response body error" in str(cause)
@@ -200,12 +200,12 @@ class Store:
         """Whether it is reached through obstore: each answer says of what it is, and there are no directories."""
         return hasattr(self.fs, "fetch")
 
-    def at(self, url: str) -> tuple[Store, str]:
+    def resolve_url(self, url: str) -> tuple[Store, str]:
         """Return the same file system for another URL, and the path of that."""
         return Store(self.fs, url), self.fs._strip_protocol(url)
 
     def unstrip_protocol(self, path: str) -> str:
-        """The URL of a path. Unlike fsspec's own, it has the host, where paths of the file system do not."""
+        """Return the URL of a path. Unlike fsspec's own, it has the host, where paths of the file system do not."""
         if self.has_objects:
             return path if "://" in path else f"{self._url.partition('://')[0]}://{path}"
         url = self._url.rstrip("/")
@@ -237,7 +237,7 @@ class Store:
                     raise
 
     def find(self, path: str) -> dict[str, dict[str, Any]]:
-        """All files below a path, or the file that it is; none where it is missing.
+        """Return all files below a path, or the file that it is; none where it is missing.
 
         Unlike fsspec's own, it fails where a directory cannot be listed.
         """
@@ -262,14 +262,17 @@ class Store:
         return entries
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory. Unlike fsspec's own, it fails where the store does not answer."""
-        return self._type(path) is not None
+        """Return whether there is a file or directory.
+
+        Unlike fsspec's own, it fails where the store does not answer.
+        """
+        return self._find_type(path) is not None
 
     def isdir(self, path: str) -> bool:
-        """Whether there is a directory. Unlike fsspec's own, it fails where the store does not answer."""
-        return self._type(path) == "directory"
+        """Return whether there is a directory. Unlike fsspec's own, it fails where the store does not answer."""
+        return self._find_type(path) == "directory"
 
-    def _type(self, path: str) -> str | None:
+    def _find_type(self, path: str) -> str | None:
         try:
             return str(self.info(path)["type"])
         except (FileNotFoundError, NotADirectoryError):
@@ -280,7 +283,7 @@ class Store:
         try:
             return request(*args, **settings)
         except Exception as error:  # noqa: BLE001 - each library has its own, and all of them are raised again
-            fault = _fault(error, self._url)
+            fault = _make_fault(error, self._url)
             raise fault from fault.__cause__
 
 
@@ -301,17 +304,17 @@ class State:
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> State:
         """From fsspec's description."""
-        tags = {key.lower(): _tag(str(info[key])) for key in _TAGS if info.get(key)}
-        return cls(int(info["size"]), tags, modified_at(info))
+        tags = {key.lower(): _normalize_tag(str(info[key])) for key in _TAGS if info.get(key)}
+        return cls(int(info["size"]), tags, find_modified_time(info))
 
-    def earlier(self, size: int, version: str, time: float | None) -> State:
-        """Return the state that was noted before, where no more than `version_of` is known of it."""
-        tag = _tag(version)
+    def recall_earlier(self, size: int, version: str, time: float | None) -> State:
+        """Return the state that was noted before, where no more than `find_version` is known of it."""
+        tag = _normalize_tag(version)
         name = next((key for key, value in self.tags.items() if value == tag), next(iter(self.tags), None))
         return State(size, {name: tag} if name and tag else {}, time)
 
-    def same(self, now: State) -> bool:
-        """Whether this is still the object, as far as its store knows."""
+    def is_same(self, now: State) -> bool:
+        """Return whether this is still the object, as far as its store knows."""
         common = self.tags.keys() & now.tags.keys()
         if common:
             return all(self.tags[key] == now.tags[key] for key in common)
@@ -327,13 +330,13 @@ class State:
             ChangedError: When it is another object, or has become shorter.
         """
         if now.size < self.size:
-            raise ChangedError.shorter(url, self.size, now.size)
-        if not self.same(now):
+            raise ChangedError.from_sizes(url, self.size, now.size)
+        if not self.is_same(now):
             raise ChangedError(f"{url}: the file was replaced while it was read; open it again")
 
 
-def _tag(text: str) -> str:
-    """A tag in one spelling: some stores put it into quotes only where they are asked for one object."""
+def _normalize_tag(text: str) -> str:
+    """Return a tag in one spelling: some stores put it into quotes only where they are asked for one object."""
     return text.removeprefix("W/").strip('"')
 
 
@@ -349,14 +352,14 @@ class Remote:
         self._copy: IO[bytes] | None = None
 
     def fetch(self, start: int, end: int) -> memoryview:
-        """The bytes from `start` up to `end`, no more and no fewer.
+        """Return the bytes from `start` up to `end`, no more and no fewer.
 
         Raises:
             ChangedError: When the object is not the one that was found.
             StorageError: When the store does not deliver them.
         """
         try:
-            data = ask(self.url, self._range, start, end)
+            data = ask(self.url, self._read_range, start, end)
         except StorageError:
             self.check()  # which says more
             raise
@@ -379,7 +382,7 @@ class Remote:
         self._store.invalidate_cache()
         self.state.check(State.of(self._store.info(self._path)), self.url)
 
-    def _range(self, start: int, end: int) -> memoryview:
+    def _read_range(self, start: int, end: int) -> memoryview:
         length = end - start
         if length <= 0:
             return memoryview(b"")
@@ -404,18 +407,18 @@ class Remote:
         return memoryview(data)
 
 
-def version_of(info: Mapping[str, Any]) -> str:
+def find_version(info: Mapping[str, Any]) -> str:
     """Return a tag that changes when an object is written again; empty where its store says nothing."""
     return next((str(info[key]) for key in (*_TAGS, *_TIMES) if info.get(key)), "")
 
 
-def modified_at(info: Mapping[str, Any]) -> float | None:
-    """When a file was written, in seconds since the epoch, where its store says so."""
-    return next((stamp for key in _TIMES if (stamp := _seconds(info.get(key))) is not None), None)
+def find_modified_time(info: Mapping[str, Any]) -> float | None:
+    """Return when a file was written, in seconds since the epoch; None where its store does not say so."""
+    return next((stamp for key in _TIMES if (stamp := _convert_seconds(info.get(key))) is not None), None)
 
 
-def _seconds(time: Any) -> float | None:
-    """A time as a store gives it, in seconds since the epoch."""
+def _convert_seconds(time: Any) -> float | None:
+    """Return a time as a store gives it, in seconds since the epoch."""
     if isinstance(time, str):
         try:
             time = dt.datetime.fromisoformat(time)

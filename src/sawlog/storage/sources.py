@@ -41,8 +41,8 @@ class Source(Protocol):
         """Size in bytes when the file was opened; what is appended later is not seen."""
         ...
 
-    def window(self, offset: int, length: int) -> Bytes:
-        """`length` bytes from `offset`, fewer only at the end: read-only uint8.
+    def read_window(self, offset: int, length: int) -> Bytes:
+        """Return the `length` bytes from `offset`, fewer only at the end: read-only uint8.
 
         Windows are expected to move forward; memory that no array points into any more is used again.
 
@@ -74,8 +74,8 @@ class LocalSource:
         self._end = end or 0
         self._piece = self._spare = _EMPTY
 
-    def window(self, offset: int, length: int) -> Bytes:
-        """Read a window, as `Source.window` says."""
+    def read_window(self, offset: int, length: int) -> Bytes:
+        """Read a window, as `Source.read_window` says."""
         length = max(0, min(length, self.size - offset))
         if not length:
             return _NOTHING
@@ -115,11 +115,11 @@ class LocalSource:
             piece.append(last, offset)
         while piece.end < offset + length:
             try:
-                got = os.preadv(self._descriptor, [piece.room(offset + length)], piece.end)
+                got = os.preadv(self._descriptor, [piece.reserve_room(offset + length)], piece.end)
             except OSError as error:
                 raise make_read_error(self._path, piece.end, error) from error
             if not got:
-                raise ChangedError.shorter(self._path, self.size, piece.end)
+                raise ChangedError.from_sizes(self._path, self.size, piece.end)
             piece.end += got
         self._piece, self._spare = piece, last
         return piece
@@ -169,14 +169,14 @@ class Piece:
         return self._array is not None and self._array() is not None
 
     def view(self, offset: int, length: int) -> Bytes:
-        """Bytes of the file that are in the buffer."""
+        """Return bytes of the file that are in the buffer."""
         array = None if self._array is None else self._array()
         if array is None:
             array = np.frombuffer(self._memory.toreadonly(), np.uint8)
             self._array = weakref.ref(array)
         return array[offset - self.start : offset - self.start + length]
 
-    def room(self, end: int) -> memoryview:
+    def reserve_room(self, end: int) -> memoryview:
         """Return the memory that the bytes up to `end` belong in."""
         return self._memory[self.end - self.start : end - self.start]
 
@@ -206,7 +206,7 @@ class MappedSource:
         os.close(descriptor)
         self._released = 0
 
-    def window(self, offset: int, length: int) -> Bytes:
+    def read_window(self, offset: int, length: int) -> Bytes:
         """Return a window of the mapped memory."""
         length = max(0, min(length, self.size - offset))
         if self._map is None or not length:
@@ -225,7 +225,7 @@ class MappedSource:
             ChangedError: When it has become shorter.
         """
         if self._map is not None and self._map.size() < end:  # of the file as it is now
-            raise ChangedError.shorter(self._path, self.size, self._map.size())
+            raise ChangedError.from_sizes(self._path, self.size, self._map.size())
 
     def close(self) -> None:
         """Let go of the map."""
@@ -244,7 +244,7 @@ class MemorySource:
         self._data = np.frombuffer(memoryview(data).toreadonly(), np.uint8)
         self.size = len(self._data)
 
-    def window(self, offset: int, length: int) -> Bytes:
+    def read_window(self, offset: int, length: int) -> Bytes:
         """Return a window of the memory."""
         return self._data[offset : offset + max(0, length)]
 
@@ -266,9 +266,9 @@ class SourceRange:
         self._start = start
         self.size = source.size - start if length is None else length
 
-    def window(self, offset: int, length: int) -> Bytes:
+    def read_window(self, offset: int, length: int) -> Bytes:
         """Return a window of the range."""
-        return self._source.window(self._start + offset, min(length, self.size - offset))
+        return self._source.read_window(self._start + offset, min(length, self.size - offset))
 
     def close(self) -> None:
         """Close the source, as `Source.close` says."""
@@ -283,19 +283,19 @@ class SourceFile(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """Whether `read` works: always."""
+        """Return whether `read` works: always."""
         return True
 
     def seekable(self) -> bool:
-        """Whether `seek` works: always."""
+        """Return whether `seek` works: always."""
         return True
 
     def tell(self) -> int:
-        """The position, in bytes from the start."""
+        """Return the position, in bytes from the start."""
         return self._at
 
     def size(self) -> int:
-        """The length in bytes; pyarrow asks for it."""
+        """Return the length in bytes; pyarrow asks for it."""
         return self._source.size
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -304,9 +304,9 @@ class SourceFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """`size` bytes, or all that are left."""
+        """Return the `size` bytes, or all that are left."""
         remaining = max(0, self._source.size - self._at)
-        data = bytes(self._source.window(self._at, remaining if size < 0 else min(size, remaining)))
+        data = bytes(self._source.read_window(self._at, remaining if size < 0 else min(size, remaining)))
         self._at += len(data)
         return data
 
@@ -333,8 +333,8 @@ class RemoteSource:
         self._start = 0
         self._bytes = memoryview(b"")
 
-    def window(self, offset: int, length: int) -> Bytes:
-        """Read a window, as `Source.window` says."""
+    def read_window(self, offset: int, length: int) -> Bytes:
+        """Read a window, as `Source.read_window` says."""
         length = max(0, min(length, self.size - offset))
         end = offset + length
         if offset < self._start or offset > self._start + len(self._bytes):
@@ -343,7 +343,7 @@ class RemoteSource:
         parts = [self._bytes[offset - self._start :]]
         position = self._start + len(self._bytes)
         while position < end:
-            part = self._part(position, end)
+            part = self._read_part(position, end)
             parts.append(part)
             position += len(part)
         parts = [part for part in parts if len(part)]
@@ -355,8 +355,8 @@ class RemoteSource:
         self._let_go([*self._own_pieces, *self._pieces])
         self._remote.close()
 
-    def _part(self, offset: int, end: int) -> memoryview:
-        """The bytes from `offset` on that have come, or come next; those after them are asked for, too."""
+    def _read_part(self, offset: int, end: int) -> memoryview:
+        """Return the bytes from `offset` on that have come, or come next; those after them are asked for, too."""
         piece = self._flight.find(self._remote, offset)
         if piece is None:
             stop = min(offset + flight.REMOTE_RANGE, max(end, self._end))
@@ -370,9 +370,9 @@ class RemoteSource:
         after = min(self._end, piece.end + self._ranges * flight.REMOTE_RANGE)
         if piece.end < after:
             self._own_pieces += self._flight.begin(self._remote, piece.end, after)
-        self._ranges = min(2 * self._ranges, self._flight.ranges(self._remote))
+        self._ranges = min(2 * self._ranges, self._flight.count_ranges(self._remote))
         try:
-            return self._flight.bytes_of(self._remote, piece)[offset - piece.start :]
+            return self._flight.take_bytes(self._remote, piece)[offset - piece.start :]
         except CancelledError:  # another source of the file had no more use for it
             return self._remote.fetch(offset, piece.end)
 

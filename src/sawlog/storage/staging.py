@@ -16,7 +16,7 @@ from typing import IO, Any, Protocol
 
 from sawlog.errors import OptionError
 from sawlog.storage.names import is_remote
-from sawlog.storage.owners import PATTERN, has_exited, owner_of
+from sawlog.storage.owners import PATTERN, find_owner, has_exited
 from sawlog.storage.workers import finish_all
 
 
@@ -24,15 +24,15 @@ class Store(Protocol):
     """Operations that staging and the commit log need from `sawlog.storage.Directories`."""
 
     def read_now(self, path: str) -> bytes:
-        """All of a small file, whatever was found at its path before."""
+        """Return all of a small file, whatever was found at its path before."""
         ...
 
     def create(self, path: str, data: bytes) -> None:
         """Make a small file where there is none."""
         ...
 
-    def names_in(self, directory: str) -> list[str]:
-        """Names of all that is directly in a directory."""
+    def list_names(self, directory: str) -> list[str]:
+        """Return names of all that is directly in a directory."""
         ...
 
     def remove(self, path: str) -> None:
@@ -117,10 +117,10 @@ class Staged:
     exclusive: bool = False
 
 
-def staged_name(final: str, marker: str) -> str:
-    """A new hidden name next to the place where something will be published; it says whose it is."""
+def make_staged_name(final: str, marker: str) -> str:
+    """Return a new hidden name next to the place where something will be published; it says whose it is."""
     tail = os.path.split(final)[1]
-    owner = owner_of(os.getpid())
+    owner = find_owner(os.getpid())
     hidden = f".{tail}.{marker}{owner}{'-' if owner else ''}{uuid.uuid4().hex[:12]}{STAGED_SUFFIX}"
     # What is before the name stays as it is: `memory://name` has no directory that could be joined to it.
     return final[: len(final) - len(tail)] + hidden
@@ -147,7 +147,7 @@ def sweep(final: str) -> None:
                 os.unlink(path)
 
 
-def staged_end(path: str) -> int:
+def find_staged_end(path: str) -> int:
     """Return where the outermost staged name in a path ends but for its suffix; -1: there is none."""
     for place in re.finditer(re.escape(STAGED_SUFFIX), path):
         if path[place.end() : place.end() + 1] in ("", "/", os.sep):
@@ -155,13 +155,13 @@ def staged_end(path: str) -> int:
     return -1
 
 
-def job_directory(target: str, job: str, owner: str) -> str:
-    """The name of the hidden directory that the tasks of a job fill; see `JOB`."""
+def name_job_directory(target: str, job: str, owner: str) -> str:
+    """Return the name of the hidden directory that the tasks of a job fill; see `JOB`."""
     return f".{target}.{job}.{owner or 'x'}{STAGED_SUFFIX}"
 
 
-def published_path(path: str) -> str:
-    """The path that what is in a job's hidden directory will have: what it says of its content holds there."""
+def find_published_path(path: str) -> str:
+    """Return the path that what is in a job's hidden directory will have: what it says of its content holds there."""
     return re.sub(r"/\.(?=/|$)", "", JOB.sub(lambda found: "." if found["target"] == WITHIN else found["target"], path))
 
 
@@ -289,8 +289,8 @@ class StagedDirectory:
             storage.directories.remove(self.temporary)
 
 
-def destination(path: str) -> str:
-    """The place where something local will be: what a symbolic link points to, so that the link stays."""
+def resolve_destination(path: str) -> str:
+    """Return the place where something local will be: what a symbolic link points to, so that the link stays."""
     if path in STDOUT or not os.path.islink(path):
         return path
     return os.path.realpath(path)
@@ -319,7 +319,7 @@ def begin(final: str, marker: str) -> StagedFile:
         if not (stat.S_ISFIFO(final_state.st_mode) or stat.S_ISCHR(final_state.st_mode)):
             raise OptionError(f"{final}: neither a file nor something that takes a stream; it is not replaced")
         return StagedFile(open(final, "wb", buffering=0), final, final)
-    temporary = staged_name(final, marker)
+    temporary = make_staged_name(final, marker)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if final_state is None else 0o600)
     if final_state is not None:
         with contextlib.suppress(PermissionError):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sawlog.errors import OptionError
-from sawlog.guard import optional
+from sawlog.guard import import_optional
 
 RETRIES = {
     "max_retries": 3,
@@ -59,7 +59,7 @@ _NO_ACCOUNT = {"disable_oauth": True, "client_email": "", "private_key": "", "pr
 _BUCKET_REGION = "x-amz-bucket-region"
 
 
-def s3_settings(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
+def make_s3_settings(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     """Return the arguments of an `S3Store`.
 
     Raises:
@@ -86,11 +86,11 @@ def s3_settings(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     if not (settings.get("credential_provider") or config.keys() & {"access_key_id", "skip_signature"}):
         _take_profile(profile, config, settings)
     if not endpoint and not config.keys() & {"region", "default_region"}:
-        config["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _region(bucket)
+        config["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _find_region(bucket)
     return _merge_settings(config, settings, endpoint)
 
 
-def google_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+def make_google_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a `GCSStore`."""
     config, settings = _split_options(options)
     config.pop("project", None)  # which only matters where buckets are made
@@ -109,7 +109,7 @@ def google_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     elif isinstance(token, Mapping):
         config["service_account_key"] = json.dumps(token)
     elif hasattr(token, "refresh"):
-        settings["credential_provider"] = _google_provider(token)
+        settings["credential_provider"] = _make_google_provider(token)
     elif isinstance(token, str) and token not in ("google_default", "cloud"):
         if not os.path.isfile(token):
             raise OptionError("token: expected `anon`, `google_default`, `cloud`, or a file of credentials")
@@ -117,7 +117,7 @@ def google_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     return _merge_settings(config, settings, config.get("base_url"))
 
 
-def azure_settings(options: Mapping[str, Any], host: str) -> dict[str, Any]:
+def make_azure_settings(options: Mapping[str, Any], host: str) -> dict[str, Any]:
     """Return the arguments of an `AzureStore`.
 
     Args:
@@ -138,14 +138,14 @@ def azure_settings(options: Mapping[str, Any], host: str) -> dict[str, Any]:
     if credential is not None:
         if not hasattr(credential, "get_token"):
             raise OptionError("credential: expected an object of azure.identity; a key is `account_key`")
-        settings["credential_provider"] = _azure_provider(credential)
+        settings["credential_provider"] = _make_azure_provider(credential)
     endpoint = config.get("endpoint")
     if endpoint and "://" not in endpoint:
         endpoint = config["endpoint"] = f"https://{endpoint}"
     return _merge_settings(config, settings, endpoint)
 
 
-def http_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+def make_http_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an `HTTPStore`."""
     config, settings = _split_options(options)
     client = _take_mapping(config, "client_kwargs")
@@ -190,7 +190,7 @@ def _take_mapping(config: dict[str, Any], name: str) -> dict[str, Any]:
 def _rename_nested(
     option: str, values: Mapping[str, Any], names: Mapping[str, str], ignored: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Options in one of fsspec's, under obstore's names."""
+    """Return options in one of fsspec's, under obstore's names."""
     for name in values:
         if name not in names and name not in ignored:
             raise OptionError(f"{option}: no option {name!r}; expected {', '.join((*names, *ignored))}")
@@ -236,8 +236,8 @@ def _take_profile(profile: str | None, config: dict[str, Any], settings: dict[st
     exists = any(os.path.isfile(os.path.expanduser(path)) for path in files)
     if not named and (environment.get("AWS_ACCESS_KEY_ID") or not exists):
         return
-    boto3 = optional("boto3", "aws", "profiles of AWS")
-    auth = optional("obstore.auth.boto3", "aws", "profiles of AWS")
+    boto3 = import_optional("boto3", "aws", "profiles of AWS")
+    auth = import_optional("obstore.auth.boto3", "aws", "profiles of AWS")
     try:
         provider = auth.Boto3CredentialProvider(boto3.Session(profile_name=named))
     except ValueError:  # the files have no credentials
@@ -248,8 +248,8 @@ def _take_profile(profile: str | None, config: dict[str, Any], settings: dict[st
     config |= {name: value for name, value in provider.config.items() if name not in config}
 
 
-def _region(bucket: str) -> str:
-    """The region of a bucket in AWS, which is no secret."""
+def _find_region(bucket: str) -> str:
+    """Return the region of a bucket in AWS, which is no secret."""
     request = urllib.request.Request(f"https://{bucket}.s3.amazonaws.com", method="HEAD")
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310, the URL is this one
@@ -262,9 +262,9 @@ def _region(bucket: str) -> str:
     return region if re.fullmatch("[a-z0-9-]+", region) else "us-east-1"
 
 
-def _google_provider(credentials: Any) -> Any:
-    """A provider of obstore for credentials of google-auth."""
-    transport = optional("google.auth.transport.requests", "remote", "credentials of google-auth")
+def _make_google_provider(credentials: Any) -> Any:
+    """Return a provider of obstore for credentials of google-auth."""
+    transport = import_optional("google.auth.transport.requests", "remote", "credentials of google-auth")
 
     def provide() -> dict[str, Any]:
         if not credentials.valid:
@@ -275,8 +275,8 @@ def _google_provider(credentials: Any) -> Any:
     return provide
 
 
-def _azure_provider(credential: Any) -> Any:
-    """A provider of obstore for credentials of azure.identity."""
+def _make_azure_provider(credential: Any) -> Any:
+    """Return a provider of obstore for credentials of azure.identity."""
 
     def provide() -> dict[str, Any]:
         token = credential.get_token("https://storage.azure.com/.default")

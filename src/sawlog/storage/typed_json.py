@@ -13,7 +13,7 @@ from sawlog.guard import Undecodable
 
 
 def parse_json_as(value: Any, hint: Any, where: str) -> Any:
-    """A value of JSON as one of a type. Members of an object that its dataclass does not have are left out.
+    """Return a value of JSON as one of a type. Members of an object that its dataclass does not have are left out.
 
     Args:
         value: What `sawlog.guard.decode_json` made of a text.
@@ -54,8 +54,8 @@ def parse_json_as(value: Any, hint: Any, where: str) -> Any:
 
 
 def _make_dataclass(value: Mapping[str, Any], cls: Any, where: str) -> Any:
-    """An instance of a dataclass."""
-    hints = _hints(cls)
+    """Return an instance of a dataclass."""
+    hints = _read_hints(cls)
     for one in fields(cls):
         if one.name not in value and one.default is MISSING and one.default_factory is MISSING:
             raise FormatError(f"{where}: {one.name} is missing")
@@ -65,5 +65,5 @@ def _make_dataclass(value: Mapping[str, Any], cls: Any, where: str) -> Any:
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, Any]:
+def _read_hints(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)

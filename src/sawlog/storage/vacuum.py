@@ -65,11 +65,11 @@ def vacuum(
         SawlogError: When something cannot be deleted.
     """
     storage = Storage(dict(storage_options or {}))
-    root = storage.directories.spelled(path)
+    root = storage.directories.resolve_directory(path)
     if not storage.is_directory(root):
         raise FileNotFoundError(f"{root}: no such directory")
     leftovers = []
-    for commit in _commits(storage, root):
+    for commit in _find_commits(storage, root):
         leftovers.append(commit)
         if commit.dead and not dry_run:
             recover(CommitLog(storage.directories, commit.path))
@@ -80,26 +80,29 @@ def vacuum(
     return leftovers
 
 
-def _commits(storage: Storage, root: str) -> Iterator[Leftover]:
-    for directory in storage.directories.logs_in(root):
+def _find_commits(storage: Storage, root: str) -> Iterator[Leftover]:
+    for directory in storage.directories.list_log_directories(root):
         log = CommitLog(storage.directories, directory)
-        last = log.last()
+        last = log.read_last()
         if last is not None and last.state != "done":
             dead = is_abandoned(log, last)
             reason = f"{last.state}, its writer {'has ended' if dead else 'may be at work'}"
-            yield Leftover(directory, "commit", len(last.hidden_paths()), 0, dead, reason)
+            yield Leftover(directory, "commit", len(last.list_hidden_paths()), 0, dead, reason)
 
 
 def _find_staged(storage: Storage, root: str, older_than: float) -> Iterator[Leftover]:
     paths = dict.fromkeys(
-        [*(path for path, _, _ in find_job_directories(storage, root)), *storage.directories.staged(root, "")]
+        [
+            *(path for path, _, _ in find_job_directories(storage, root)),
+            *storage.directories.find_staged_paths(root, ""),
+        ]
     )
     for path in paths:
         name = path.rstrip("/").rpartition("/")[2]
         job = JOB.fullmatch(name)
         if job is None and not _OWN_FILE.fullmatch(name):
             continue
-        files = [storage.directories.stat(one) for one in storage.directories.below(path) or [path]]
+        files = [storage.directories.stat(one) for one in storage.directories.list_paths(path) or [path]]
         ended = has_exited(job["owner"]) if job else None
         idle = time.time() - max((one.modified or time.time() for one in files), default=time.time())
         reason = {

@@ -63,7 +63,7 @@ def map_ordered(
             if not crew.jobs:
                 return
             job = crew.jobs[0]
-            result = crew.next_result()
+            result = crew.take_result()
             if result is _END:
                 ended(job.item)
                 continue
@@ -73,18 +73,18 @@ def map_ordered(
         crew.dismiss()
 
 
-def single_step(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
-    """Work with one result per item, for `map_ordered`; it is done when the result is taken."""
+def wrap_single_step(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
+    """Return work with one result per item, for `map_ordered`; it is done when the result is taken."""
 
-    def steps(item: Item) -> Iterator[Result]:
+    def iterate_steps(item: Item) -> Iterator[Result]:
         yield work(item)
 
-    return steps
+    return iterate_steps
 
 
 def map_all(items: Iterable[Item], work: Callable[[Item], Result], threads: int) -> list[Result]:
     """Work on several items at a time, and return the results in the order of the items; see `map_ordered`."""
-    return [result for _, result in map_ordered(items, single_step(work), threads)]
+    return [result for _, result in map_ordered(items, wrap_single_step(work), threads)]
 
 
 def finish_all(items: Iterable[Item], work: Callable[[Item], Result], threads: int) -> list[Result]:
@@ -151,8 +151,8 @@ class WorkerPool:
             self.jobs.append(job)
             self._wake_threads()
 
-    def next_result(self) -> Any:
-        """The next result of the first job; `_END`, and the job is gone, when there are no more.
+    def take_result(self) -> Any:
+        """Return the next result of the first job; `_END`, and the job is gone, when there are no more.
 
         Raises:
             Exception: What its next step has raised.
@@ -176,7 +176,7 @@ class WorkerPool:
                 if job is None:
                     self._changed.wait()
             if job is not None:
-                self._step(job, going_on=False)
+                self._run_step(job, going_on=False)
 
     def dismiss(self) -> None:
         """Begin nothing more; what runs ends with its step."""
@@ -190,10 +190,10 @@ class WorkerPool:
         """Have idle threads begin what there is room for."""
         while self._idle and (job := self._begin(own=False)) is not None:
             self._idle -= 1
-            _pool().submit(copy_context().run, self._work, job)
+            _make_pool().submit(copy_context().run, self._work, job)
 
     def _begin(self, *, own: bool) -> _Job | None:
-        """The first job that a thread may make a result of; it is the caller's then.
+        """Return the first job that a thread may make a result of; it is the caller's then.
 
         Args:
             own: Whether the consumer asks. The others leave the first job, which the consumer has in hand, for last.
@@ -217,19 +217,22 @@ class WorkerPool:
         return job
 
     def _has_room(self, limit: int) -> bool:
-        """Whether one more result may be made; the last place belongs to the first job, which everybody waits for."""
+        """Return whether one more result may be made.
+
+        The last place belongs to the first job, which everybody waits for.
+        """
         return self._in_flight < limit or self._spare_bytes > 0
 
     def _work(self, job: _Job | None) -> None:
         """Work while there is something to do, in a thread of the pool."""
         while job is not None:
-            while self._step(job, going_on=True):
+            while self._run_step(job, going_on=True):
                 pass
             with self._changed:
                 job = self._begin(own=False)
                 self._idle += job is None
 
-    def _step(self, job: _Job, *, going_on: bool) -> bool:
+    def _run_step(self, job: _Job, *, going_on: bool) -> bool:
         """Make one result of a job; returns whether to go on with it: what a thread has in hand stays near to it."""
         try:
             result = _END if self._stopped else next(job.steps, _END)
@@ -256,13 +259,13 @@ class WorkerPool:
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
-    """Threads that are begun when none is idle, and kept: what they have allocated serves the next read, too."""
+def _make_pool() -> ThreadPoolExecutor:
+    """Return threads that are begun when none is idle, and kept: what they have allocated serves the next read, too."""
     return ThreadPoolExecutor(1 << 16, "sawlog")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_make_pool.cache_clear)
 
 
 def _close(job: _Job) -> None:

@@ -21,7 +21,7 @@ from sawlog.format.contract import WriterPosition
 from sawlog.storage import is_remote
 from sawlog.stream.files import Files
 from sawlog.stream.listing import FileSnapshot
-from sawlog.stream.offset import PROVEN_BYTES, FinishedFile, Link, Place, head_of, key_of, prove
+from sawlog.stream.offset import PROVEN_BYTES, FinishedFile, Link, Place, hash_name, prove, shorten_proof
 
 logger = logging.getLogger("sawlog")
 
@@ -52,30 +52,33 @@ class Copies:
         self._stamps: dict[bytes, tuple[Any, ...]] = before._stamps if before is not None else {}
 
     def __contains__(self, name: str) -> bool:
-        return bool(self.links) and key_of(name) in self.links
+        return bool(self.links) and hash_name(name) in self.links
 
     def keep(self, arrived: Mapping[str, FileSnapshot]) -> None:
         """Forget copies that are no more."""
         if self.links:
-            arrived_keys = set(map(key_of, arrived))
+            arrived_keys = set(map(hash_name, arrived))
             self.links = {key: link for key, link in self.links.items() if key in arrived_keys}
             self._compared = {key: link for key, link in self._compared.items() if key in arrived_keys}
             self._stamps = {key: stamp for key, stamp in self._stamps.items() if key in arrived_keys}
 
-    def name(self, origin: bytes) -> str:
+    def find_name(self, origin: bytes) -> str:
         """Return the name, now or before, of a file that there are copies of."""
         return self._names.get(origin, "another file")
 
-    def origins(self, entries: Mapping[str, FileSnapshot]) -> dict[bytes, str]:
-        """Names of the files that there are copies of, as far as those files are there."""
+    def find_origins(self, entries: Mapping[str, FileSnapshot]) -> dict[bytes, str]:
+        """Return names of the files that there are copies of, as far as those files are there."""
         origin_keys = {link.origin for link in self.links.values()}
         if origin_keys - self._names.keys():
-            self._names |= {key: name for name in entries if (key := key_of(name)) in origin_keys}
+            self._names |= {key: name for name in entries if (key := hash_name(name)) in origin_keys}
         return {key: name for key in origin_keys if (name := self._names.get(key)) is not None and name in entries}
 
     def is_unchanged(self, name: str, entry: FileSnapshot) -> bool:
-        """Whether a copy is as it was when it was compared; else it is none for now. Reports what has long been one."""
-        key = key_of(name)
+        """Return whether a copy is as it was when it was compared; else it is none for now.
+
+        Reports what has long been one.
+        """
+        key = hash_name(name)
         if self.links[key].size != entry.file.size:
             self._compared[key] = self.links.pop(key)
             return False
@@ -86,15 +89,15 @@ class Copies:
                 " otherwise, or the other one is emptied or removed",
                 entry.file.path,
                 entry.file.size,
-                self.name(self.links[key].origin),
+                self.find_name(self.links[key].origin),
             )
         return True
 
     def find_emptied(self, arrived: Mapping[str, FileSnapshot], unbegun: Mapping[bytes, FileSnapshot]) -> set[bytes]:
-        """Keys of files that nothing was read of, and that do not begin with what their copies hold any more."""
+        """Return keys of files that nothing was read of, and that do not begin with what their copies hold any more."""
         emptied_keys = set()
         for name, entry in arrived.items() if unbegun else ():
-            link = self.links.get(key := key_of(name))
+            link = self.links.get(key := hash_name(name))
             if link is None or link.origin not in unbegun:
                 continue
             origin = unbegun[link.origin]
@@ -108,21 +111,21 @@ class Copies:
 
     def succeed(self, first: str, copies: Iterable[str], arrived: Mapping[str, FileSnapshot]) -> Iterator[str]:
         """Have one copy take the place of the original of some; those that are not known to be copies of it."""
-        key = key_of(first)
+        key = hash_name(first)
         longest = self.links[key].size
         self._names[key] = first
         for name in copies:
-            link = self.links.pop(key_of(name))
+            link = self.links.pop(hash_name(name))
             if name != first and link.size == arrived[name].file.size <= longest:
-                self.links[key_of(name)] = Link(key, link.size)
+                self.links[hash_name(name)] = Link(key, link.size)
             else:
                 yield name
 
     def link(self, name: str, entry: FileSnapshot, origin_name: str, origin: FileSnapshot) -> bool:
         """Take one file for a copy of another if all of its bytes are those of the other."""
-        key, size = key_of(name), entry.file.size
+        key, size = hash_name(name), entry.file.size
         link = self._compared.pop(key, None)
-        compared = link.size if link is not None and link.origin == key_of(origin_name) and link.size < size else 0
+        compared = link.size if link is not None and link.origin == hash_name(origin_name) and link.size < size else 0
         storage = self._follower.storage
         blocks = ((begin, min(begin + BLOCK, size)) for begin in range(compared, size, BLOCK))
         for begin, end in itertools.chain([(max(compared, size - PROVEN_BYTES), size)], blocks):
@@ -130,9 +133,9 @@ class Copies:
             emptied = begin + len(origin_data) < min(end, origin.file.size)  # since the look: the next one finds that
             if data != origin_data and not (emptied and data.startswith(origin_data)):
                 return False
-        self.links[key] = Link(key_of(origin_name), size)
+        self.links[key] = Link(hash_name(origin_name), size)
         self._stamps[key] = origin.stamp
-        self._names[key_of(origin_name)] = origin_name
+        self._names[hash_name(origin_name)] = origin_name
         return True
 
 
@@ -156,7 +159,7 @@ class ActiveFiles:
                 if place is not None:
                     self._unbegun[place].append(name)
                 continue
-            first = head_of(record.proof) if isinstance(record, Place) else record.head
+            first = shorten_proof(record.proof) if isinstance(record, Place) else record.head
             self._begun[min(record.at, PROVEN_BYTES)][first].append((name, record))
             self._bases.add(base)
             self._places.add(place)
@@ -165,7 +168,7 @@ class ActiveFiles:
         self._lengths = sorted(set(map(len, bases)))
 
     def find_like(self, name: str, entry: FileSnapshot) -> Iterator[Known]:
-        """Files that one may be a copy of: those that begin as it does, and are named alike."""
+        """Yield files that one may be a copy of: those that begin as it does, and are named alike."""
         base, place = posixpath.basename(name), self._follower.writer_position(entry)
         begins = [base[:length] for length in self._lengths if length <= len(base)]
         rotated = self._find_rotated(base)
@@ -186,7 +189,7 @@ class ActiveFiles:
         return next((begin for begin in begins if begin in self._names), "")
 
     def _list_rotated(self, rotated: str) -> Sequence[str]:
-        """Files that were not begun and have a name with a suffix."""
+        """Return files that were not begun and have a name with a suffix."""
         if rotated and self._siblings is None:
             self._siblings = defaultdict(list)
             for base, names in self._unbegun.items():
@@ -204,22 +207,22 @@ class ActiveFiles:
         first = storage.read(entry.file.path, 0, min(entry.file.size, PROVEN_BYTES))
         for length, records_by_head in self._begun.items():
             if length <= len(first):
-                mine = head_of(hashlib.blake2b(first[:length], digest_size=8).hexdigest())
+                mine = shorten_proof(hashlib.blake2b(first[:length], digest_size=8).hexdigest())
                 yield from (
-                    record for record in records_by_head.get(mine, ()) if self._plausible(name, entry, record[0])
+                    record for record in records_by_head.get(mine, ()) if self._is_plausible(name, entry, record[0])
                 )
             elif not is_remote(entry.file.path):  # what is written there is seen when all of it is
                 longer = (
                     record
                     for records in records_by_head.values()
                     for record in records
-                    if self._plausible(name, entry, record[0])
+                    if self._is_plausible(name, entry, record[0])
                 )
                 for record in itertools.islice(longer, LIKELY):
                     if storage.read(self._seen[record[0]].file.path, 0, len(first)) == first:
                         yield record
 
-    def _plausible(self, name: str, entry: FileSnapshot, other_name: str) -> bool:
+    def _is_plausible(self, name: str, entry: FileSnapshot, other_name: str) -> bool:
         """Whether one file is named like the other, with something after it, or is the same one of a writer's."""
         if name == other_name:
             return False

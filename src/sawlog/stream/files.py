@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sawlog.format.contract import BoundScan, Contents, Format, WriterPosition
-from sawlog.format.damage import remarks
-from sawlog.format.recognition import left_out
+from sawlog.format.damage import describe_skipped
+from sawlog.format.recognition import explain_unselected
 from sawlog.format.scan import Scan
 from sawlog.storage import Storage
 from sawlog.stream.limits import StreamOptions
@@ -68,13 +68,15 @@ class Files:
     _mentions: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.root = root_of(self.paths)
-        self.listing = Listing(self.paths, self.storage, self.name)
-        self._foreign = {self.name(path): None for path in self.foreign}
+        self.root = find_root(self.paths)
+        self.listing = Listing(self.paths, self.storage, self.make_name)
+        self._foreign = {self.make_name(path): None for path in self.foreign}
         self._mentions = set(self._foreign)
 
-    def together(self, taken_entries: Sequence[FileSnapshot], entries: dict[str, FileSnapshot]) -> list[FileSnapshot]:
-        """Files, and those that have to be looked at with them."""
+    def add_group_members(
+        self, taken_entries: Sequence[FileSnapshot], entries: dict[str, FileSnapshot]
+    ) -> list[FileSnapshot]:
+        """Return files, and those that have to be looked at with them."""
         groups = {
             group
             for entry in taken_entries
@@ -87,7 +89,7 @@ class Files:
             entry for entry in entries.values() if self.format.directory_layout.judged_together(entry.file) in groups
         ]
 
-    def committed_end(self, name: str, entry: FileSnapshot) -> int | None:
+    def find_committed_end(self, name: str, entry: FileSnapshot) -> int | None:
         """Return how far a file can be read, where that is known."""
         committed = self._committed_ends.get(name)
         return committed.at if committed is not None and committed.stamp == entry.stamp else None
@@ -106,13 +108,13 @@ class Files:
         return name not in self.begun and self.writer_position(entry) is None
 
     def disown(self, name: str, entry: FileSnapshot, error: Exception | None) -> None:
-        """A file is none of the stream's, as long as it stays what it is."""
+        """Leave a file out of the stream, as long as it stays what it is."""
         if error is not None:
             logger.warning("%s: left out of the stream until it changes: %s", entry.file.path, error)
         self._foreign[name] = entry.stamp
 
-    def ours(self, name: str, entry: FileSnapshot) -> bool:
-        """Whether a file belongs to the stream, as far as its name says."""
+    def is_member(self, name: str, entry: FileSnapshot) -> bool:
+        """Return whether a file belongs to the stream, as far as its name says."""
         if name in self._foreign:
             stamp = self._foreign[name]
             if stamp is None:
@@ -141,37 +143,37 @@ class Files:
 
     def _mention(self, entry: FileSnapshot) -> None:
         """Log that a file which has appeared is of another dataset, once for each command that reads such files."""
-        skipped = left_out(
+        skipped = explain_unselected(
             self.format, (), [entry.file], Scan(self.view, storage=self.storage, roots=tuple(self.paths))
         )
         apart = [file for file in skipped if file.command and file.command not in self._mentions]
         self._mentions.update(file.command for file in apart)
-        for remark in remarks(apart):
+        for remark in describe_skipped(apart):
             logger.warning("%s", remark)
 
     def turn(self, group: Hashable) -> int:
-        """When a writer was last read from; those that waited longest come first."""
+        """Return when a writer was last read from; those that waited longest come first."""
         return self._last.get(group, 0)
 
     def group(self, name: str, entry: FileSnapshot) -> tuple[Hashable, Any]:
-        """Who writes a file, and its place among that writer's."""
+        """Return who writes a file, and its place among that writer's."""
         place = self.writer_position(entry)
         return (name, 0) if place is None else (place.writer, place.place)
 
     def writer_position(self, entry: FileSnapshot) -> WriterPosition | None:
-        """The place of a file among its writer's."""
+        """Return the place of a file among its writer's."""
         path = entry.file.path
         if path not in self._positions:
             self._positions[path] = self.format.stream_rules.writer_position(entry.file)
         return self._positions[path]
 
-    def name(self, path: str) -> str:
+    def make_name(self, path: str) -> str:
         """Return the stream's name of the file at a path."""
         inner = path.removeprefix(self.root) if self.root else path
         return self.format.stream_rules.stream_name(inner or path)
 
 
-def root_of(paths: Sequence[str]) -> str:
+def find_root(paths: Sequence[str]) -> str:
     """Return the root that the names of a stream's files leave out; empty where there are several roots."""
     (*other_paths, root) = paths
     return "" if other_paths else root.rstrip("/") + "/"

@@ -14,14 +14,14 @@ from sawlog.errors import FormatError, SawlogError
 from sawlog.format.capabilities import require_followable
 from sawlog.format.contract import BoundScan, Contents, Fragment, Range, Scan
 from sawlog.format.damage import Findings
-from sawlog.format.planning import bind_scan, describe_files, find_whole_end, view_schema
+from sawlog.format.planning import bind_scan, describe_files, find_view_schema, find_whole_end
 from sawlog.format.scan import OFFSET_COLUMN
 from sawlog.guard import wrap_errors
-from sawlog.storage.names import natural_order
+from sawlog.storage.names import make_natural_key
 from sawlog.stream.files import Files, OpenFiles
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import FileSnapshot
-from sawlog.stream.offset import WAITING, FinishedFile, Offset, Place, check_proof, key_of, load_schema, prove
+from sawlog.stream.offset import WAITING, FinishedFile, Offset, Place, check_proof, hash_name, load_schema, prove
 from sawlog.stream.records import Records
 
 logger = logging.getLogger("sawlog")
@@ -55,14 +55,14 @@ class Follower(Files):
         """
         format, files = contents.format, contents.files
         # Files may be replaced, which is for the follower to judge; an index counts for the same state of a file only.
-        storage = replace(scan.storage.fresh(), index=scan.storage.index)
+        storage = replace(scan.storage.make_fresh(), index=scan.storage.index)
         scan = replace(scan, storage=storage)
         if scan.view != "damage":
-            scan = replace(scan, schema=load_schema(schema) if schema is not None else view_schema(contents))
+            scan = replace(scan, schema=load_schema(schema) if schema is not None else find_view_schema(contents))
 
         added: set[str] = set()
 
-        def opened(entries: Sequence[FileSnapshot]) -> OpenFiles:
+        def open_entries(entries: Sequence[FileSnapshot]) -> OpenFiles:
             contents = format.open([entry.file for entry in entries], scan)
             request = bind_scan(contents, scan)
             if scan.schema is not None:
@@ -71,10 +71,10 @@ class Follower(Files):
 
         if format.stream_rules.is_complete(scan.view):
             contents = format.open(files, scan)
-        require_followable(contents).between(bind_scan(contents, contents.scan), ())
+        require_followable(contents).list_fragments(bind_scan(contents, contents.scan), ())
         tables = {table for file in files if (table := format.directory_layout.table_name(file)) is not None}
         table = tables.pop() if len(tables) == 1 else None
-        return cls(paths, storage, format, scan.view, options, opened, foreign, schema, table)
+        return cls(paths, storage, format, scan.view, options, open_entries, foreign, schema, table)
 
     def freeze(self) -> None:
         """Take the files as they are now for all that there will ever be."""
@@ -82,8 +82,8 @@ class Follower(Files):
         self._look()
         self._frozen = dict(self._look())
 
-    def latest(self, start: Offset, *, limited: bool = True) -> Offset:
-        """The next offset: `start` itself when nothing was added.
+    def find_latest(self, start: Offset, *, limited: bool = True) -> Offset:
+        """Return the next offset: `start` itself when nothing was added.
 
         Raises:
             SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.
@@ -99,8 +99,8 @@ class Follower(Files):
             reached = _Intake(self, self._records.files, limited=limited).take(waiting, entries)
         return self._make_next_offset(self._records, reached, entries) if reached else start
 
-    def between(self, start: Offset, end: Offset) -> list[Fragment]:
-        """The fragments of the micro-batch between two offsets; the same whenever it is asked for.
+    def list_fragments(self, start: Offset, end: Offset) -> list[Fragment]:
+        """Return the fragments of the micro-batch between two offsets; the same whenever it is asked for.
 
         Raises:
             SawlogError: When one of its files was replaced, rewritten, cut or removed.
@@ -116,7 +116,7 @@ class Follower(Files):
         for name, place in news.items():
             entry = entries.get(name)
             if entry is None or entry.file.size < place.at:
-                entry = Records(self, end).moved_to(place, entries) or entry
+                entry = Records(self, end).find_moved(place, entries) or entry
             if entry is None:
                 raise SawlogError(
                     f"{self.root}{name}: the file was removed; a micro-batch that has to be repeated needs its"
@@ -126,19 +126,21 @@ class Follower(Files):
                 check_proof(entry.file, place.at, place.proof, self.storage)
             entries_by_name[name] = entry
         with wrap_errors(f"{', '.join(self.paths)}: planning failed"):
-            contents, request = self.open(self.together(list(entries_by_name.values()), entries))
+            contents, request = self.open(self.add_group_members(list(entries_by_name.values()), entries))
             names = {entry.file.path: name for name, entry in entries_by_name.items()}
             read = [(file, names[file.path]) for file in contents.files if file.path in names]
-            return require_followable(contents).between(
+            return require_followable(contents).list_fragments(
                 request, [Range(file, begins[name], news[name].at) for file, name in read]
             )
 
-    def lag(self, start: Offset) -> tuple[int, int]:
-        """Files, and bytes, past an offset, as last seen; unfinished tails included."""
+    def measure_lag(self, start: Offset) -> tuple[int, int]:
+        """Return files, and bytes, past an offset, as last seen; unfinished tails included."""
         waiting = [
             entry.file.size - (start.files[name].at if name in start.files else 0)
             for name, entry in self.listing.files.items()
-            if name not in self._foreign and start.finished.get(key := key_of(name)) is None and key not in start.copies
+            if name not in self._foreign
+            and start.finished.get(key := hash_name(name)) is None
+            and key not in start.copies
         ]
         return sum(byte_count > 0 for byte_count in waiting), sum(
             byte_count for byte_count in waiting if byte_count > 0
@@ -150,14 +152,14 @@ class Follower(Files):
         return self.listing.refresh(self._records.ended if self._records is not None else ())
 
     def _list_waiting(self, records: Records, entries: dict[str, FileSnapshot]) -> list[str]:
-        """Names of files that may have something new."""
+        """Return names of files that may have something new."""
         names: list[str] = []
         stuck: dict[str, str] = {}
         for name, entry in entries.items():
             if name in records.ended or name in records.copies:
                 continue
             position = records.files[name].at if name in records.files else 0
-            committed_end = self.committed_end(name, entry)
+            committed_end = self.find_committed_end(name, entry)
             if committed_end is None:
                 if entry.file.size or position:
                     names.append(name)
@@ -174,10 +176,10 @@ class Follower(Files):
             for name in freed:
                 del self._committed_ends[name]
             names += freed
-        return [name for name in names if self.ours(name, entries[name])]
+        return [name for name in names if self.is_member(name, entries[name])]
 
     def _make_next_offset(self, records: Records, reached: dict[str, int], entries: dict[str, FileSnapshot]) -> Offset:
-        """The offset after a micro-batch; what was finished before it is summed up."""
+        """Return the offset after a micro-batch; what was finished before it is summed up."""
         files = {name: Place(place.at, place.proof, place.at) for name, place in records.files.items()}
         for name, position in reached.items():
             begin = files[name].at if name in files else 0
@@ -185,11 +187,11 @@ class Follower(Files):
             self._proved[name] = position
             group, _ = self.group(name, entries[name])
             self._last[group] = self.listing.number
-        newest = self._newest(entries)
+        newest = self._find_newest(entries)
         ended: dict[str, FinishedFile] = {}
         for name in records.start.files.keys() & files.keys() - reached.keys():
             entry = entries.get(name)
-            if self._done(name, files[name].at, entry, newest):
+            if self._is_done(name, files[name].at, entry, newest):
                 ended[name] = FinishedFile.of(files.pop(name), entry.version if entry is not None else "")
                 self._committed_ends.pop(name, None)
         finished = records.finish(ended, entries)
@@ -198,17 +200,17 @@ class Follower(Files):
             if name in files or name in records.ended or name in records.copies:
                 continue
             if entry.file.size and name not in self._foreign:
-                waiting[key_of(name)] = entry.file.size
+                waiting[hash_name(name)] = entry.file.size
                 if len(waiting) == WAITING:
                     break
         schema = self.schema or records.start.schema
         return Offset(files, finished, waiting, self.table, schema, copies=dict(records.copies.links))
 
-    def _done(self, name: str, position: int, entry: FileSnapshot | None, newest: dict[Hashable, Any]) -> bool:
-        """Whether a file that was read up to a position is finished, for the time being."""
+    def _is_done(self, name: str, position: int, entry: FileSnapshot | None, newest: dict[Hashable, Any]) -> bool:
+        """Return whether a file that was read up to a position is finished, for the time being."""
         if entry is None:
             return True
-        if entry.file.size != position and self.committed_end(name, entry) != position:
+        if entry.file.size != position and self.find_committed_end(name, entry) != position:
             return False  # there is more to be read, or nobody has looked yet
         place = self.writer_position(entry)
         succeeded = place is not None and place.writer in newest and newest[place.writer] > place.place
@@ -216,8 +218,8 @@ class Follower(Files):
             return True
         return time.time() - entry.changed > self.options.finishedafter
 
-    def _newest(self, entries: dict[str, FileSnapshot]) -> dict[Hashable, Any]:
-        """The place of each writer's newest file, of those that an earlier look has found.
+    def _find_newest(self, entries: dict[str, FileSnapshot]) -> dict[Hashable, Any]:
+        """Return the place of each writer's newest file, of those that an earlier look has found.
 
         Files are looked at one after the other: only of those that are looked at again is it certain that nothing was
         written to them before their successor was begun.
@@ -232,7 +234,7 @@ class Follower(Files):
 
 def _mention_added(contents: Contents, schema: pa.Schema, added: set[str]) -> None:
     """Log the columns of files that a stream does not have, each once; those that were logged are in `added`."""
-    names = [name for name in view_schema(contents).names if name not in schema.names and name not in added]
+    names = [name for name in find_view_schema(contents).names if name not in schema.names and name not in added]
     if names:
         added.update(names)
         logger.warning(
@@ -259,8 +261,8 @@ class _Intake:
         self._counting: tuple[Contents, BoundScan] | None = None
 
     def take(self, names: Sequence[str], entries: dict[str, FileSnapshot]) -> dict[str, int]:
-        """Positions to read up to, of those files that have something new."""
-        for chunk in self._chunks(self._order_names(names, entries)):
+        """Return positions to read up to, of those files that have something new."""
+        for chunk in self._split_chunks(self._order_names(names, entries)):
             for names_of_one, opened in self._open_files(chunk, entries):
                 files = {file.path for file in opened.contents.files}
                 for name in names_of_one:
@@ -275,16 +277,19 @@ class _Intake:
     def _open_files(
         self, names: Sequence[str], entries: dict[str, FileSnapshot]
     ) -> Iterator[tuple[Sequence[str], OpenFiles]]:
-        """Files as one dataset; one by one where a foreign one is among them."""
+        """Yield files as one dataset; one by one where a foreign one is among them."""
         try:
-            yield names, self._follower.open(self._follower.together([entries[name] for name in names], entries))
+            yield (
+                names,
+                self._follower.open(self._follower.add_group_members([entries[name] for name in names], entries)),
+            )
             return
         except FormatError:
             if len(names) == 1 and not self._follower.may_be_foreign(names[0], entries[names[0]]):
                 raise
         for name in names:
             try:
-                opened = self._follower.open(self._follower.together([entries[name]], entries))
+                opened = self._follower.open(self._follower.add_group_members([entries[name]], entries))
             except FormatError as error:
                 if not self._follower.may_be_foreign(name, entries[name]):
                     raise
@@ -296,17 +301,17 @@ class _Intake:
         """Return files by how long their writers waited, those of a writer in the order of writing."""
         groups = {name: self._follower.group(name, entries[name]) for name in names}
         eldest: dict[Hashable, str] = {}
-        for name in sorted(names, key=natural_order):
+        for name in sorted(names, key=make_natural_key):
             eldest.setdefault(groups[name][0], name)
 
-        def key(name: str) -> tuple[Any, ...]:
+        def make_sort_key(name: str) -> tuple[Any, ...]:
             writer, place = groups[name]
-            return self._follower.turn(writer), natural_order(eldest[writer]), place, natural_order(name)
+            return self._follower.turn(writer), make_natural_key(eldest[writer]), place, make_natural_key(name)
 
-        return sorted(names, key=key)
+        return sorted(names, key=make_sort_key)
 
     @staticmethod
-    def _chunks(names: list[str]) -> Iterator[list[str]]:
+    def _split_chunks(names: list[str]) -> Iterator[list[str]]:
         # The first few by themselves: the limits may leave room for no more. Then ever more at a time, for some formats
         # list the whole directory whenever they open files of it.
         start, size = 0, 8
@@ -317,7 +322,7 @@ class _Intake:
 
     def _take_one(self, name: str, entry: FileSnapshot, opened: OpenFiles) -> None:
         place = self._places.get(name, Place(0))
-        committed_end = self._follower.committed_end(name, entry)
+        committed_end = self._follower.find_committed_end(name, entry)
         if committed_end is None and place.at:
             check_proof(entry.file, place.at, place.proof, self._follower.storage)
         end = self._find_read_end(name, entry, opened, place.at, committed_end)
@@ -348,18 +353,18 @@ class _Intake:
             self._full = True
             return position
         if end > position and self._rows is not None:
-            end = self._within_rows(name, entry, opened, position, end, is_complete=is_complete)
+            end = self._cut_at_rows(name, entry, opened, position, end, is_complete=is_complete)
         if end > position and self._bytes is not None:
             self._bytes = max(0, self._bytes - (end - position))
             self._full = self._full or not self._bytes or target < entry.file.size
         return end
 
     def _advance(self, name: str, entry: FileSnapshot, opened: OpenFiles, position: int, target: int) -> int:
-        """The committed end of the file as if it ended at `target`; of more of it if nothing complete ends there."""
+        """Return committed end of the file as if it ended at `target`; of more of it if nothing complete ends there."""
         request, size = opened.request, entry.file.size
         contents = require_followable(opened.contents)
         while target < size:
-            end = contents.committed_end(request, replace(entry.file, size=target), position)
+            end = contents.find_committed_end(request, replace(entry.file, size=target), position)
             if end > position:
                 return end
             if self._reached:
@@ -367,20 +372,20 @@ class _Intake:
                 return position
             target = min(size, position + 2 * (target - position))
         end = (
-            contents.committed_end(request, entry.file, position)
+            contents.find_committed_end(request, entry.file, position)
             if position
             else find_whole_end(opened.contents, request, entry.file)
         )
         self._follower.remember(name, entry, end)
         return end
 
-    def _within_rows(
+    def _cut_at_rows(
         self, name: str, entry: FileSnapshot, opened: OpenFiles, position: int, end: int, *, is_complete: bool
     ) -> int:
-        """The last position up to `end` for whose rows there is room."""
+        """Return the last position up to `end` for whose rows there is room."""
         room = self._rows or 0
         cut = None
-        for offsets in self._offsets(opened, Range(entry.file, position, end)):
+        for offsets in self._read_offsets(opened, Range(entry.file, position, end)):
             if offsets.num_rows > room:
                 cut = int(offsets.column(0)[room].as_py())
                 break
@@ -394,11 +399,11 @@ class _Intake:
             return position if self._reached else end
         return min(end, self._advance(name, entry, opened, position, cut))
 
-    def _offsets(self, opened: OpenFiles, requested: Range) -> Iterator[pa.RecordBatch]:
+    def _read_offsets(self, opened: OpenFiles, requested: Range) -> Iterator[pa.RecordBatch]:
         """Yield where the rows of a range begin."""
         contents, request = opened
         if self._counting is None or self._counting[0] is not contents:
             scan = replace(request.scan, columns=(OFFSET_COLUMN,), filters=(), on_damage="skip")
             self._counting = contents, bind_scan(contents, scan)
-        for fragment in require_followable(contents).between(self._counting[1], [requested]):
+        for fragment in require_followable(contents).list_fragments(self._counting[1], [requested]):
             yield from fragment.to_batches(Findings("skip"))

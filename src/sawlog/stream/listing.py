@@ -100,7 +100,7 @@ class Listing:
         waiting = [(path, path) for path in self.paths]
         while waiting:
             root, path = waiting.pop()
-            directory = self._directory(path)
+            directory = self._read_directory(path)
             waiting += [(root, inner) for inner in directory.directories]
             for entry in directory.files:
                 name = self.name(entry)
@@ -121,7 +121,7 @@ class Listing:
                     entries[name] = self._take_snapshot(name, file, stamp)
         self.files = entries
 
-    def _directory(self, path: str) -> _Directory:
+    def _read_directory(self, path: str) -> _Directory:
         try:
             modified = os.stat(path).st_mtime_ns
         except FileNotFoundError:
@@ -161,7 +161,10 @@ class Listing:
 
 
 def find_all(storage: Storage, paths: Sequence[str]) -> list[File]:
-    """The files that are there. A path that is missing may come: a directory that is not made, or not mounted, yet."""
+    """Return the files that are there.
+
+    A path that is missing may come: a directory that is not made, or not mounted, yet.
+    """
     files: dict[str, File] = {}
     for path in paths:
         with contextlib.suppress(FileNotFoundError):

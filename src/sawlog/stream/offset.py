@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sawlog.errors import FormatError, SawlogError
 from sawlog.guard import Undecodable, call_decoder
-from sawlog.storage import File, Storage, known_answer, note_answer
+from sawlog.storage import File, Storage, find_answer, note_answer
 from sawlog.storage.typed_json import parse_json_as
 
 VERSION = 2
@@ -74,44 +74,44 @@ class FinishedFile(NamedTuple):
 
     @classmethod
     def of(cls, place: Place, version: str) -> FinishedFile:
-        """The record of a file that was read up to a place."""
+        """Return the record of a file that was read up to a place."""
         tail = bytes.fromhex(place.proof.rpartition(" ")[2])[:_TAIL_BYTES].ljust(_TAIL_BYTES, b"\0")
-        return cls(place.at, head_of(place.proof), tail, version_of(version))
+        return cls(place.at, shorten_proof(place.proof), tail, hash_version(version))
 
 
 NO_HEAD = bytes(_HEAD_BYTES)
 
 
-def head_of(proof: str) -> bytes:
-    """The short form of the first digest of a proof."""
+def shorten_proof(proof: str) -> bytes:
+    """Return the short form of the first digest of a proof."""
     return bytes.fromhex(proof.partition(" ")[0])[:_HEAD_BYTES].ljust(_HEAD_BYTES, b"\0")
 
 
-def version_of(version: str) -> bytes:
-    """The short form of what a storage says of a file."""
+def hash_version(version: str) -> bytes:
+    """Return the short form of what a storage says of a file."""
     return hashlib.blake2b(version.encode(errors="surrogateescape"), digest_size=_VERSION_BYTES).digest()
 
 
-def key_of(name: str) -> bytes:
+def hash_name(name: str) -> bytes:
     """Return the key that stands for a name."""
     return hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=_NAME_BYTES).digest()
 
 
 def dump_schema(schema: pa.Schema) -> str:
-    """A schema as text."""
+    """Return a schema as text."""
     return base64.b64encode(zlib.compress(schema.serialize().to_pybytes())).decode()
 
 
 def load_schema(text: str) -> pa.Schema:
     """Return the schema that `dump_schema` made text of."""
-    stored = call_decoder(zlib.decompress, _bytes(text))
+    stored = call_decoder(zlib.decompress, _decode_base64(text))
     schema = stored if isinstance(stored, Undecodable) else call_decoder(pa.ipc.read_schema, pa.py_buffer(stored))
     if isinstance(schema, Undecodable):
         raise FormatError(f"{_EXPECTED}, found a schema that cannot be read: {schema.detail}")
     return schema
 
 
-def _bytes(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     """Decode base64."""
     decoded = call_decoder(base64.b64decode, text, validate=True)
     if isinstance(decoded, Undecodable):
@@ -119,9 +119,9 @@ def _bytes(text: str) -> bytes:
     return decoded
 
 
-def _entries(text: str, entry: struct.Struct) -> Iterator[tuple[bytes, ...]]:
-    """Entries of one size, back to back in base64."""
-    data = _bytes(text)
+def _decode_entries(text: str, entry: struct.Struct) -> Iterator[tuple[bytes, ...]]:
+    """Return entries of one size, back to back in base64."""
+    data = _decode_base64(text)
     if len(data) % entry.size:
         raise FormatError(f"{_EXPECTED}, found {len(data)} bytes where each entry takes {entry.size}")
     return entry.iter_unpack(data)
@@ -178,7 +178,7 @@ class Finished:
         return self._buckets[key[0]].get(key)
 
     def with_changes(self, added: Mapping[bytes, FinishedFile], removed: set[bytes]) -> Finished:
-        """The same but for some files."""
+        """Return the same but for some files."""
         buckets = list(self._buckets)
         for index in {key[0] for key in (*added, *removed)}:
             bucket = _Bucket(buckets[index])
@@ -189,7 +189,7 @@ class Finished:
         return Finished(buckets)
 
     def to_json(self) -> dict[str, str]:
-        """Text by bucket."""
+        """Return text by bucket."""
         return {f"{index:02x}": bucket.text for index, bucket in enumerate(self._buckets) if bucket}
 
     @classmethod
@@ -200,7 +200,7 @@ class Finished:
             prefix = call_decoder(bytes.fromhex, first)
             if isinstance(prefix, Undecodable) or len(prefix) != 1:
                 raise FormatError(f"{_EXPECTED}, found files by {first[:60]!r}")
-            for key_rest, position, *digests in _entries(text, _FINISHED):
+            for key_rest, position, *digests in _decode_entries(text, _FINISHED):
                 buckets[prefix[0]][prefix + key_rest] = FinishedFile(int.from_bytes(position, "big"), *digests)
         return cls(buckets)
 
@@ -238,8 +238,8 @@ class Offset:
     copies: dict[bytes, Link] = field(default_factory=dict)
 
     def knows(self, name: str) -> bool:
-        """Whether the stream has begun to read a file of that name."""
-        return name in self.files or self.finished.get(key_of(name)) is not None
+        """Return whether the stream has begun to read a file of that name."""
+        return name in self.files or self.finished.get(hash_name(name)) is not None
 
     @classmethod
     def from_json(cls, data: Any) -> Offset:
@@ -255,14 +255,17 @@ class Offset:
         return cls(
             {name: Place(*fields) for name, fields in stored.files.items()},
             Finished.from_json(stored.finished),
-            {key: int.from_bytes(size, "big") for key, size in _entries(stored.waiting, _WAITING)},
+            {key: int.from_bytes(size, "big") for key, size in _decode_entries(stored.waiting, _WAITING)},
             stored.table,
             stored.schema,
-            {key: Link(origin, int.from_bytes(size, "big")) for key, origin, size in _entries(stored.copies, _COPY)},
+            {
+                key: Link(origin, int.from_bytes(size, "big"))
+                for key, origin, size in _decode_entries(stored.copies, _COPY)
+            },
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data with sorted keys: Spark compares offsets as text."""
+        """Return plain data with sorted keys: Spark compares offsets as text."""
         packed = [_WAITING.pack(key, size.to_bytes(5, "big")) for key, size in sorted(self.waiting.items())]
         copies = [
             _COPY.pack(key, link.origin, link.size.to_bytes(5, "big")) for key, link in sorted(self.copies.items())
@@ -282,18 +285,18 @@ class Offset:
 def prove(file: File, position: int, storage: Storage) -> str:
     """Return digests of the first and last bytes of a file before `position`, by the index where it knows them."""
     question = f"proof {position}"
-    digests = known_answer(storage, file, question)
+    digests = find_answer(storage, file, question)
     if digests is None:
         digests = " ".join(
-            _digest(storage.read(file.path, start, length)) for start, length in _spans(position)
+            _compute_digest(storage.read(file.path, start, length)) for start, length in _choose_spans(position)
         ).encode()
         note_answer(storage, file, question, digests)
     return digests.decode()
 
 
-def head(file: File, size: int, storage: Storage) -> str:
+def compute_head(file: File, size: int, storage: Storage) -> str:
     """Return the beginning of the proof of a file that was read up to byte `size`."""
-    return _digest(storage.read(file.path, 0, min(size, PROVEN_BYTES)))
+    return _compute_digest(storage.read(file.path, 0, min(size, PROVEN_BYTES)))
 
 
 def check_proof(file: File, position: int, proof: str, storage: Storage) -> None:
@@ -308,8 +311,8 @@ def check_proof(file: File, position: int, proof: str, storage: Storage) -> None
         )
     if not position:
         return
-    for (start, length), expected in zip(_spans(position), proof.split(), strict=True):
-        actual = _digest(storage.read(file.path, start, length))
+    for (start, length), expected in zip(_choose_spans(position), proof.split(), strict=True):
+        actual = _compute_digest(storage.read(file.path, start, length))
         if actual != expected:
             raise SawlogError(
                 f"{file.path}: the file was replaced or rewritten: bytes {start} to {start + length} had the digest"
@@ -317,10 +320,10 @@ def check_proof(file: File, position: int, proof: str, storage: Storage) -> None
             )
 
 
-def _spans(position: int) -> list[tuple[int, int]]:
+def _choose_spans(position: int) -> list[tuple[int, int]]:
     length = min(position, PROVEN_BYTES)
     return [(0, length), (position - length, length)]
 
 
-def _digest(data: bytes) -> str:
+def _compute_digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -23,11 +23,11 @@ from sawlog.stream.offset import (
     Offset,
     Place,
     check_proof,
-    head,
-    head_of,
-    key_of,
+    compute_head,
+    hash_name,
+    hash_version,
     prove,
-    version_of,
+    shorten_proof,
 )
 
 logger = logging.getLogger("sawlog")
@@ -72,7 +72,7 @@ class Records:
         Raises:
             SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.
         """
-        self._copied = set(self.copies.origins(entries).values())
+        self._copied = set(self.copies.find_origins(entries).values())
         new: dict[str, FileSnapshot] = {}
         changed: dict[str, Place | FinishedFile] = {}
         for name, entry in entries.items():
@@ -85,10 +85,10 @@ class Records:
                     changed[name] = place
             elif (ended := self._find_ended(name)) is not None:
                 self._look_again(name, entry, ended, changed)
-            elif self._follower.ours(name, entry) and entry.file.size:
+            elif self._follower.is_member(name, entry) and entry.file.size:
                 new[name] = entry
         waited = self.start.waiting if self._restarted else {}
-        arrived = {n: entry for n, entry in new.items() if n not in self._unbegun and key_of(n) not in waited}
+        arrived = {n: entry for n, entry in new.items() if n not in self._unbegun and hash_name(n) not in waited}
         self.copies.keep(arrived)
         arrived = self._release(arrived, changed, entries)
         moved = self._resolve_moves(arrived, changed, entries)
@@ -100,19 +100,19 @@ class Records:
         self._restarted = False
 
     def finish(self, ended: Mapping[str, FinishedFile], entries: Mapping[str, FileSnapshot]) -> Finished:
-        """The finished files of the next offset: those there were, and some more."""
-        added = {**self._added, **{key_of(name): record for name, record in ended.items()}}
+        """Return the finished files of the next offset: those there were, and some more."""
+        added = {**self._added, **{hash_name(name): record for name, record in ended.items()}}
         finished = self._finished.with_changes(added, self._removed) if added or self._removed else self._finished
         self.ended |= {name: entries[name].stamp for name in ended if name in entries}
         surplus = len(finished) - len(entries) - REMEMBERED
         if surplus > 0:
-            listed_keys = {key_of(name) for name in entries}
+            listed_keys = {hash_name(name) for name in entries}
             removed_keys = [key for key in finished if key not in listed_keys]
             finished = finished.with_changes({}, set(removed_keys[: max(0, len(removed_keys) - REMEMBERED)]))
         return finished
 
-    def moved_to(self, place: Place, entries: Mapping[str, FileSnapshot]) -> FileSnapshot | None:
-        """The file that begins with what was read at a place, of those that were not begun."""
+    def find_moved(self, place: Place, entries: Mapping[str, FileSnapshot]) -> FileSnapshot | None:
+        """Return the file that begins with what was read at a place, of those that were not begun."""
         for name, entry in entries.items():
             if name in self.files or self._find_ended(name) is not None or entry.file.size < place.at:
                 continue
@@ -121,9 +121,9 @@ class Records:
         return None
 
     def _find_ended(self, name: str) -> FinishedFile | None:
-        return self._ended_by(key_of(name))
+        return self._find_ended_by_key(hash_name(name))
 
-    def _ended_by(self, key: bytes) -> FinishedFile | None:
+    def _find_ended_by_key(self, key: bytes) -> FinishedFile | None:
         return self._added.get(key) or (None if key in self._removed else self._finished.get(key))
 
     def _is_replaced(self, name: str, entry: FileSnapshot, place: Place) -> bool:
@@ -132,13 +132,13 @@ class Records:
             return True
         if not place.at:
             return False
-        if name in self._copied and self._follower.committed_end(name, entry) is None:
+        if name in self._copied and self._follower.find_committed_end(name, entry) is None:
             return not self._proves(entry, place)
         if name in self._inodes and self._inodes[name] == entry.inode:
             return False
         if not place.proof:  # of positions that were saved without one
             self.files[name] = replace(place, proof=prove(entry.file, place.at, self._follower.storage))
-        elif head(entry.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]:
+        elif compute_head(entry.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]:
             return True
         self._inodes[name] = entry.inode
         return False
@@ -146,8 +146,8 @@ class Records:
     def _look_again(
         self, name: str, entry: FileSnapshot, ended: FinishedFile, changed: dict[str, Place | FinishedFile]
     ) -> None:
-        """A finished file that has not been looked at, or has changed: it sleeps on, wakes, or is another one."""
-        if entry.file.size == ended.at and version_of(entry.version) == ended.version:
+        """Look at a finished file not looked at before, or changed: it sleeps on, wakes, or is another one."""
+        if entry.file.size == ended.at and hash_version(entry.version) == ended.version:
             self.ended[name] = entry.stamp
             return
         if entry.file.size < ended.at:
@@ -163,14 +163,14 @@ class Records:
 
     def _wake(self, name: str, ended: FinishedFile, proof: str) -> None:
         self.files[name] = Place(ended.at, proof, ended.at)
-        self._removed.add(key_of(name))
-        self._added.pop(key_of(name), None)
+        self._removed.add(hash_name(name))
+        self._added.pop(hash_name(name), None)
 
     def _find_lost(self, entries: Mapping[str, FileSnapshot]) -> Iterator[_Lost]:
         for name, place in self.files.items():
             if name not in entries and place.at:
                 yield name, place
-        listed_keys = {key_of(name) for name in entries}
+        listed_keys = {hash_name(name) for name in entries}
         for key in self._finished:
             if key not in listed_keys and key not in self._removed:
                 record = self._finished.get(key)
@@ -191,7 +191,7 @@ class Records:
         self._kept = {}
         if not links:
             return dict(arrived)
-        names = self.copies.origins(entries)
+        names = self.copies.find_origins(entries)
         lost_origins = {link.origin for link in links.values()} - {
             key for key, name in names.items() if name not in changed
         }
@@ -204,13 +204,13 @@ class Records:
         released: dict[bytes, list[str]] = {}
         free: dict[str, FileSnapshot] = {}
         for name, entry in arrived.items():
-            link = links.get(key_of(name))
+            link = links.get(hash_name(name))
             if link is not None and link.origin in lost_origins:
                 released.setdefault(link.origin, []).append(name)
             elif link is None or not self.copies.is_unchanged(name, entry):
                 free[name] = entry
         for origin, copies in released.items():
-            copies.sort(key=lambda name: links[key_of(name)].size, reverse=True)
+            copies.sort(key=lambda name: links[hash_name(name)].size, reverse=True)
             record, first = self._find_record(origin), copies[0]
             if record is not None and record.at > arrived[first].file.size:
                 self._end_copies(copies, arrived)
@@ -218,30 +218,30 @@ class Records:
                     changed.pop(names[origin], None)
                     self._begin_again(names[origin])
                 continue
-            self._kept[self.copies.name(origin)] = arrived[first].file.size
+            self._kept[self.copies.find_name(origin)] = arrived[first].file.size
             free |= {name: arrived[name] for name in self.copies.succeed(first, copies, arrived)}
         return free
 
     def _end_copies(self, copies: Iterable[str], arrived: Mapping[str, FileSnapshot]) -> None:
-        """Copies of which all was read in their original."""
+        """Record copies as finished: all of their bytes were read in their originals."""
         for name in copies:
             entry = arrived[name]
-            del self.copies.links[key_of(name)]
+            del self.copies.links[hash_name(name)]
             place = Place(entry.file.size, prove(entry.file, entry.file.size, self._follower.storage))
-            self._added[key_of(name)] = FinishedFile.of(place, entry.version)
+            self._added[hash_name(name)] = FinishedFile.of(place, entry.version)
             self.ended[name] = entry.stamp
 
     def _find_record(self, key: bytes) -> Place | FinishedFile | None:
-        """The record of a file by the key of its name."""
-        places = (place for name, place in self.files.items() if key_of(name) == key)
-        return next(places, None) or self._ended_by(key)
+        """Return the record of a file by the key of its name."""
+        places = (place for name, place in self.files.items() if hash_name(name) == key)
+        return next(places, None) or self._find_ended_by_key(key)
 
     def _begin_again(self, name: str) -> None:
-        """A file was emptied, and more was read of it than its copy has."""
+        """Forget what was read of a file that was emptied, of which more was read than its copy has."""
         place = self.files.pop(name, None)
         self.ended.pop(name, None)
-        self._removed.add(key_of(name))
-        self._added.pop(key_of(name), None)
+        self._removed.add(hash_name(name))
+        self._added.pop(hash_name(name), None)
         self._check_emptied(name, place.at if place is not None else 0)
 
     def _check_emptied(self, name: str, copied_bytes: int) -> None:
@@ -312,16 +312,18 @@ class Records:
         for name in waiting:
             entry = arrived[name]
             heads = {
-                length: head(entry.file, length, self._follower.storage)
+                length: compute_head(entry.file, length, self._follower.storage)
                 for length in lengths
                 if length <= entry.file.size
             }
             match = self._match(entry, lost_records, heads)
             if match is not None:
                 first = self._follower.storage.read(entry.file.path, 0, PROVEN_BYTES)
-                written_over = set(map(key_of, self._follower.format.stream_rules.overwritten_names(name, first)))
+                written_over = set(map(hash_name, self._follower.format.stream_rules.overwritten_names(name, first)))
                 match = self._match(
-                    entry, [candidate for candidate in lost_records if _key(candidate[0]) not in written_over], heads
+                    entry,
+                    [candidate for candidate in lost_records if _make_key(candidate[0]) not in written_over],
+                    heads,
                 )
             if match is not None:
                 lost_records.remove(match)
@@ -337,15 +339,18 @@ class Records:
         return moved
 
     def _match(self, entry: FileSnapshot, lost_records: list[_Lost], heads: Mapping[int, str]) -> _Lost | None:
-        """The record of a file that begins with all that was read of it; those of its size first, then the longest."""
+        """Return the record of a file that begins with all that was read of it.
+
+        Those of its size first, then the longest.
+        """
         likely = []
         for candidate in lost_records:
             record = candidate[1]
             first = heads.get(min(record.at, PROVEN_BYTES))
             if first is None or record.at > entry.file.size:
                 continue
-            expected = head_of(record.proof) if isinstance(record, Place) else record.head
-            if expected == head_of(first):
+            expected = shorten_proof(record.proof) if isinstance(record, Place) else record.head
+            if expected == shorten_proof(first):
                 likely.append(candidate)
         likely.sort(key=lambda candidate: -candidate[1].at)
         for candidate in likely[:LIKELY]:
@@ -361,7 +366,7 @@ class Records:
             self.files[name] = Place(record.at, record.proof, record.at)
             self._check_emptied(old, entry.file.size)
             return
-        key = _key(old)
+        key = _make_key(old)
         if isinstance(old, str):
             self.ended.pop(old, None)
         self._removed.add(key)
@@ -369,11 +374,11 @@ class Records:
         if entry.file.size > record.at:
             self._wake(name, record, prove(entry.file, record.at, self._follower.storage))
         else:
-            self._added[key_of(name)] = record._replace(version=version_of(entry.version))
+            self._added[hash_name(name)] = record._replace(version=hash_version(entry.version))
             self.ended[name] = entry.stamp
 
     def _refuse(self, name: str, entry: FileSnapshot, record: Place | FinishedFile) -> None:
-        """A file is not what it was, and what was read of it is nowhere."""
+        """Refuse a file that is not what it was, when what was read of it is nowhere."""
         if isinstance(record, Place):
             check_proof(entry.file, record.at, record.proof, self._follower.storage)
             return
@@ -399,7 +404,7 @@ class Records:
         before, self._unbegun = self._unbegun, {}
         waited = self.start.waiting if self._restarted else {}
         for name, copied_bytes in self._kept.items():
-            size = before[name].file.size if name in before else waited.get(key_of(name), 0)
+            size = before[name].file.size if name in before else waited.get(hash_name(name), 0)
             if size > copied_bytes:
                 self._report_loss(
                     f"{self._follower.root}{name}: the file was copied, and emptied or removed before it was read;"
@@ -412,7 +417,7 @@ class Records:
                     f"{entry.file.path}: the file was removed before it was read; it had {entry.file.size} bytes"
                 )
         if self._restarted and self.start.waiting:
-            listed_keys = {key_of(name) for name in entries}
+            listed_keys = {hash_name(name) for name in entries}
             missing = [size for key, size in self.start.waiting.items() if key not in listed_keys and size not in sizes]
             if missing:
                 self._report_loss(
@@ -427,10 +432,10 @@ class Records:
         logger.warning(message)
 
 
-def _key(name_or_key: str | bytes) -> bytes:
-    return key_of(name_or_key) if isinstance(name_or_key, str) else name_or_key
+def _make_key(name_or_key: str | bytes) -> bytes:
+    return hash_name(name_or_key) if isinstance(name_or_key, str) else name_or_key
 
 
 def _is_unchanged(ended: FinishedFile, proof: str) -> bool:
-    """Whether a finished file is still what it was, as far as is remembered."""
+    """Return whether a finished file is still what it was, as far as is remembered."""
     return ended.head == NO_HEAD or ended[1:3] == FinishedFile.of(Place(ended.at, proof), "")[1:3]

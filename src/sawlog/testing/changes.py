@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from sawlog.errors import FormatError
 from sawlog.format.contract import Match
 from sawlog.format.damage import TailStatus
-from sawlog.guard import raised_by_system
+from sawlog.guard import is_system_error
 from sawlog.storage import File
 from sawlog.testing.counting import SPARE_MEMORY, count_work, measure_memory
-from sawlog.testing.mutations import effort, make_random
+from sawlog.testing.mutations import count_changes, make_random
 from sawlog.testing.outcome import (
     Outcome,
     allow_refusal,
@@ -20,9 +20,9 @@ from sawlog.testing.outcome import (
     is_subsequence,
     open_subject,
     read_rows,
-    texts,
+    render_rows,
 )
-from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed
+from sawlog.testing.sample import Mutation, Sample, Span, Subject, place_sample
 
 _PASSES = 16
 """How often a verb may look at every byte, on average."""
@@ -36,7 +36,7 @@ _SMALL = 1 << 16
 
 
 def is_readable(subject: Subject) -> bool:
-    """Whether the path is opened at all."""
+    """Return whether the path is opened at all."""
     with warnings.catch_warnings(), allow_refusal():
         warnings.simplefilter("ignore")
         open_subject(subject, on_damage="skip")
@@ -44,8 +44,8 @@ def is_readable(subject: Subject) -> bool:
     return False
 
 
-def watched(check: Callable[[Subject], Iterable[str]], subject: Subject) -> Iterator[str]:
-    """The complaints of a check; exceptions that leave a verb are complaints too, but that nothing reads the path."""
+def iterate_complaints(check: Callable[[Subject], Iterable[str]], subject: Subject) -> Iterator[str]:
+    """Yield complaints of a check; exceptions that leave a verb are complaints too, but that nothing reads the path."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -56,17 +56,17 @@ def watched(check: Callable[[Subject], Iterable[str]], subject: Subject) -> Iter
             if examine(subject, every_verb=False).refused is None:
                 yield explain(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
-            if not raised_by_system(error):
+            if not is_system_error(error):
                 yield explain(error)
 
 
-def agreed(subject: Subject) -> list[str]:
-    """The verbs agree."""
+def check_agreement(subject: Subject) -> list[str]:
+    """Return the verbs agree."""
     return examine(subject).complaints
 
 
-def clean(subject: Subject) -> list[str]:
-    """The sample is intact, whole, and what it is said to be."""
+def check_sample(subject: Subject) -> list[str]:
+    """Return the sample is intact, whole, and what it is said to be."""
     outcome = examine(subject)
     problems = list(outcome.complaints)
     if outcome.refused is not None:
@@ -75,8 +75,8 @@ def clean(subject: Subject) -> list[str]:
         problems.append("a text of nobody's format is recognised by its content")
     problems += [f"damaged: {place}" for place in outcome.damages]
     problems += [f"{report.path}: {report.tail}" for report in outcome.reports if report.tail.unfinished]
-    if subject.sample.rows is not None and outcome.rows != texts(subject.sample.rows):
-        problems.append(f"expected {len(texts(subject.sample.rows))} rows, found {len(outcome.rows)}, or others")
+    if subject.sample.rows is not None and outcome.rows != render_rows(subject.sample.rows):
+        problems.append(f"expected {len(render_rows(subject.sample.rows))} rows, found {len(outcome.rows)}, or others")
     return problems
 
 
@@ -94,10 +94,10 @@ class Compared:
         self.truth: Outcome = examine(intact)
         if self.truth.refused is not None:
             raise AssertionError(f"the sample itself is refused: {self.truth.refused}")
-        self.words = self.truth.words()
+        self.words = self.truth.collect_words()
 
     def examine(self, subject: Subject) -> Outcome:
-        """The outcome of a changed sample under the verbs whose turn it is."""
+        """Return the outcome of a changed sample under the verbs whose turn it is."""
         self._seen += 1
         return examine(subject, every_verb=self._seen % self._turns == 0)
 
@@ -109,7 +109,7 @@ class Reported(Compared):
         outcome = self.examine(subject)
         problems = list(outcome.complaints)
         rows, truth = outcome.rows, self.truth.rows
-        if outcome.refused is None and outcome.words() <= self.words:
+        if outcome.refused is None and outcome.collect_words() <= self.words:
             if len(rows) != len(truth):
                 problems.append(f"{len(rows)} rows instead of {len(truth)}, and not a word")
             elif subject.sample.checked and rows != truth:
@@ -147,14 +147,14 @@ class Prefix(Compared):
         return problems
 
 
-def linear(sample: Sample) -> Iterator[str]:
-    """Bytes looked at follow the size of the file, whatever is wrong with it."""
+def check_linear_work(sample: Sample) -> Iterator[str]:
+    """Yield bytes looked at follow the size of the file, whatever is wrong with it."""
     place = sample.body if isinstance(sample.body, Span) else Span(sample.body or 0, 0)
-    name = sample.place(place)
+    name = sample.find_file(place)
     data = sample.content[name]
     head, body = data[: place.offset], data[place.offset :]
     dice = make_random(sample.format, sample.name, "linear")
-    flipped = [None, 0, *(dice.randrange(len(body)) for _ in range(effort(sample, 4)))]
+    flipped = [None, 0, *(dice.randrange(len(body)) for _ in range(count_changes(sample, 4)))]
     for position in flipped:
         part = bytearray(body)
         if position is not None:
@@ -163,7 +163,7 @@ def linear(sample: Sample) -> Iterator[str]:
             byte_counts = []
             for size in (_SMALL, 4 * _SMALL):
                 content = head + bytes(part) * -(-size // len(part))
-                with placed(sample, Mutation("repeated", {**sample.content, name: content})) as subject:
+                with place_sample(sample, Mutation("repeated", {**sample.content, name: content})) as subject:
                     byte_counts.append(_count_read_bytes(subject, view))
             if byte_counts[1] > 5 * byte_counts[0] + _PASSING:
                 sizes = f"{_SMALL} and {4 * _SMALL}"
@@ -171,7 +171,7 @@ def linear(sample: Sample) -> Iterator[str]:
 
 
 def _count_read_bytes(subject: Subject, view: str) -> int:
-    """Bytes that a read of a view looks at; none where the path is refused."""
+    """Return bytes that a read of a view looks at; none where the path is refused."""
     with warnings.catch_warnings(), allow_refusal():
         warnings.simplefilter("ignore")
         dataset, work = count_work(open_subject(subject, on_damage="skip", view=view))
@@ -182,8 +182,8 @@ def _count_read_bytes(subject: Subject, view: str) -> int:
     return 0
 
 
-def frugal(subject: Subject) -> list[str]:
-    """The verbs agree, look at no more bytes than there are, and take no more memory than they justify.
+def check_frugality(subject: Subject) -> list[str]:
+    """Return the verbs agree, look at no more bytes than there are, and take no more memory than they justify.
 
     Memory is measured of a read and of a check: the other verbs do what these do, and to trace costs more than to read.
     """

@@ -36,9 +36,9 @@ class CountingSource:
         self._work = work
         self.size = source.size
 
-    def window(self, offset: int, length: int) -> Any:
-        """Return the bytes of a range, and count them; see `Source.window`."""
-        window = self._source.window(offset, length)
+    def read_window(self, offset: int, length: int) -> Any:
+        """Return the bytes of a range, and count them; see `Source.read_window`."""
+        window = self._source.read_window(offset, length)
         self._work.bytes += len(window)
         return window
 
@@ -66,7 +66,7 @@ class CountingStorage(Storage):
 
 
 def count_work(dataset: Dataset) -> tuple[Dataset, Work]:
-    """The same dataset, and the count of the bytes that it looks at."""
+    """Return the same dataset, and the count of the bytes that it looks at."""
     storage = CountingStorage(dataset.scan.storage.options)
     scan = replace(dataset.scan, storage=storage)
     again = Dataset(dataset.format.open(dataset.files, scan), scan)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sawlog.testing import changes, mutations, reading, removal, storing, writing
 from sawlog.testing.outcome import Outcome, examine
-from sawlog.testing.sample import Files, Mutation, Sample, Span, Subject, placed, put
+from sawlog.testing.sample import Files, Mutation, Sample, Span, Subject, place_sample, put
 
 _SHOWN = 5
 
@@ -46,12 +46,12 @@ class Exemption:
     told: str = ""
     fuzzed: bool = False
 
-    def about(self, law: str, sample: Sample) -> bool:
-        """Whether it is about a law and a sample."""
+    def is_about(self, law: str, sample: Sample) -> bool:
+        """Return whether it is about a law and a sample."""
         return self.law == law and (not self.samples or sample.name in self.samples)
 
     def excuses(self, complaint: Complaint, sample: Sample) -> bool:
-        """Whether it is about what was changed, and what was said of it."""
+        """Return whether it is about what was changed, and what was said of it."""
         if self.told and not re.search(self.told, str(complaint)):
             return False
         if not self.spans:
@@ -80,18 +80,18 @@ class Laws:
     mutators: ClassVar[Sequence[mutations.Mutator]] = ()
 
     def __init_subclass__(cls) -> None:
-        """Samples are made once, however many tests are."""
+        """Have samples made once, however many tests there are."""
         own_samples: Any = vars(cls).get("samples")
         if own_samples is not None:
             cls.samples = classmethod(cache(own_samples.__func__))  # type: ignore[arg-type, assignment, method-assign]
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
-        """The samples: intact, small, of every view, dialect and codec."""
+        """Return the samples: intact, small, of every view, dialect and codec."""
         raise NotImplementedError
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
-        """Pytest's hook: each test for each sample that it concerns."""
+        """Run each test, by Pytest's hook, for each sample that it concerns."""
         if "sample" not in metafunc.fixturenames:
             return
         import pytest
@@ -102,7 +102,7 @@ class Laws:
 
     def judge(self, law: str, sample: Sample, complaints: Iterable[Complaint]) -> None:
         """Fail with what is not exempt, and with exemptions that nothing needs."""
-        applicable = [exemption for exemption in self.exemptions if exemption.about(law, sample)]
+        applicable = [exemption for exemption in self.exemptions if exemption.is_about(law, sample)]
         used_exemptions: set[int] = set()
         broken = []
         for complaint in complaints:
@@ -122,128 +122,134 @@ class Laws:
         if stale and mutations.EFFORT >= 1:
             raise AssertionError(f"law {law}, sample {sample.name}: exemptions that nothing needs: {stale}")
 
-    def intact(self, law: str, sample: Sample, check: Law) -> None:
+    def check_intact(self, law: str, sample: Sample, check: Law) -> None:
         """Check the sample as it is."""
-        with placed(sample) as subject:
-            self.judge(law, sample, map(Complaint, changes.watched(check, subject)))
+        with place_sample(sample) as subject:
+            self.judge(law, sample, map(Complaint, changes.iterate_complaints(check, subject)))
 
-    def changed(self, law: str, sample: Sample, kinds: Iterable[Mutation], check: Law) -> None:
+    def check_changed(self, law: str, sample: Sample, kinds: Iterable[Mutation], check: Law) -> None:
         """Check the sample in changed copies."""
-        self.judge(law, sample, _each(sample, kinds, check))
+        self.judge(law, sample, _check_each(sample, kinds, check))
 
     # Law 1
 
     def test_any_fragments(self, sample: Sample) -> None:
         """Fragments of any task size, pickled, deliver what one fragment delivers, of intact and of damaged files."""
-        self.changed("any_fragments", sample, _and_intact(sample, 16), _unless_refused(reading.any_fragments))
+        self.check_changed(
+            "any_fragments", sample, _choose_with_intact(sample, 16), _skip_refused(reading.check_fragments)
+        )
 
     def test_two_threads(self, sample: Sample) -> None:
         """Two threads that read fragments get what one gets."""
-        self.changed("two_threads", sample, _and_intact(sample, 4), _unless_refused(reading.two_threads))
+        self.check_changed("two_threads", sample, _choose_with_intact(sample, 4), _skip_refused(reading.check_threads))
 
     # Law 2
 
     def test_same_counts(self, sample: Sample) -> None:
         """`count_rows`, `head`, tables and the Arrow stream agree."""
-        self.changed("same_counts", sample, _and_intact(sample, 8), _unless_refused(reading.same_counts))
+        self.check_changed("same_counts", sample, _choose_with_intact(sample, 8), _skip_refused(reading.check_counts))
 
     def test_same_columns(self, sample: Sample) -> None:
         """Columns are the same one by one and together; rows say where they come from."""
-        self.changed("same_columns", sample, _and_intact(sample, 4), _unless_refused(reading.same_columns))
+        self.check_changed("same_columns", sample, _choose_with_intact(sample, 4), _skip_refused(reading.check_columns))
 
     def test_projection(self, sample: Sample) -> None:
         """The rows, and the findings, do not depend on the columns that are asked for."""
-        self.changed("projection", sample, _and_intact(sample, 16), _unless_refused(reading.projected))
+        self.check_changed(
+            "projection", sample, _choose_with_intact(sample, 16), _skip_refused(reading.check_projection)
+        )
 
     def test_same_filters(self, sample: Sample) -> None:
         """Filters are exact."""
-        self.changed("same_filters", sample, _and_intact(sample, 4), _unless_refused(reading.same_filters))
+        self.check_changed("same_filters", sample, _choose_with_intact(sample, 4), _skip_refused(reading.check_filters))
 
     # Laws 3, 4, 5 and 9
 
     def test_intact(self, sample: Sample) -> None:
         """The sample is clean, to all verbs, and holds the rows that it should."""
-        self.intact("intact", sample, changes.clean)
+        self.check_intact("intact", sample, changes.check_sample)
 
     def test_every_header_bit(self, sample: Sample) -> None:
         """No bit of a header or length can be changed without the same number of rows, or a word about it."""
-        with placed(sample) as subject:
+        with place_sample(sample) as subject:
             check = changes.Reported(subject, turns=5)
-        self.changed("every_header_bit", sample, mutations.header_bits(sample), check)
+        self.check_changed("every_header_bit", sample, mutations.flip_header_bits(sample), check)
 
     def test_bits(self, sample: Sample) -> None:
         """Bits changed anywhere: the verbs agree, and under checksums no row is made up or lost in silence."""
-        with placed(sample) as subject:
-            check = changes.Reported(subject) if sample.checked else changes.agreed
-        self.changed("bits", sample, mutations.choose_mutations(sample, 60, mutations.any_bit), check)
+        with place_sample(sample) as subject:
+            check = changes.Reported(subject) if sample.checked else changes.check_agreement
+        self.check_changed("bits", sample, mutations.choose_mutations(sample, 60, mutations.any_bit), check)
 
     def test_lying_numbers(self, sample: Sample) -> None:
         """Lengths and counts that lie: the verbs agree, and work and memory follow the bytes."""
-        self.changed(
-            "lying_numbers", sample, mutations.choose_mutations(sample, 40, mutations.any_word), changes.frugal
+        self.check_changed(
+            "lying_numbers", sample, mutations.choose_mutations(sample, 40, mutations.any_word), changes.check_frugality
         )
 
     def test_cuts(self, sample: Sample) -> None:
         """At any length at which a file ends, there are a prefix and a tail, or damage."""
-        with placed(sample) as subject:
+        with place_sample(sample) as subject:
             check = changes.Prefix(subject, turns=4)
-        self.changed("cuts", sample, mutations.cuts(sample, 150), check)
+        self.check_changed("cuts", sample, mutations.cuts(sample, 150), check)
 
     def test_splices(self, sample: Sample) -> None:
         """Ranges lost, doubled, moved and overwritten: the verbs agree, and under checksums no row is made up."""
-        with placed(sample) as subject:
-            check = changes.Subsequence(subject) if sample.checked else changes.agreed
-        self.changed("splices", sample, mutations.choose_mutations(sample, 40, mutations.any_splice), check)
+        with place_sample(sample) as subject:
+            check = changes.Subsequence(subject) if sample.checked else changes.check_agreement
+        self.check_changed("splices", sample, mutations.choose_mutations(sample, 40, mutations.any_splice), check)
 
     def test_any_bytes(self, sample: Sample) -> None:
         """Files of anything."""
-        self.changed("any_bytes", sample, mutations.choose_mutations(sample, 30, mutations.any_bytes), changes.agreed)
+        self.check_changed(
+            "any_bytes", sample, mutations.choose_mutations(sample, 30, mutations.any_bytes), changes.check_agreement
+        )
 
     def test_below_checksums(self, sample: Sample) -> None:
         """Changes below lengths and checksums, which the format's mutators make good again: the verbs agree."""
         kinds = mutations.choose_mutations(sample, 12, *self.mutators) if self.mutators else ()
-        self.changed("below_checksums", sample, kinds, changes.agreed)
+        self.check_changed("below_checksums", sample, kinds, changes.check_agreement)
 
     def test_linear_work(self, sample: Sample) -> None:
         """Four times the records, intact or every one damaged, take four times the bytes looked at."""
-        self.judge("linear_work", sample, map(Complaint, changes.linear(sample)))
+        self.judge("linear_work", sample, map(Complaint, changes.check_linear_work(sample)))
 
     # Law 6
 
     def test_repair(self, sample: Sample) -> None:
         """A repaired file is clean, holds what `skip` delivers, and is repaired into itself."""
-        self.changed("repair", sample, _and_intact(sample, 32), _unless_refused(writing.repaired))
+        self.check_changed("repair", sample, _choose_with_intact(sample, 32), _skip_refused(writing.check_repair))
 
     # Law 7
 
     def test_follow(self, sample: Sample) -> None:
         """A file that grows gives, in any number of looks, what one read gives in the end."""
-        self.intact("follow", sample, writing.followed)
+        self.check_intact("follow", sample, writing.check_following)
 
     def test_follow_damaged(self, sample: Sample) -> None:
         """Of a damaged file that grows, everything intact arrives, whenever one looks."""
         chosen_mutations = mutations.choose_mutations(sample, 16, mutations.any_bit, mutations.any_splice)
-        self.changed("follow_damaged", sample, chosen_mutations, _unless_refused(writing.followed))
+        self.check_changed("follow_damaged", sample, chosen_mutations, _skip_refused(writing.check_following))
 
     # Law 8
 
     def test_write_and_read_back(self, sample: Sample) -> None:
         """Written rows are read back; the same bytes are written again; rows that cannot be written are refused."""
-        self.intact("write_and_read_back", sample, writing.written)
+        self.check_intact("write_and_read_back", sample, writing.check_writing)
 
     # Law 9
 
     def test_stores(self, sample: Sample) -> None:
         """A store that fails, answers wrongly or changes gives all rows, or an error that says so."""
-        self.intact("stores", sample, partial(storing.stores, self.samples()))
+        self.check_intact("stores", sample, partial(storing.check_stores, self.samples()))
 
     # Law 10
 
     def test_removal(self, sample: Sample) -> None:
         """Files that are gone, emptied, cut or of an earlier state: the verdict is not clean, or all rows are there."""
-        with placed(sample) as subject:
+        with place_sample(sample) as subject:
             check = removal.Whole(subject, turns=16)
-        self.changed("removal", sample, removal.removals(sample), check)
+        self.check_changed("removal", sample, removal.iterate_removals(sample), check)
 
     # What is exempt
 
@@ -266,8 +272,8 @@ class Laws:
     test_every_header_bit.concerns = lambda sample: bool(sample.headers)  # type: ignore[attr-defined]
 
 
-def _each(sample: Sample, kinds: Iterable[Mutation], check: Law) -> Iterator[Complaint]:
-    with placed(sample) as intact:
+def _check_each(sample: Sample, kinds: Iterable[Mutation], check: Law) -> Iterator[Complaint]:
+    with place_sample(sample) as intact:
         present_files = intact.files
         for mutation in kinds:
             put(
@@ -277,23 +283,23 @@ def _each(sample: Sample, kinds: Iterable[Mutation], check: Law) -> Iterator[Com
             for name in present_files.keys() - mutation.files.keys():
                 Path(intact.directory, name).unlink()
             present_files = mutation.files
-            for text in changes.watched(check, replace(intact, files=mutation.files, mutation=mutation)):
+            for text in changes.iterate_complaints(check, replace(intact, files=mutation.files, mutation=mutation)):
                 yield Complaint(text.replace(intact.directory, ""), mutation)
 
 
-def _and_intact(sample: Sample, count: int) -> Iterator[Mutation]:
+def _choose_with_intact(sample: Sample, count: int) -> Iterator[Mutation]:
     yield Mutation("intact", sample.content)
     yield from mutations.choose_mutations(sample, count, *mutations.ANY)
 
 
-def _unless_refused(check: Law) -> Law:
-    """Files that no verb opens have nothing to compare; that nobody opens them is for other laws to see."""
+def _skip_refused(check: Law) -> Law:
+    """Return files that no verb opens have nothing to compare; that nobody opens them is for other laws to see."""
 
-    def checked(subject: Subject) -> Iterator[str]:
+    def check_readable(subject: Subject) -> Iterator[str]:
         if changes.is_readable(subject):
-            yield from changes.watched(check, subject)
+            yield from changes.iterate_complaints(check, subject)
 
-    return checked
+    return check_readable
 
 
 def check(
@@ -319,12 +325,14 @@ def check(
     sample = replace(sample, options={**sample.options, **options})
     content = sample.content if files is None else {sample.file_name: files} if isinstance(files, bytes) else files
     if laws is None:
-        laws = (reading.any_fragments,) if sample.repaired == "no" else (reading.any_fragments, writing.repaired)
-    with placed(sample, Mutation("what is checked", content)) as subject:
+        laws = (
+            (reading.check_fragments,) if sample.repaired == "no" else (reading.check_fragments, writing.check_repair)
+        )
+    with place_sample(sample, Mutation("what is checked", content)) as subject:
         outcome = examine(subject)
         problems = list(outcome.complaints)
         if outcome.refused is None:
-            problems += [text for law in laws for text in changes.watched(law, subject)]
+            problems += [text for law in laws for text in changes.iterate_complaints(law, subject)]
     if problems:
         omission = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise AssertionError("".join(f"\n  - {problem}" for problem in problems[:_SHOWN]) + omission)

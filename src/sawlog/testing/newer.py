@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sawlog.errors import UnsupportedError
 from sawlog.format.damage import UNSUPPORTED
 from sawlog.testing.outcome import Outcome, examine
-from sawlog.testing.sample import Files, Mutation, Sample, placed
+from sawlog.testing.sample import Files, Mutation, Sample, place_sample
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class Newer:
     def __str__(self) -> str:
         return f"{self.sample.format}: {self.number}"
 
-    def complaints(self) -> list[str]:
+    def find_complaints(self) -> list[str]:
         """Return how the law is broken; nothing where it is kept."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with placed(self.sample) as subject:
+            with place_sample(self.sample) as subject:
                 truth = examine(subject)
-            with placed(self.sample, Mutation(self.number, {**self.sample.content, **self.files})) as subject:
+            with place_sample(self.sample, Mutation(self.number, {**self.sample.content, **self.files})) as subject:
                 outcome = examine(subject)
         messages = [damage.detail for report in outcome.reports for damage in report.damages]
         messages += [outcome.refused] if outcome.refused is not None else []
-        problems = [*outcome.complaints, *self._judged(outcome)]
+        problems = [*outcome.complaints, *self._judge(outcome)]
         if not any(self.told in message for message in messages):
             problems.append(f"nothing says {self.told!r}: {messages[:3]}")
         new_rows = set(outcome.rows) - set(truth.rows)
@@ -57,7 +57,7 @@ class Newer:
             problems.append(f"{len(outcome.rows)} rows are read, {self.rows} could be")
         return problems
 
-    def _judged(self, outcome: Outcome) -> Iterator[str]:
+    def _judge(self, outcome: Outcome) -> Iterator[str]:
         if outcome.refused is not None:
             if not outcome.refused.startswith(UnsupportedError.__name__):
                 yield f"refused, but not as unsupported: {outcome.refused}"

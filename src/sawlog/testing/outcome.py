@@ -16,8 +16,8 @@ import pyarrow as pa
 from sawlog import api
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FINDING_ERRORS, FormatError, InternalError, SawlogError
-from sawlog.format.damage import UNSUPPORTED, Account, Damage, FileReport, Findings, Report, Verdict, verdict_of
-from sawlog.guard import raised_by_system
+from sawlog.format.damage import UNSUPPORTED, Account, Damage, FileReport, Findings, Report, Verdict, judge_kind
+from sawlog.guard import is_system_error
 from sawlog.testing.sample import Subject
 
 Rows = list[str]
@@ -70,60 +70,60 @@ class Outcome:
         (report,) = self.reports
         return report
 
-    def words(self) -> set[object]:
-        """The remarks on the files besides their rows."""
+    def collect_words(self) -> set[object]:
+        """Return the remarks on the files besides their rows."""
         tails = {(report.path, report.tail.status, report.tail.unfinished) for report in self.reports}
         notes = {(name, count) for report in self.reports for name, count in report.notes.items()}
         return {*self.damages, *tails, *notes, *self.remarks, self.refused}
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
-    """A type whose values Python can hold, whatever they are: times become numbers, dictionaries their values."""
+def simplify_type(kind: pa.DataType) -> pa.DataType:
+    """Return type whose values Python can hold, whatever they are: times become numbers, dictionaries their values."""
     if pa.types.is_dictionary(kind):
-        return plain(kind.value_type)
+        return simplify_type(kind.value_type)
     if pa.types.is_temporal(kind):
         return pa.int32() if kind.bit_width == 32 else pa.int64()
     if pa.types.is_struct(kind):
-        return pa.struct([inner.with_type(plain(inner.type)) for inner in kind])
+        return pa.struct([inner.with_type(simplify_type(inner.type)) for inner in kind])
     if pa.types.is_map(kind):
-        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+        return pa.map_(simplify_type(kind.key_type), simplify_type(kind.item_type))
     if pa.types.is_fixed_size_list(kind):
-        return pa.list_(plain(kind.value_type), kind.list_size)
+        return pa.list_(simplify_type(kind.value_type), kind.list_size)
     if pa.types.is_list(kind):
-        return pa.list_(plain(kind.value_type))
+        return pa.list_(simplify_type(kind.value_type))
     if pa.types.is_large_list(kind):
-        return pa.large_list(plain(kind.value_type))
+        return pa.large_list(simplify_type(kind.value_type))
     return kind
 
 
-def texts(table: pa.Table) -> Rows:
-    """The rows of a table, for comparison."""
+def render_rows(table: pa.Table) -> Rows:
+    """Return the rows of a table, for comparison."""
     columns = []
     for column in table.columns:
-        plain_type = plain(column.type)
+        plain_type = simplify_type(column.type)
         columns.append((column if column.type == plain_type else column.cast(plain_type)).to_pylist())
     return [repr(row) for row in zip(*columns, strict=True)] if columns else ["()"] * table.num_rows
 
 
-def _place_rows(subject: Subject, table: pa.Table) -> Rows:
-    """The same, with paths from the directory on."""
-    return [row.replace(subject.directory, "") for row in texts(table)]
+def _render_local_rows(subject: Subject, table: pa.Table) -> Rows:
+    """Return the same, with paths from the directory on."""
+    return [row.replace(subject.directory, "") for row in render_rows(table)]
 
 
 def is_subsequence(part: Rows, rows: Rows) -> bool:
-    """Whether all rows of one list are in another, in the same order."""
+    """Return whether all rows of one list are in another, in the same order."""
     remaining_rows = iter(rows)
     return all(row in remaining_rows for row in part)
 
 
 def open_subject(subject: Subject, **arguments: Any) -> Dataset:
-    """The dataset of a subject."""
+    """Return the dataset of a subject."""
     arguments = {"view": subject.sample.view, **arguments}
     return api.open(subject.path, format=subject.sample.format, **subject.options, **arguments)
 
 
 def explain(error: BaseException) -> str:
-    """An exception that should not have left, and where it came from."""
+    """Return an exception that should not have left, and where it came from."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}sawlog{os.sep}" in frame.filename
     ]
@@ -144,7 +144,7 @@ def _record_verb(outcome: Outcome, verb: str) -> Iterator[None]:
         except SawlogError as error:
             outcome.complaints.append(f"{verb} refuses what skip reads: {error}")
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
-            if not raised_by_system(error):
+            if not is_system_error(error):
                 outcome.complaints.append(f"{verb}: {explain(error)}")
     outcome.remarks |= {f"{caught.category.__name__}: {caught.message}" for caught in caught_warnings}
 
@@ -160,8 +160,8 @@ def allow_refusal() -> Iterator[None]:
         pass
 
 
-def places(damages: Iterable[Damage]) -> list[Place]:
-    """Damaged ranges, as they are compared."""
+def list_places(damages: Iterable[Damage]) -> list[Place]:
+    """Return damaged ranges, as they are compared."""
     return [Place(damage.path, damage.offset, damage.length, damage.kind) for damage in damages]
 
 
@@ -172,39 +172,39 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         try:
             dataset = open_subject(subject, on_damage="skip")
         except (SawlogError, OSError) as error:
-            outcome.refused = _refusal(subject, error)
+            outcome.refused = _explain_refusal(subject, error)
         else:
             try:
                 table, findings = read_rows(dataset)
             except FormatError as error:  # what only reading a file shows: a version that is not supported
-                outcome.refused = _refusal(subject, error)
+                outcome.refused = _explain_refusal(subject, error)
     if outcome.refused is not None or outcome.complaints:
         if every_verb:
             _refuse(subject, outcome)
         return outcome
     with _record_verb(outcome, "skip"):
         table.validate(full=True)
-        outcome.table, outcome.rows = table, _place_rows(subject, table)
+        outcome.table, outcome.rows = table, _render_local_rows(subject, table)
         with _record_verb(outcome, "info"):
             dataset.info()
         with _record_verb(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
-        outcome.verdict = _verdict(dataset, outcome)
-        outcome.damages = [place for report in outcome.reports for place in places(report.damages)]
-        read_places = [place for fragment_findings in findings for place in places(fragment_findings.damages)]
+        outcome.verdict = _judge_reports(dataset, outcome)
+        outcome.damages = [place for report in outcome.reports for place in list_places(report.damages)]
+        read_places = [place for fragment_findings in findings for place in list_places(fragment_findings.damages)]
         concerned = [
             place for place in outcome.damages if place in read_places or not _is_for_verify_only(subject, place)
         ]
         if sorted(read_places) != sorted(concerned):
             concerned = _without_skipped(concerned, dataset, outcome.reports)
         if subject.sample.view != "damage" and sorted(read_places) != sorted(concerned):
-            outcome.complaints.append(f"skip finds {_some(read_places)}, verify {_some(concerned)}")
+            outcome.complaints.append(f"skip finds {_render_first(read_places)}, verify {_render_first(concerned)}")
         for report in outcome.reports:
             wrong = check_account(report.damages, report.account, report.size)
             outcome.complaints += [f"{os.path.basename(report.path)}: {complaint}" for complaint in wrong]
         _check_counts(subject, dataset, outcome)
         if every_verb:
-            _damage_view(subject, outcome)
+            _check_damage_view(subject, outcome)
             outcome.origins = _read_origins(subject, table)
             _fail(subject, outcome, concerned if subject.sample.ordered else read_places)
     outcome.remarks = {remark.replace(subject.directory, "") for remark in outcome.remarks}
@@ -214,8 +214,8 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
     return outcome
 
 
-def _verdict(dataset: Dataset, outcome: Outcome) -> Verdict:
-    """The verdict of all reports: clean if, and only if, nothing was found and no file with rows was left out."""
+def _judge_reports(dataset: Dataset, outcome: Outcome) -> Verdict:
+    """Return verdict of all reports: clean if, and only if, nothing was found and no file with rows was left out."""
     report = Report(dataset.format.name, outcome.reports, dataset.skipped)
     clean = not any(+report.kinds for report in report.files) and not any(report.missed for report in report.skipped)
     if (report.verdict is Verdict.CLEAN) != clean:
@@ -226,7 +226,7 @@ def _verdict(dataset: Dataset, outcome: Outcome) -> Verdict:
 
 
 def read_rows(dataset: Dataset) -> tuple[pa.Table, list[Findings]]:
-    """The rows of a dataset, and what each fragment found."""
+    """Return the rows of a dataset, and what each fragment found."""
     batches: list[pa.RecordBatch] = []
     ledgers = []
     for fragment in dataset.fragments(None):
@@ -235,13 +235,13 @@ def read_rows(dataset: Dataset) -> tuple[pa.Table, list[Findings]]:
     return pa.Table.from_batches(batches, dataset.schema), ledgers
 
 
-def _some(items: list[Any]) -> str:
+def _render_first(items: list[Any]) -> str:
     return f"{[tuple(item) for item in items[:3]]}{f' and {len(items) - 3} more' if len(items) > 3 else ''}"
 
 
-def _refusal(subject: Subject, error: SawlogError | OSError) -> str:
-    """Why a path is not read; errors of the operating system are those that it gives for the path."""
-    if isinstance(error, InternalError) or (isinstance(error, OSError) and not raised_by_system(error)):
+def _explain_refusal(subject: Subject, error: SawlogError | OSError) -> str:
+    """Return why a path is not read; errors of the operating system are those that it gives for the path."""
+    if isinstance(error, InternalError) or (isinstance(error, OSError) and not is_system_error(error)):
         raise error
     return f"{type(error).__name__}: {error}".replace(subject.directory, "")
 
@@ -260,7 +260,7 @@ def _refuse(subject: Subject, outcome: Outcome) -> None:
             try:
                 rows = rows_of(open_subject(subject, **options))
             except (SawlogError, OSError) as error:
-                _refusal(subject, error)
+                _explain_refusal(subject, error)
                 continue
             # That view may describe what no other can be opened for.
             if verb != "the damage view" or not rows:
@@ -268,7 +268,9 @@ def _refuse(subject: Subject, outcome: Outcome) -> None:
 
 
 def check_account(damages: Iterable[Damage], account: Account, size: int) -> Iterator[str]:
-    """Complaints about an account: it covers every byte once; damaged ranges are in the file, in order, and apart.
+    """Yield complaints about an account: it covers every byte once.
+
+    Damaged ranges are in the file, in order, and apart.
 
     Only findings at the end of a file, or of `SIZELESS` kinds, have no bytes: for what ends too soon, concerns a whole
     file, or is counted by another finding.
@@ -289,7 +291,7 @@ def check_account(damages: Iterable[Damage], account: Account, size: int) -> Ite
             not damage.length
             and damage.offset < size
             and damage.kind not in SIZELESS
-            and verdict_of(damage.kind) is Verdict.DAMAGED
+            and judge_kind(damage.kind) is Verdict.DAMAGED
         ):
             yield f"damage {damage} has no bytes"
         last, end = damage.offset, max(end, damage.offset + damage.length)
@@ -304,7 +306,7 @@ def check_account(damages: Iterable[Damage], account: Account, size: int) -> Ite
 
 
 def _is_for_verify_only(subject: Subject, damage: Place) -> bool:
-    """Whether only `verify` reads what is damaged."""
+    """Return whether only `verify` reads what is damaged."""
     name = os.path.relpath(damage.file, subject.directory)
     advisory = subject.sample.advisory
     return (
@@ -315,14 +317,14 @@ def _is_for_verify_only(subject: Subject, damage: Place) -> bool:
 
 
 def _without_skipped(damages: list[Place], dataset: Dataset, reports: Iterable[FileReport]) -> list[Place]:
-    """Damage except in files that the dataset says it leaves out as a whole: `verify` may check these, too."""
+    """Return damage except in files that the dataset says it leaves out as a whole: `verify` may check these, too."""
     sizes = {report.path: report.size for report in reports}
     skipped_paths = {file.path for file in dataset.skipped if file.bytes == sizes.get(file.path)}
     return [place for place in damages if place.file not in skipped_paths]
 
 
 def _check_counts(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
-    """`Report.rows` and `count_rows` are what `skip` delivers."""
+    """Check that `Report.rows` and `count_rows` are what `skip` delivers."""
     with _record_verb(outcome, "count_rows"):
         counts = {"count_rows": dataset.count_rows()}
         if subject.sample.view != "damage" and not subject.sample.folded:
@@ -332,18 +334,20 @@ def _check_counts(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
                 outcome.complaints.append(f"skip returns {len(outcome.rows)} rows, {verb} counts {count}")
 
 
-def _damage_view(subject: Subject, outcome: Outcome) -> None:
+def _check_damage_view(subject: Subject, outcome: Outcome) -> None:
     if subject.sample.view != "rows":
         return
     with _record_verb(outcome, "the damage view"):
         rows = open_subject(subject, view="damage", on_damage="fail").to_table().to_pylist()
         listed = [Place(row["file"], row["offset"], row["length"], row["kind"]) for row in rows]
         if sorted(listed) != sorted(outcome.damages):
-            outcome.complaints.append(f"verify names {_some(outcome.damages)}, the damage view {_some(listed)}")
+            outcome.complaints.append(
+                f"verify names {_render_first(outcome.damages)}, the damage view {_render_first(listed)}"
+            )
 
 
 def _read_origins(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | None:
-    """The files and offsets that the rows of a table come from."""
+    """Return the files and offsets that the rows of a table come from."""
     if not subject.sample.ordered:
         return None
     columns = list(dict.fromkeys([*table.schema.names, "_file", "_offset"]))
@@ -361,15 +365,15 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
             batches.extend(dataset.to_batches())
         except FINDING_ERRORS as error:
             raised = error.damage
-    rows = _place_rows(subject, pa.Table.from_batches(batches, dataset.schema))
+    rows = _render_local_rows(subject, pa.Table.from_batches(batches, dataset.schema))
     if raised is None or not damages:
         if (raised is None) != (not damages):
-            first = places([raised]) if raised is not None else "nothing"
-            outcome.complaints.append(f"fail finds {first}, skip {_some(damages)}")
+            first = list_places([raised]) if raised is not None else "nothing"
+            outcome.complaints.append(f"fail finds {first}, skip {_render_first(damages)}")
         elif rows != outcome.rows:
             outcome.complaints.append(f"fail returns {len(rows)} rows, skip {len(outcome.rows)}, and all is intact")
         return
-    (raised_place,) = places([raised])
+    (raised_place,) = list_places([raised])
     # Where rows are not in order, the first found need not be the first in the file.
     earliest = min((place for place in damages if place.file == raised_place.file), default=None)
     if raised_place != damages[0] and (subject.sample.ordered or raised_place != earliest):

@@ -16,7 +16,7 @@ from sawlog.errors import FINDING_ERRORS, SawlogError
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Account, Findings
 from sawlog.testing.mutations import EFFORT, make_random
-from sawlog.testing.outcome import Place, Rows, open_subject, places, read_rows, texts
+from sawlog.testing.outcome import Place, Rows, list_places, open_subject, read_rows, render_rows
 from sawlog.testing.sample import Subject
 
 TASK_BYTES = (1, 40, 300, 2049, 40_000)
@@ -29,7 +29,7 @@ def _read_fragment(fragment: Fragment) -> tuple[list[pa.RecordBatch], Findings]:
 
 
 def _sum_findings(dataset: Dataset, readings: list[tuple[list[pa.RecordBatch], Findings]]) -> dict[str, Any]:
-    """The findings of all fragments together."""
+    """Return the findings of all fragments together."""
     account, tails = Account(), []
     notes: dict[str, int] = {}
     for _, findings in readings:
@@ -39,9 +39,11 @@ def _sum_findings(dataset: Dataset, readings: list[tuple[list[pa.RecordBatch], F
         for name, count in findings.notes.items():
             notes[name] = notes.get(name, 0) + count
     return {
-        "rows": texts(pa.Table.from_batches([batch for batches, _ in readings for batch in batches], dataset.schema)),
+        "rows": render_rows(
+            pa.Table.from_batches([batch for batches, _ in readings for batch in batches], dataset.schema)
+        ),
         # As reports have them: a walk may learn late what was wrong with what comes before.
-        "damages": sorted(place for _, findings in readings for place in places(findings.damages)),
+        "damages": sorted(place for _, findings in readings for place in list_places(findings.damages)),
         "account": account,
         "tails": tails,
         "rows reported": sum(findings.rows for _, findings in readings),
@@ -69,8 +71,8 @@ def _describe_change(expected: Rows, rows: Rows) -> str:
     return f"rows; row {row_index} is {rows[row_index][:200]} rather than {expected[row_index][:200]}"
 
 
-def any_fragments(subject: Subject) -> Iterator[str]:
-    """Fragments of any size, pickled on their way, deliver what one fragment delivers."""
+def check_fragments(subject: Subject) -> Iterator[str]:
+    """Yield fragments of any size, pickled on their way, deliver what one fragment delivers."""
     dataset = open_subject(subject, on_damage="skip")
     expectations = _sum_findings(dataset, [_read_fragment(fragment) for fragment in dataset.fragments(None)])
     for size in TASK_BYTES if subject.is_intact else TASK_BYTES[::2]:
@@ -84,8 +86,8 @@ def any_fragments(subject: Subject) -> Iterator[str]:
     yield from _compare_parts(expectations, _sum_findings(dataset, packed), "packed into tasks")
 
 
-def two_threads(subject: Subject) -> Iterator[str]:
-    """Fragments that two threads read deliver what one thread gets."""
+def check_threads(subject: Subject) -> Iterator[str]:
+    """Yield fragments that two threads read deliver what one thread gets."""
     dataset = open_subject(subject, on_damage="skip")
     fragments = dataset.fragments(300)
     separate = _sum_findings(dataset, [_read_fragment(fragment) for fragment in fragments])
@@ -96,21 +98,21 @@ def two_threads(subject: Subject) -> Iterator[str]:
             yield from _compare_parts(separate, _sum_findings(dataset, readings), "two threads, the same fragments")
 
 
-def same_counts(subject: Subject) -> Iterator[str]:
-    """`count_rows`, `head`, the reader and the Arrow C stream agree with the whole table."""
+def check_counts(subject: Subject) -> Iterator[str]:
+    """Yield `count_rows`, `head`, the reader and the Arrow C stream agree with the whole table."""
     dataset = open_subject(subject, on_damage="skip")
     table = dataset.to_table()
-    rows = texts(table)
-    if rows != texts(read_rows(dataset)[0]):
+    rows = render_rows(table)
+    if rows != render_rows(read_rows(dataset)[0]):
         yield "to_table() and the fragments differ"
     if dataset.count_rows() != len(rows):
         yield f"count_rows() is {dataset.count_rows()}, of {len(rows)} rows"
     for count in sorted({0, 1, len(rows) // 2, len(rows), len(rows) + 5}):
-        if texts(dataset.head(count)) != rows[:count]:
+        if render_rows(dataset.head(count)) != rows[:count]:
             yield f"head({count}) differs from the first rows"
     if not any("\0" in name for name in dataset.schema.names):  # which it refuses
         stream = pa.RecordBatchReader.from_stream(dataset)
-        if stream.schema != dataset.schema or texts(stream.read_all()) != rows:
+        if stream.schema != dataset.schema or render_rows(stream.read_all()) != rows:
             yield "the Arrow C stream differs"
     if not table.schema.equals(dataset.schema, check_metadata=True):
         yield f"the table's schema is {table.schema}, the dataset's {dataset.schema}"
@@ -125,8 +127,8 @@ def same_counts(subject: Subject) -> Iterator[str]:
         view_dataset.info()
 
 
-def same_columns(subject: Subject) -> Iterator[str]:
-    """Any columns, in any order, are those of the whole table; `_file` and `_offset` say where rows come from."""
+def check_columns(subject: Subject) -> Iterator[str]:
+    """Yield any columns, in any order, are those of the whole table; `_file` and `_offset` say where rows come from."""
     table, ledgers = read_rows(open_subject(subject, on_damage="skip"))
     names = table.schema.names
     for columns in [[name] for name in names] + [list(reversed(names)), [], ["_offset", *names[:1]]]:
@@ -136,10 +138,13 @@ def same_columns(subject: Subject) -> Iterator[str]:
         table_columns = [name for name in columns if name in names]
         if with_provenance.num_rows != table.num_rows and columns:
             yield f"columns={columns}: {with_provenance.num_rows} of {table.num_rows} rows"
-        elif texts(with_provenance.select(table_columns)) != texts(table.select(table_columns)) and table_columns:
+        elif (
+            render_rows(with_provenance.select(table_columns)) != render_rows(table.select(table_columns))
+            and table_columns
+        ):
             yield f"columns={columns}: other values"
     with_provenance = open_subject(subject, on_damage="skip", provenance=True).to_table()
-    if texts(with_provenance.select(names)) != texts(table):
+    if render_rows(with_provenance.select(names)) != render_rows(table):
         yield "provenance changes the rows"
     sizes = {file.path: file.size for file in open_subject(subject, on_damage="skip").files}
     origins = list(
@@ -163,7 +168,7 @@ _DRAWN = 6
 """Sets of columns that are drawn where there are more."""
 
 
-def projected(subject: Subject) -> Iterator[str]:
+def check_projection(subject: Subject) -> Iterator[str]:
     """Whichever columns are asked for, `fail` and `skip` deliver the rows of the whole, projected, and find the same.
 
     Where columns are in files of their own, damage of one is none of another: then no more is found, and no row of the
@@ -171,7 +176,7 @@ def projected(subject: Subject) -> Iterator[str]:
     """
     for policy in ("fail", "skip"):
         expectation = _ColumnRead(subject, policy)
-        for columns in _subsets(subject, expectation.table.schema.names):
+        for columns in _choose_subsets(subject, expectation.table.schema.names):
             yield from expectation.compare(_ColumnRead(subject, policy, columns), columns)
 
 
@@ -189,15 +194,15 @@ class _ColumnRead:
             try:
                 batches += fragment.to_batches(findings)
             except FINDING_ERRORS as error:
-                self.findings += places([error.damage])
+                self.findings += list_places([error.damage])
                 break
             finally:
                 self.rows += findings.rows
-                self.findings += places(findings.damages)
+                self.findings += list_places(findings.damages)
         self.table = pa.Table.from_batches(batches, dataset.schema)
 
     def compare(self, part: _ColumnRead, columns: Sequence[str]) -> Iterator[str]:
-        """Differences between a read of some columns and this one of all."""
+        """Yield differences between a read of some columns and this one of all."""
         title = f"{self.policy}, columns={list(columns)}"
         if not self.ordered and set(part.findings) < set(self.findings):
             if part.rows < self.rows:
@@ -207,12 +212,12 @@ class _ColumnRead:
             yield f"{title}: finds {part.findings[:3]}, with all columns {self.findings[:3]}"
         elif part.rows != self.rows:
             yield f"{title}: {part.rows} of {self.rows} rows"
-        elif columns and texts(part.table) != texts(self.table.select(columns)):
+        elif columns and render_rows(part.table) != render_rows(self.table.select(columns)):
             yield f"{title}: other values"
 
 
-def _subsets(subject: Subject, names: Sequence[str]) -> list[list[str]]:
-    """Sets of columns: none, each by itself, and pairs, all of them if they are few."""
+def _choose_subsets(subject: Subject, names: Sequence[str]) -> list[list[str]]:
+    """Return sets of columns: none, each by itself, and pairs, all of them if they are few."""
     pairs = [list(pair) for pair in itertools.combinations(names, 2)]
     dice = make_random(subject.sample.name, "columns")
     if len(names) > _PAIRED:
@@ -224,11 +229,11 @@ def _subsets(subject: Subject, names: Sequence[str]) -> list[list[str]]:
 
 
 def _collect_places(ledgers: list[Findings]) -> set[object]:
-    return {place for findings in ledgers for place in places(findings.damages)}
+    return {place for findings in ledgers for place in list_places(findings.damages)}
 
 
-def same_filters(subject: Subject) -> Iterator[str]:
-    """Filters leave the rows that meet them. Of a changed file, or with less effort, a third of them is tried."""
+def check_filters(subject: Subject) -> Iterator[str]:
+    """Yield filters leave the rows that meet them. Of a changed file, or with less effort, a third of them is tried."""
     provenance = "_offset" not in open_subject(subject).schema.names
     table = open_subject(subject, on_damage="skip", provenance=provenance).to_table()
     all_filters = [*subject.sample.filters, *_derive_filters(table)]
@@ -237,8 +242,8 @@ def same_filters(subject: Subject) -> Iterator[str]:
         all_filters = all_filters[make_random(label).randrange(3) :: 3]
     for filters in all_filters:
         dataset = open_subject(subject, on_damage="skip", provenance=provenance, filters=filters)
-        expected = texts(_filter_rows(table, filters))
-        rows = texts(dataset.to_table())
+        expected = render_rows(_filter_rows(table, filters))
+        rows = render_rows(dataset.to_table())
         if rows != expected:
             text = _describe_change(expected, rows)
             yield f"filters={filters}: expected {len(expected)} rows, found {len(rows)} {text}"
@@ -246,7 +251,7 @@ def same_filters(subject: Subject) -> Iterator[str]:
             continue  # these two ask the same fragments for the same rows
         if dataset.count_rows() != len(expected):
             yield f"filters={filters}: count_rows() is {dataset.count_rows()}, of {len(expected)} rows"
-        if texts(dataset.head(1)) != expected[:1]:
+        if render_rows(dataset.head(1)) != expected[:1]:
             yield f"filters={filters}: head(1) differs"
 
 
@@ -279,21 +284,21 @@ _COMPARED: dict[str, Any] = {
     "<=": pc.less_equal,
     ">": pc.greater,
     ">=": pc.greater_equal,
-    "in": lambda column, values: pc.is_in(column, value_set=_both_zeros(values)),
+    "in": lambda column, values: pc.is_in(column, value_set=_add_zeros(values)),
     "not in": lambda column, values: pc.and_(
-        pc.invert(pc.is_in(column, value_set=_both_zeros(values))), pc.is_valid(column)
+        pc.invert(pc.is_in(column, value_set=_add_zeros(values))), pc.is_valid(column)
     ),
 }
 
 
-def _both_zeros(values: pa.Array) -> pa.Array:
-    """Values as `=` has them: Arrow's `is_in` takes 0.0 and -0.0 for two."""
+def _add_zeros(values: pa.Array) -> pa.Array:
+    """Return values as `=` has them: Arrow's `is_in` takes 0.0 and -0.0 for two."""
     zeros = pa.types.is_floating(values.type) and 0.0 in values.to_pylist()
     return pa.concat_arrays([values, pa.array([0.0, -0.0], values.type)]) if zeros else values
 
 
 def _filter_rows(table: pa.Table, filters: Any) -> pa.Table:
-    """The rows that meet all filters, as Arrow's functions say."""
+    """Return the rows that meet all filters, as Arrow's functions say."""
     for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             table = table.set_column(index, field.name, table.column(index).cast(field.type.value_type))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sawlog.format.damage import Verdict
 from sawlog.testing.changes import Compared
-from sawlog.testing.mutations import EFFORT, change_file, cut, effort, make_random
+from sawlog.testing.mutations import EFFORT, change_file, count_changes, cut, make_random
 from sawlog.testing.sample import Mutation, Sample, Span, Subject
 
 _EVERY = 256
@@ -16,8 +16,8 @@ _LENGTHS = 24
 """Lengths at which larger files are cut."""
 
 
-def removals(sample: Sample) -> Iterator[Mutation]:
-    """Each file of a sample taken away, emptied, cut, and replaced by that of an earlier state.
+def iterate_removals(sample: Sample) -> Iterator[Mutation]:
+    """Yield each file of a sample taken away, emptied, cut, and replaced by that of an earlier state.
 
     With less effort, small files are cut at as large a share of their lengths.
     """
@@ -26,7 +26,7 @@ def removals(sample: Sample) -> Iterator[Mutation]:
         yield Mutation(f"without {name}", other_files, (Span(0, len(data), name),))
         if data:
             yield change_file(sample, name, b"", "nothing", Span(0, len(data), name))
-        for length in _lengths(sample, name):
+        for length in _choose_lengths(sample, name):
             yield cut(sample, name, length)
         for number, state in enumerate(sample.earlier):
             if state.get(name, data) != data:
@@ -35,11 +35,11 @@ def removals(sample: Sample) -> Iterator[Mutation]:
                 )
 
 
-def _lengths(sample: Sample, name: str) -> list[int]:
-    """Lengths at which a file is cut."""
+def _choose_lengths(sample: Sample, name: str) -> list[int]:
+    """Return lengths at which a file is cut."""
     size = len(sample.content[name])
-    count = effort(sample, size - 1) if size <= _EVERY and EFFORT < 1 else _EVERY if size <= _EVERY else 0
-    count = count or effort(sample, _LENGTHS)
+    count = count_changes(sample, size - 1) if size <= _EVERY and EFFORT < 1 else _EVERY if size <= _EVERY else 0
+    count = count or count_changes(sample, _LENGTHS)
     lengths = range(1, size)
     return (
         list(lengths)

@@ -114,8 +114,8 @@ class Sample:
         """Bytes in all files."""
         return sum(map(len, self.content.values()))
 
-    def place(self, span: Span) -> str:
-        """The file that a span is in."""
+    def find_file(self, span: Span) -> str:
+        """Return the file that a span is in."""
         return span.file or self.file_name
 
 
@@ -173,16 +173,16 @@ SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 -
 """Where samples are put: into memory where the system has files there, for they are written thousands of times."""
 
 
-def scratch() -> TemporaryDirectory[str]:
-    """A directory for samples."""
+def make_scratch() -> TemporaryDirectory[str]:
+    """Return a directory for samples."""
     return TemporaryDirectory(prefix="sawlog-laws-", dir=SCRATCH)
 
 
 @contextmanager
-def placed(sample: Sample, mutation: Mutation | None = None) -> Iterator[Subject]:
-    """A sample in a directory of its own, as long as it is needed."""
+def place_sample(sample: Sample, mutation: Mutation | None = None) -> Iterator[Subject]:
+    """Hold a sample in a directory of its own, in the block."""
     files = sample.content if mutation is None else mutation.files
-    with scratch() as directory:
+    with make_scratch() as directory:
         put(directory, files)
         yield Subject(sample, directory, files, mutation)
 

@@ -45,8 +45,8 @@ class Trouble:
     lasting: bool = False
     asked: int = 0
 
-    def due(self) -> bool:
-        """Count a request; whether it goes wrong."""
+    def count_request(self) -> bool:
+        """Return count a request; whether it goes wrong."""
         self.asked += 1
         return bool(self.fault) and (self.asked == self.first or (self.lasting and self.asked > self.first))
 
@@ -67,35 +67,35 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
         return super()._strip_protocol(path.replace(f"{SCHEME}://", "memory://") if isinstance(path, str) else path)
 
     def unstrip_protocol(self, name: str) -> str:
-        """The URL of a path."""
+        """Return the URL of a path."""
         return f"{SCHEME}://{self._strip_protocol(name).lstrip('/')}"
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        """A range of a file."""
-        fault = self._asked()
+        """Return a range of a file."""
+        fault = self._answer_request()
         part = bytes(super().cat_file(path, start=start, end=end, **options))
         return _SENT[fault](part, bytes(super().cat_file(path))) if fault in _SENT else part
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
-        """The entry of a path."""
-        self._asked()
-        return self._tagged(super().info(path, **options))
+        """Return the entry of a path."""
+        self._answer_request()
+        return self._add_tag(super().info(path, **options))
 
     def find(self, path: str, *args: Any, **options: Any) -> Any:
-        """All files below a path."""
-        self._asked()
+        """Return all files below a path."""
+        self._answer_request()
         listing = super().find(path, *args, **options)
-        return {name: self._tagged(info) for name, info in listing.items()} if isinstance(listing, dict) else listing
+        return {name: self._add_tag(info) for name, info in listing.items()} if isinstance(listing, dict) else listing
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        """The entries of a directory."""
-        self._asked()
-        return [self._tagged(entry) if detail else entry for entry in super().ls(path, detail=detail, **options)]
+        """Return the entries of a directory."""
+        self._answer_request()
+        return [self._add_tag(entry) if detail else entry for entry in super().ls(path, detail=detail, **options)]
 
-    def _asked(self) -> str:
-        """Count a request, and do what goes wrong with it; what is wrong with its answer."""
+    def _answer_request(self) -> str:
+        """Return count a request, and do what goes wrong with it; what is wrong with its answer."""
         with self._lock:
-            fault = self.trouble.fault if self.trouble.due() else ""
+            fault = self.trouble.fault if self.trouble.count_request() else ""
         if fault in _RAISED:
             raise _RAISED[fault]("the store does not answer")
         if fault == "changes":
@@ -103,7 +103,7 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
                 self.pipe_file(name, data)
         return fault
 
-    def _tagged(self, info: dict[str, Any]) -> dict[str, Any]:
+    def _add_tag(self, info: dict[str, Any]) -> dict[str, Any]:
         if info["type"] != "file":
             return info
         return {**info, "ETag": hashlib.sha256(self.store[info["name"]].getvalue()).hexdigest()}
@@ -113,8 +113,8 @@ fsspec.register_implementation(SCHEME, HostileFileSystem, clobber=True)
 
 
 @contextmanager
-def stored(files: Mapping[str, bytes], replacements: Mapping[str, bytes], *, is_whole: bool) -> Iterator[str]:
-    """Files in the store, while the context lasts, whole by a request as small ones are, or not; their URL."""
+def store_files(files: Mapping[str, bytes], replacements: Mapping[str, bytes], *, is_whole: bool) -> Iterator[str]:
+    """Hold files in the store in the block, whole by a request as small ones are, or not; yield their URL."""
     sizes = flight.WHOLE_BYTES, flight.REMOTE_RANGE
     if not is_whole:
         flight.WHOLE_BYTES, flight.REMOTE_RANGE = 0, _RANGE_BYTES
@@ -133,7 +133,7 @@ def stored(files: Mapping[str, bytes], replacements: Mapping[str, bytes], *, is_
 
 
 @contextmanager
-def troubled(fault: str = "", first: int = 1, *, lasting: bool = False) -> Iterator[Trouble]:
+def cause_trouble(fault: str = "", first: int = 1, *, lasting: bool = False) -> Iterator[Trouble]:
     """Have something go wrong while the context lasts; nobody waits before a request is made again."""
     waits, remote.WAITS = remote.WAITS, tuple(0.0 for _ in remote.WAITS)
     HostileFileSystem.trouble = Trouble(fault, first, lasting)

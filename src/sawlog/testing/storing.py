@@ -18,10 +18,10 @@ from sawlog import api
 from sawlog.errors import InternalError, SawlogError, StorageError
 from sawlog.format.damage import OnDamage
 from sawlog.storage.names import HIDDEN
-from sawlog.testing.mutations import EFFORT, effort, make_random
-from sawlog.testing.outcome import places, read_rows, texts
-from sawlog.testing.sample import Sample, Subject, scratch
-from sawlog.testing.stores import FAULTS, stored, troubled
+from sawlog.testing.mutations import EFFORT, count_changes, make_random
+from sawlog.testing.outcome import list_places, read_rows, render_rows
+from sawlog.testing.sample import Sample, Subject, make_scratch
+from sawlog.testing.stores import FAULTS, cause_trouble, store_files
 
 Answer = Any
 """What a verb says, to be compared."""
@@ -31,42 +31,42 @@ def _answer_fragments(url: str, options: dict[str, Any]) -> Answer:
     dataset = api.open(url, on_damage="skip", **options)
     table, findings = read_rows(dataset)
     dataset.scan.storage.confirm()
-    return texts(table), [place for all_findings in findings for place in places(all_findings.damages)]
+    return render_rows(table), [place for all_findings in findings for place in list_places(all_findings.damages)]
 
 
 def _answer_table(url: str, options: dict[str, Any], policy: OnDamage) -> Answer:
-    return texts(api.open(url, on_damage=policy, **options).to_table())
+    return render_rows(api.open(url, on_damage=policy, **options).to_table())
 
 
 def _answer_verify(url: str, options: dict[str, Any]) -> Answer:
     reports = api.open(url, on_damage="skip", **options).verify()
-    return [(report.path, report.rows, report.account, places(report.damages)) for report in reports]
+    return [(report.path, report.rows, report.account, list_places(report.damages)) for report in reports]
 
 
 def _answer_watch(url: str, options: dict[str, Any]) -> Answer:
     watch = api.open(url, on_damage="skip", **options).watch()
-    return [row for batch in watch.look() for row in texts(pa.Table.from_batches([batch]))], watch.positions
+    return [row for batch in watch.look() for row in render_rows(pa.Table.from_batches([batch]))], watch.positions
 
 
 def _answer_filtered(url: str, options: dict[str, Any]) -> Answer:
-    """Rows by a filter on the first column that has one."""
+    """Return rows by a filter on the first column that has one."""
     dataset = api.open(url, on_damage="skip", **options)
     names = dataset.schema.names
     dataset = dataset.with_projection(filter=pc.field(names[0]).is_valid() if names else None)
-    return texts(dataset.to_table()), dataset.count_rows()
+    return render_rows(dataset.to_table()), dataset.count_rows()
 
 
 def _answer_repair(url: str, all_options: dict[str, Any]) -> Answer:
-    """The files that `repair` writes; nothing of them is there when it fails."""
+    """Return the files that `repair` writes; nothing of them is there when it fails."""
     options = {key: value for key, value in all_options.items() if key != "view"}
     return _answer_write(
-        lambda target: [(file.rows, places(file.damages)) for file in api.repair(url, target, **options).files]
+        lambda target: [(file.rows, list_places(file.damages)) for file in api.repair(url, target, **options).files]
     )
 
 
 def _answer_write(write: Callable[[str], Answer]) -> Answer:
-    """An answer, and the files that a verb has written for it."""
-    with scratch() as directory:
+    """Return an answer, and the files that a verb has written for it."""
+    with make_scratch() as directory:
         target = Path(directory, "repaired")
         try:
             answer = write(str(target))
@@ -83,7 +83,7 @@ def _answer_write(write: Callable[[str], Answer]) -> Answer:
         return answer, [(str(path.relative_to(directory)), path.read_bytes()) for path in files]
 
 
-def _command(verb: str, url: str, all_options: dict[str, Any], *arguments: str) -> Answer:
+def _run_command(verb: str, url: str, all_options: dict[str, Any], *arguments: str) -> Answer:
     from sawlog.cli import main
 
     options = {key: value for key, value in all_options.items() if key not in ("format", "view")}
@@ -106,17 +106,17 @@ _VERBS: dict[str, Callable[[str, dict[str, Any]], Answer]] = {
     "fail": lambda url, options: _answer_table(url, options, "fail"),
     "skip": lambda url, options: _answer_table(url, options, "skip"),
     "fragments": _answer_fragments,
-    "head": lambda url, options: texts(api.open(url, on_damage="skip", **options).head(3)),
+    "head": lambda url, options: render_rows(api.open(url, on_damage="skip", **options).head(3)),
     "count_rows": lambda url, options: api.open(url, on_damage="skip", **options).count_rows(),
     "a filter": _answer_filtered,
     "verify": _answer_verify,
-    "the damage view": lambda url, options: texts(api.open(url, **{**options, "view": "damage"}).to_table()),
+    "the damage view": lambda url, options: render_rows(api.open(url, **{**options, "view": "damage"}).to_table()),
     "repair": _answer_repair,
     "watch": _answer_watch,
-    "sawlog verify": lambda url, options: _command("verify", url, options),
-    "sawlog cat": lambda url, options: _command("cat", url, options),
-    "sawlog info": lambda url, options: _command("info", url, options),
-    "sawlog repair": lambda url, options: _answer_write(lambda target: _command("repair", url, options, target)[0]),
+    "sawlog verify": lambda url, options: _run_command("verify", url, options),
+    "sawlog cat": lambda url, options: _run_command("cat", url, options),
+    "sawlog info": lambda url, options: _run_command("info", url, options),
+    "sawlog repair": lambda url, options: _answer_write(lambda target: _run_command("repair", url, options, target)[0]),
 }
 _OF_SOME: dict[str, Callable[[Sample], bool]] = {
     "watch": lambda sample: sample.grows,
@@ -131,7 +131,7 @@ _DOORS = 3
 
 
 def _deal_verbs(samples: Sequence[Sample], sample: Sample) -> list[str]:
-    """The verbs that a sample is read with: some of those that there are, and all of them over all samples."""
+    """Return the verbs that a sample is read with: some of those that there are, and all of them over all samples."""
     verbs = []
     for number, verb in enumerate(_VERBS):
         takers = [candidate for candidate in samples if verb not in _OF_SOME or _OF_SOME[verb](candidate)]
@@ -141,15 +141,15 @@ def _deal_verbs(samples: Sequence[Sample], sample: Sample) -> list[str]:
     return verbs
 
 
-def stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
+def check_stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
     """A store that fails, or changes, at some request gives what one gives that does not, or an error that says so."""
     changed_files = {name: _change_byte(data) for name, data in subject.files.items()}
     options = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
     for number, verb in enumerate(_deal_verbs(samples, subject.sample)):
         ask, is_whole = _VERBS[verb], number % 2 == 1
-        with stored(subject.files, {}, is_whole=is_whole) as root:
+        with store_files(subject.files, {}, is_whole=is_whole) as root:
             url = root + subject.path.removeprefix(subject.directory)
-            with troubled() as trouble:
+            with cause_trouble() as trouble:
                 expected = _try_answer(ask, url, options)
             if isinstance(expected, StorageError) and verb.startswith("sawlog "):
                 continue  # which takes no options of other views
@@ -157,18 +157,18 @@ def stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
                 yield f"a store that is well: {verb}: {_show(expected)}"
                 continue
             for fault, first, lasting in _choose_faults(subject, verb, trouble.asked):
-                with troubled(fault, first, lasting=lasting):
+                with cause_trouble(fault, first, lasting=lasting):
                     answer = _try_answer(ask, url, options)
                 if answer == expected or (lasting and isinstance(answer, StorageError)):
                     continue
                 times = "from then on" if lasting else "once"
                 yield f"a store that {fault} at request {first} of {trouble.asked}, {times}: {verb}: {_show(answer)}"
         for _, first, _ in _choose_faults(subject, verb, trouble.asked):
-            with stored(subject.files, changed_files, is_whole=is_whole) as root:
+            with store_files(subject.files, changed_files, is_whole=is_whole) as root:
                 url = root + subject.path.removeprefix(subject.directory)
-                with troubled("changes", first):
+                with cause_trouble("changes", first):
                     answer = _try_answer(ask, url, options)
-                with troubled():
+                with cause_trouble():
                     after = _try_answer(ask, url, options)
             if verb == "watch" and isinstance(answer, tuple) and not answer[1]["files"]:
                 continue  # nothing was read: the next look may
@@ -180,21 +180,21 @@ def stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
 
 
 def _choose_faults(subject: Subject, verb: str, requests: int) -> Iterator[tuple[str, int, bool]]:
-    """Faults, the requests at which they occur, and whether they last."""
+    """Yield faults, the requests at which they occur, and whether they last."""
     dice = make_random(subject.sample.name, verb)
     for fault in FAULTS:
-        for _ in range(effort(subject.sample, 1) if requests else 0):
+        for _ in range(count_changes(subject.sample, 1) if requests else 0):
             yield fault, dice.randint(1, requests), dice.random() < 0.5
 
 
 def _change_byte(data: bytes) -> bytes:
-    """Other content of the same size, the same in front: what is begun with one cannot go on with the other."""
+    """Return other content of the same size, the same in front: what is begun with one cannot go on with the other."""
     half = len(data) // 2
     return data[:half] + bytes(byte ^ 0x55 for byte in data[half:])
 
 
 def _try_answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, options: dict[str, Any]) -> Answer:
-    """The answer of a verb; refusals as text, and faults of the store as the errors they are."""
+    """Return the answer of a verb; refusals as text, and faults of the store as the errors they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -135,9 +135,9 @@ def test_sizes_that_agree_and_are_not_there(tmp_path: Path) -> None:
 def test_values_are_what_they_say() -> None:
     values = [None, True, False, 0, 127, -1, -32, 300, -300, 1 << 40, b"bytes", b"", [1, [2]], {b"a": [b"b"], 1: 2}]
     for value in values:
-        assert Unpacker(pack(value)).value() == value
-    assert Unpacker(b"\xcb" + struct.pack(">d", 0.5)).value() == 0.5
-    assert Unpacker(b"\xc7\x0c\x05" + bytes(12)).value() == bytes(12)  # a time
+        assert Unpacker(pack(value)).take_value() == value
+    assert Unpacker(b"\xcb" + struct.pack(">d", 0.5)).take_value() == 0.5
+    assert Unpacker(b"\xc7\x0c\x05" + bytes(12)).take_value() == bytes(12)  # a time
     for text in (b"", b"\xc1", b"\xd9", b"\xd9\x05abc", b"\x92\x01", b"\x81\x90\x01", b"\x91" * 40):
         with pytest.raises(PackError):
-            Unpacker(text).value()
+            Unpacker(text).take_value()

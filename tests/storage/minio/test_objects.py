@@ -11,7 +11,7 @@ import pytest
 
 from sawlog.errors import BitrotError, IncompleteError, OptionError, UnsupportedError
 from sawlog.storage import Storage
-from sawlog.storage.minio.drives import directories_above
+from sawlog.storage.minio.drives import walk_upwards
 from tests.storage.minio.maker import MODIFIED, Stored, format_drives, put, put_old, put_on_all
 
 BYTES = random.Random(55).randbytes(3_000_000)
@@ -50,9 +50,9 @@ def test_version_1_is_read(tmp_path: Path, algorithm: str) -> None:
     part.write_bytes(part.read_bytes()[:-1] + b"?")
     storage = Storage()
     source = storage.open(*storage.find(tmp_path))
-    assert bytes(source.window(0, len(BYTES))) == BYTES
+    assert bytes(source.read_window(0, len(BYTES))) == BYTES
     with pytest.raises(BitrotError, match=r"part\.2"):
-        source.window(len(BYTES), 1)
+        source.read_window(len(BYTES), 1)
 
 
 def test_windows_go_anywhere(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_windows_go_anywhere(tmp_path: Path) -> None:
     places = random.Random(1)
     for _ in range(200):
         start, length = places.randrange(len(BYTES)), places.choice([0, 1, 100, 300_000, 1_000_000])
-        assert source.window(start, length).tobytes() == BYTES[start : start + length]
-    assert not source.window(len(BYTES), 10).size
-    assert not source.window(0, 10).flags.writeable
+        assert source.read_window(start, length).tobytes() == BYTES[start : start + length]
+    assert not source.read_window(len(BYTES), 10).size
+    assert not source.read_window(0, 10).flags.writeable
 
 
 def test_an_object_is_named_like_a_file(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_an_object_is_named_like_a_file(tmp_path: Path) -> None:
     assert not storage.is_directory(meta.parent)
     assert storage.is_directory(tmp_path / "bucket")
     assert storage.read(meta.parent, 10, 5) == SMALL[10:15]
-    assert [file.path for file in storage.files_in(tmp_path / "bucket")] == [str(meta.parent)]
+    assert [file.path for file in storage.list_files(tmp_path / "bucket")] == [str(meta.parent)]
     assert Storage().read(meta.parent) == SMALL  # what nobody has listed
 
 
@@ -172,10 +172,10 @@ def test_bitrot_names_file_and_offset(tmp_path: Path) -> None:
     part.write_bytes(data)
     storage = Storage()
     source = storage.open(*storage.find(tmp_path))
-    assert source.window(0, 1 << 20).tobytes() == BYTES[: 1 << 20]
-    assert source.window(2 << 20, 1 << 20).tobytes() == BYTES[2 << 20 :]
+    assert source.read_window(0, 1 << 20).tobytes() == BYTES[: 1 << 20]
+    assert source.read_window(2 << 20, 1 << 20).tobytes() == BYTES[2 << 20 :]
     with pytest.raises(BitrotError, match=rf"{part}: HighwayHash of 1048576 bytes at byte 1048640 ") as caught:
-        source.window((1 << 20) - 1, 2)
+        source.read_window((1 << 20) - 1, 2)
     damage = caught.value.damage
     assert (damage.path, damage.offset, damage.length) == (str(meta.parent), 1 << 20, 1 << 20)
     again = pickle.loads(pickle.dumps(caught.value))
@@ -191,9 +191,9 @@ def test_a_cut_part_is_read_up_to_its_last_whole_block(tmp_path: Path) -> None:
         (file,) = storage.find(tmp_path)
         assert file.size == size
         source = storage.open(file)
-        assert source.window(0, 1 << 20).tobytes() == BYTES[: 1 << 20]
+        assert source.read_window(0, 1 << 20).tobytes() == BYTES[: 1 << 20]
         with pytest.raises(BitrotError, match="are there"):
-            source.window(0, file.size)
+            source.read_window(0, file.size)
 
 
 def test_drives_of_one_set_are_joined(tmp_path: Path) -> None:
@@ -249,11 +249,11 @@ def test_a_version_that_too_few_drives_have_does_not_count(tmp_path: Path) -> No
 
 
 def test_directories_above() -> None:
-    assert list(directories_above("/a/b")) == ["/a/b", "/a", "/"]
-    assert list(directories_above("a/b")) == ["a/b", "a", ""]
-    assert list(directories_above(".")) == [".", ""]
-    assert list(directories_above("s3://bucket/a")) == ["s3://bucket/a", "s3://bucket"]
-    assert list(directories_above("memory:///a/b")) == ["memory:///a/b", "memory:///a"]
+    assert list(walk_upwards("/a/b")) == ["/a/b", "/a", "/"]
+    assert list(walk_upwards("a/b")) == ["a/b", "a", ""]
+    assert list(walk_upwards(".")) == [".", ""]
+    assert list(walk_upwards("s3://bucket/a")) == ["s3://bucket/a", "s3://bucket"]
+    assert list(walk_upwards("memory:///a/b")) == ["memory:///a/b", "memory:///a"]
 
 
 def test_paths_that_cannot_be_looked_at_hold_no_objects(tmp_path: Path) -> None:

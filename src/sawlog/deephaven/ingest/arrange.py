@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import values_of
+from sawlog.arrow import view_values
 from sawlog.deephaven.ingest.history import PARTS_NAME, HistoricalTable, MergeRecord, PartsWriter
 from sawlog.deephaven.ingest.records import RECORD_NAME
 from sawlog.deephaven.ingest.runs import Boundary, Run, merge_runs
@@ -41,12 +41,12 @@ class Arrangement:
         if self.internal_partitions is not None and self.internal_partitions <= 0:
             raise OptionError(f"internal_partitions={self.internal_partitions}: expected 1 or more")
 
-    def locations(self, size: int) -> int:
-        """Number of locations that so many bytes are spread over."""
+    def count_locations(self, size: int) -> int:
+        """Return the number of locations that so many bytes are spread over."""
         return self.internal_partitions or max(1, -(-size // _MERGED_BYTES))
 
 
-def contiguous(runs: Sequence[Run], groups: Sequence[str]) -> tuple[str, ...]:
+def find_contiguous_groups(runs: Sequence[Run], groups: Sequence[str]) -> tuple[str, ...]:
     """Grouping columns whose rows follow one another when sorted: values come under one of the columns before."""
     results = list(groups[:1])
     for index, name in enumerate(groups[1:]):
@@ -56,8 +56,8 @@ def contiguous(runs: Sequence[Run], groups: Sequence[str]) -> tuple[str, ...]:
     return tuple(results)
 
 
-def ranges(runs: Sequence[Run], locations: int) -> list[tuple[Boundary | None, Boundary | None]]:
-    """Boundaries at which rows are cut that are spread by their order."""
+def choose_ranges(runs: Sequence[Run], locations: int) -> list[tuple[Boundary | None, Boundary | None]]:
+    """Return boundaries at which rows are cut that are spread by their order."""
     samples = sorted((key, number, row) for number, run in enumerate(runs) for key, row in run.samples)
     cuts = [samples[len(samples) * i // locations] for i in range(1, locations)]
     return list(zip([None, *cuts], [*cuts, None], strict=True))
@@ -101,7 +101,7 @@ class LocationsWriter:
             for batch in merge_runs(self.runs, target.split, self.keys, target.low, target.high):
                 writer = writer or self._begin(str(target.internal))
                 writer.write(pa.RecordBatch.from_arrays(batch.columns[:-1], names=self.schema.names))
-                parts.add(values_of(batch.columns[-1], "<i4"))
+                parts.add(view_values(batch.columns[-1], "<i4"))
                 rows += batch.num_rows
             if writer is None:
                 return []
@@ -116,5 +116,9 @@ class LocationsWriter:
 
     def _begin(self, internal: str) -> LocationWriter:
         return LocationWriter(
-            self.history.path(internal, self.date), self.schema, self.options, Storage(), marker=f"{self.record.job}."
+            self.history.build_path(internal, self.date),
+            self.schema,
+            self.options,
+            Storage(),
+            marker=f"{self.record.job}.",
         )

@@ -10,7 +10,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, format_count, show
+from sawlog.cli.output import Outcome, render_count, show
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ class ImportOptions:
     option: arguments.ReadOptions = None
     write_option: arguments.WriteOptions = None
 
-    def settings(self) -> dict[str, Any]:
+    def collect_settings(self) -> dict[str, Any]:
         """Return them as arguments of `import_logs`."""
         names = {"schema": self.schema, "namespace": self.namespace, "table": self.table}
         return {
             "on_damage": self.on_damage,
             "on_unstorable": self.on_unstorable.value,
-            "write_options": arguments.format_options(self.write_option, "-O"),
-            **arguments.format_options(self.option),
+            "write_options": arguments.parse_format_options(self.write_option, "-O"),
+            **arguments.parse_format_options(self.option),
             **{name: value for name, value in names.items() if value is not None},
         }
 
@@ -99,18 +99,18 @@ class MergeOptions:
     option: arguments.ReadOptions = None
     write_option: arguments.WriteOptions = None
 
-    def settings(self) -> dict[str, Any]:
+    def collect_settings(self) -> dict[str, Any]:
         """Return them as arguments of `merge` and `nightly`, but for `delete_intraday`, which only one of them has."""
         return {
             "schema": self.schema,
-            "group": arguments.column_names(self.group),
-            "sort": arguments.column_names(self.sort) or (),
+            "group": arguments.parse_column_names(self.group),
+            "sort": arguments.parse_column_names(self.sort) or (),
             "internal_partitions": self.internal_partitions,
             "namespace_set": self.namespace_set.value,
             "append": self.append,
             "replace": self.replace,
-            "write_options": arguments.format_options(self.write_option, "-O"),
-            **arguments.format_options(self.option),
+            "write_options": arguments.parse_format_options(self.write_option, "-O"),
+            **arguments.parse_format_options(self.option),
         }
 
 
@@ -136,8 +136,8 @@ def load(
     New rows of the logs, each once. Can be killed and run again at any time. Exit code 1 if damage stopped it, 3 if
     damage was skipped or values were stored as others.
     """
-    settings = {"storage_options": arguments.storage_options(storage), **options.settings()}
-    from sawlog.spark.sessions import QUIET, for_command
+    settings = {"storage_options": arguments.parse_storage_options(storage), **options.collect_settings()}
+    from sawlog.spark.sessions import QUIET, hold_session
 
     def check() -> None:
         from sawlog.deephaven.ingest.spark.load import check_source
@@ -145,7 +145,7 @@ def load(
         if follow is None:  # a follower may wait for the first log
             check_source(src, root, **settings)
 
-    with for_command("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
+    with hold_session("sawlog import", {**QUIET, **arguments.parse_key_values(conf, "--conf")}, check) as spark:
         from sawlog.deephaven.ingest.spark import follow_logs, import_logs
 
         if follow is not None:
@@ -162,8 +162,8 @@ def _say_imported(src: str, root: str, done: Import, *, json: bool) -> None:
     facts = [("written", path) for path in done.locations]
     facts += [("deleted", f"{path}, by DELETE_PARTITION") for path in done.removed]
     document = {"source": src, "root": root, **asdict(done)}
-    summary = f"imported into {format_count(done.partitions, 'partition')}"
-    show(Outcome(document, format_count(done.rows, "row"), summary, facts), json=json)
+    summary = f"imported into {render_count(done.partitions, 'partition')}"
+    show(Outcome(document, render_count(done.rows, "row"), summary, facts), json=json)
     for remark in (*done.skipped, *done.remarks):
         complain(remark)
 
@@ -172,12 +172,12 @@ def _say_look(src: str, root: str, look: LogPoll, lines: list[str], *, json: boo
     """A line of metrics for a look that found something, and what went wrong if it was not said before."""
     done = look.done
     if done.locations or done.removed:
-        waiting = format_count(sum(done.lag.values()), "byte")
-        summary = f"and {format_count(done.bytes, 'byte')} into {format_count(done.partitions, 'partition')}"
-        facts = [(partition, f"{format_count(lag, 'byte')} behind") for partition, lag in done.lag.items()]
+        waiting = render_count(sum(done.lag.values()), "byte")
+        summary = f"and {render_count(done.bytes, 'byte')} into {render_count(done.partitions, 'partition')}"
+        facts = [(partition, f"{render_count(lag, 'byte')} behind") for partition, lag in done.lag.items()]
         document = {"source": src, "root": root, **asdict(done), "seconds": look.seconds, "errors": look.errors}
         summary += f" in {look.seconds:.2f} s, {waiting} behind"
-        show(Outcome(document, format_count(done.rows, "row"), summary, facts), json=json)
+        show(Outcome(document, render_count(done.rows, "row"), summary, facts), json=json)
     for remark in (*done.skipped, *look.errors):
         if remark not in lines:
             complain(remark)
@@ -196,7 +196,7 @@ def status(
     """
     from sawlog.deephaven.ingest.publication import import_status
 
-    statuses = import_status(src, root, storage_options=arguments.storage_options(storage))
+    statuses = import_status(src, root, storage_options=arguments.parse_storage_options(storage))
     lag = sum(status.lag for status in statuses)
     facts = [
         (str(status.partition), f"{status.log}: {status.lag} of {status.size} bytes behind") for status in statuses
@@ -208,7 +208,7 @@ def status(
         "logs": [{**asdict(status), "lag": status.lag} for status in statuses],
     }
     show(
-        Outcome(document, format_count(lag, "byte"), f"behind, in {format_count(len(statuses), 'log')}", facts),
+        Outcome(document, render_count(lag, "byte"), f"behind, in {render_count(len(statuses), 'log')}", facts),
         json=json,
     )
     return Exit.OK
@@ -234,17 +234,17 @@ def merge(
     """
     if not every_night and None in (namespace, table, date):
         raise OptionError("expected NAMESPACE, TABLE and DATE, or --nightly")
-    settings = options.settings()
-    from sawlog.deephaven.ingest.tree import existing_root, existing_table
-    from sawlog.spark.sessions import QUIET, for_command
+    settings = options.collect_settings()
+    from sawlog.deephaven.ingest.tree import require_root, require_table
+    from sawlog.spark.sessions import QUIET, hold_session
 
     def check() -> None:
         if every_night:
-            existing_root(root)
+            require_root(root)
         elif namespace and table and date:
-            existing_table(root, namespace, table, date)
+            require_table(root, namespace, table, date)
 
-    with for_command("sawlog merge", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
+    with hold_session("sawlog merge", {**QUIET, **arguments.parse_key_values(conf, "--conf")}, check) as spark:
         from sawlog.deephaven.ingest.spark import merge as run
         from sawlog.deephaven.ingest.spark import nightly
 
@@ -266,7 +266,7 @@ def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
         facts += [("deleted", path) for path in done.merged]
     document = {"table": name, "date": date, **asdict(done)}
     state = "merged and checked" if done.written else "merged before, checked again"
-    show(Outcome(document, format_count(done.rows, "row"), f"of {name} {date} {state}", facts), json=json)
+    show(Outcome(document, render_count(done.rows, "row"), f"of {name} {date} {state}", facts), json=json)
     for remark in done.remarks:
         complain(remark)
     return Exit.OK
@@ -275,9 +275,9 @@ def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
 def _say_nightly(root: str, done: Nightly, json: bool) -> int:
     facts = []
     for date in done.dates:
-        rows = date.error if date.merge is None else format_count(date.merge.rows, "row")
+        rows = date.error if date.merge is None else render_count(date.merge.rows, "row")
         facts.append((f"{date.namespace}.{date.table} {date.date}", rows))
     merged = len(done.dates) - len(done.failed)
     document = {"root": root, "dates": [asdict(date) for date in done.dates]}
-    show(Outcome(document, format_count(merged, "date"), f"merged, {len(done.failed)} not", facts), json=json)
+    show(Outcome(document, render_count(merged, "date"), f"merged, {len(done.failed)} not", facts), json=json)
     return Exit.DAMAGED if done.failed else Exit.OK

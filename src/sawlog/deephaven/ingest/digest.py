@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types as arrow
 
-from sawlog.arrow import binary_parts, boolean_values, fill_null, is_binary, is_text, value_offsets, values_of
+from sawlog.arrow import fill_null, is_binary, is_text, unpack_booleans, view_binary, view_offsets, view_values
 from sawlog.deephaven.ingest.kernels import hash_bytes, hash_lists, hash_rows, hash_words
 from sawlog.format.digest import Digest
 
@@ -19,59 +19,59 @@ _ALL = np.zeros(0, np.uint8)
 _NAN = np.array([np.nan]).view(np.uint64)[0]
 
 
-def row_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
-    """A hash of each row. The order of columns does not matter; a null counts as a column that is not there.
+def hash_batch(batch: pa.RecordBatch) -> NDArray[np.uint64]:
+    """Return a hash of each row. The order of columns does not matter; a null counts as a column that is not there.
 
     Numbers of any width are the same number; 0.0 and -0.0 are not, and every NaN is one.
     """
-    return value_hashes(list(zip(batch.schema.names, batch.columns, strict=True)))
+    return hash_columns(list(zip(batch.schema.names, batch.columns, strict=True)))
 
 
-def digest(hashes: NDArray[np.uint64]) -> Digest:
-    """The digest of rows with these hashes."""
+def make_digest(hashes: NDArray[np.uint64]) -> Digest:
+    """Return the digest of rows with these hashes."""
     return Digest(len(hashes), int(hash_rows(hashes)))
 
 
-def value_hashes(columns: Sequence[tuple[str, pa.Array]]) -> NDArray[np.uint64]:
-    """A hash of each row over some columns, which are named; there is one at least."""
+def hash_columns(columns: Sequence[tuple[str, pa.Array]]) -> NDArray[np.uint64]:
+    """Return a hash of each row over some columns, which are named; there is one at least."""
     hashes = np.zeros(len(columns[0][1]), np.uint64)
     for name, array in columns:
         seed = np.frombuffer(blake2b(name.encode(), digest_size=8).digest(), "<u8")[0]
-        validity = boolean_values(array.is_valid()).view(np.uint8) if array.null_count else _ALL
-        hash_words(_words(array), validity, seed, hashes)
+        validity = unpack_booleans(array.is_valid()).view(np.uint8) if array.null_count else _ALL
+        hash_words(_convert_words(array), validity, seed, hashes)
     return hashes
 
 
-def _words(array: pa.Array) -> NDArray[np.uint64]:
-    """A number for each value, the same for the same ones; any number for null."""
+def _convert_words(array: pa.Array) -> NDArray[np.uint64]:
+    """Return a number for each value, the same for the same ones; any number for null."""
     kind = array.type
     if arrow.is_dictionary(kind):
-        distinct = np.append(_words(array.dictionary), np.uint64(0))
+        distinct = np.append(_convert_words(array.dictionary), np.uint64(0))
         hashes: NDArray[np.uint64] = distinct[
-            values_of(fill_null(array.indices.cast(pa.int64()), len(distinct) - 1), "<i8")
+            view_values(fill_null(array.indices.cast(pa.int64()), len(distinct) - 1), "<i8")
         ]
         return hashes
     if arrow.is_null(kind):
         return np.zeros(len(array), np.uint64)
     if arrow.is_boolean(kind):
-        return boolean_values(array).astype(np.uint64)
+        return unpack_booleans(array).astype(np.uint64)
     if arrow.is_floating(kind):
-        values = values_of(array.cast(pa.float64()), "<f8")
+        values = view_values(array.cast(pa.float64()), "<f8")
         return np.where(np.isnan(values), _NAN, values.view(np.uint64))
     if arrow.is_integer(kind) or arrow.is_temporal(kind):
         dtype = ("u" if arrow.is_unsigned_integer(kind) else "i") + str(kind.bit_width // 8)
-        return values_of(array, f"<{dtype}").astype(np.int64).view(np.uint64)
+        return view_values(array, f"<{dtype}").astype(np.int64).view(np.uint64)
     if arrow.is_map(kind) or arrow.is_list(kind):
         return _of_lists(array)
     words = np.empty(len(array), np.uint64)
     if arrow.is_struct(kind):
-        words[:] = value_hashes([(str(i), array.field(i)) for i in range(kind.num_fields)])
+        words[:] = hash_columns([(str(i), array.field(i)) for i in range(kind.num_fields)])
         return words
     if not (is_text(kind) or is_binary(kind)):
         array = array.cast(pa.string())
     binary = array.cast(pa.large_string() if is_text(array.type) else pa.large_binary())
     if len(array):
-        hash_bytes(*binary_parts(binary), words)
+        hash_bytes(*view_binary(binary), words)
     return words
 
 
@@ -81,8 +81,8 @@ def _of_lists(array: Any) -> NDArray[np.uint64]:
     if not len(array):
         return words
     if arrow.is_map(array.type):
-        elements = value_hashes([("key", array.keys), ("value", array.items)])
+        elements = hash_columns([("key", array.keys), ("value", array.items)])
     else:
-        elements = value_hashes([("element", array.values)])
-    hash_lists(elements, value_offsets(array).astype(np.int64), not arrow.is_map(array.type), words)
+        elements = hash_columns([("element", array.values)])
+    hash_lists(elements, view_offsets(array).astype(np.int64), not arrow.is_map(array.type), words)
     return words

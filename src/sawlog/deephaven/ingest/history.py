@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, one_array, values_of
+from sawlog.arrow import combine_column, make_array, view_values
 from sawlog.deephaven.ingest.records import RECORD_NAME, Partition, Progress
-from sawlog.deephaven.ingest.tree import Location, check_inside, check_part, directories, read_small, sweep
+from sawlog.deephaven.ingest.tree import Location, check_inside, check_part, list_directories, read_small, sweep
 from sawlog.errors import FormatError, OptionError
 from sawlog.guard import Undecodable, call_decoder, decode_json
 from sawlog.storage.typed_json import parse_json_as
@@ -45,8 +45,8 @@ class HistoricalTable:
         self.table = check_part(table, "table")
         self.directory = os.path.join(root, TREES[namespace_set], namespace, _PARTITIONS)
 
-    def path(self, internal: str, column: str) -> str:
-        """The path of a location.
+    def build_path(self, internal: str, column: str) -> str:
+        """Return the path of a location.
 
         Raises:
             OptionError: For names that cannot be directories.
@@ -57,9 +57,9 @@ class HistoricalTable:
         check_inside(path, self.root)
         return path
 
-    def locations(self, column: str) -> list[Location]:
-        """Locations of one column partition."""
-        paths = {internal: self.path(internal, column) for internal in self._internals()}
+    def list_locations(self, column: str) -> list[Location]:
+        """Return locations of one column partition."""
+        paths = {internal: self.build_path(internal, column) for internal in self._list_internals()}
         return [
             Location(path, Partition(self.namespace, self.table, internal, column))
             for internal, path in paths.items()
@@ -68,13 +68,13 @@ class HistoricalTable:
 
     def tidy(self, column: str) -> None:
         """Delete what a killed merge of a column partition has staged."""
-        for internal in self._internals():
-            parent = os.path.dirname(self.path(internal, column))
+        for internal in self._list_internals():
+            parent = os.path.dirname(self.build_path(internal, column))
             if os.path.isdir(parent):
                 sweep(parent, f".{self.table}.")
 
-    def _internals(self) -> list[str]:
-        return directories(self.directory, self.root)
+    def _list_internals(self) -> list[str]:
+        return list_directories(self.directory, self.root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Part:
 
     @classmethod
     def of(cls, location: Location, rows: int, checksum: int) -> Part:
-        """The part that an intraday location is."""
+        """Return the part that an intraday location is."""
         internal, record = location.partition.internal_partition, location.record
         if record is None:
             return cls(internal, None, "", 0, rows, checksum)
@@ -128,12 +128,12 @@ class MergeRecord:
     parts: tuple[Part, ...] | None = field(default=None)
 
     def to_json(self) -> bytes:
-        """The record as it is stored."""
+        """Return the record as it is stored."""
         return write_document(asdict(self))
 
     @classmethod
     def read(cls, path: str) -> MergeRecord | None:
-        """The record of a location; None when no merge of sawlog made it.
+        """Return the record of a location; None when no merge of sawlog made it.
 
         Raises:
             FormatError: When it is none.
@@ -146,8 +146,8 @@ class MergeRecord:
         return record
 
 
-def recorded_parts(locations: Iterable[Location]) -> tuple[list[Part], list[Location]]:
-    """Parts that historical locations were made of, and the locations that do not say so."""
+def list_parts(locations: Iterable[Location]) -> tuple[list[Part], list[Location]]:
+    """Return parts that historical locations were made of, and the locations that do not say so."""
     jobs: dict[str, tuple[Part, ...]] = {}
     unknown = []
     for location in locations:
@@ -159,8 +159,8 @@ def recorded_parts(locations: Iterable[Location]) -> tuple[list[Part], list[Loca
     return [part for parts in jobs.values() for part in parts], unknown
 
 
-def void_parts(parts: Iterable[Part], locations: Iterable[Location]) -> list[Part]:
-    """Parts whose partition was deleted since, by the intraday locations that there are."""
+def select_void_parts(parts: Iterable[Part], locations: Iterable[Location]) -> list[Part]:
+    """Return parts whose partition was deleted since, by the intraday locations that there are."""
     records = [location.record for location in locations if location.record is not None]
     deletions: Mapping[str, int] = {
         partition: Progress.of(
@@ -172,7 +172,7 @@ def void_parts(parts: Iterable[Part], locations: Iterable[Location]) -> list[Par
 
 
 def read_document(path: str) -> dict[str, Any] | None:
-    """A small JSON record of ours, its version taken off; None when there is none.
+    """Return a small JSON record of ours, its version taken off; None when there is none.
 
     Raises:
         FormatError: When it is none, or of another version.
@@ -188,7 +188,7 @@ def read_document(path: str) -> dict[str, Any] | None:
 
 
 def write_document(document: Mapping[str, Any]) -> bytes:
-    """A record as `read_document` takes it."""
+    """Return a record as `read_document` takes it."""
     return (json.dumps({"version": _VERSION, **document}, indent=1, sort_keys=True) + "\n").encode()
 
 
@@ -209,12 +209,12 @@ class PartsWriter:
         if not len(parts):
             return
         ends = np.append(np.flatnonzero(np.diff(parts)), len(parts) - 1) + 1
-        columns = [array_of(ends + self._row, pa.int64()), array_of(parts[ends - 1], pa.int32())]
+        columns = [make_array(ends + self._row, pa.int64()), make_array(parts[ends - 1], pa.int32())]
         self._stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
         self._row += len(parts)
 
     def finish(self) -> bytes:
-        """The content of the file."""
+        """Return the content of the file."""
         self._stream.close()
         return self._data.getvalue()
 
@@ -227,13 +227,13 @@ class PartsOfRows:
     parts: NDArray[np.int64]
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The parts of some rows; a row after the last one belongs to none (-1)."""
+        """Return the parts of some rows; a row after the last one belongs to none (-1)."""
         places = np.searchsorted(self.ends, rows, side="right")
         return np.append(self.parts, -1)[places]
 
 
 def read_parts(path: str) -> PartsOfRows | None:
-    """The parts of the rows of a merged location; None when all of them are of its only part.
+    """Return the parts of the rows of a merged location; None when all of them are of its only part.
 
     Raises:
         FormatError: When the file is damaged.
@@ -251,6 +251,6 @@ def read_parts(path: str) -> PartsOfRows | None:
     if table.schema != _SCHEMA:
         raise FormatError(f"{parts_path}: not the parts of a merged location")
     return PartsOfRows(
-        values_of(one_array(table.column("end")), np.int64),
-        values_of(one_array(table.column("part")), np.int32).astype(np.int64),
+        view_values(combine_column(table.column("end")), np.int64),
+        view_values(combine_column(table.column("part")), np.int32).astype(np.int64),
     )

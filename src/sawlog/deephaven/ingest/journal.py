@@ -14,10 +14,10 @@ from sawlog.deephaven.table.options import ReadOptions, WriteOptions
 from sawlog.deephaven.table.writer import LocationWriter
 from sawlog.errors import SawlogError
 from sawlog.format.contract import Scan
-from sawlog.format.planning import view_schema
+from sawlog.format.planning import find_view_schema
 from sawlog.format.recognition import get_format
 from sawlog.storage import Storage
-from sawlog.storage.staging import staged_name, sync_directory
+from sawlog.storage.staging import make_staged_name, sync_directory
 from sawlog.storage.typed_json import parse_json_as
 
 _JOURNAL_NAME = ".sawlog-merge.json"
@@ -56,12 +56,12 @@ class Journal:
 
     @staticmethod
     def delete(tree: IntradayTable) -> None:
-        """All is done."""
+        """Delete the journal of a table: all that it recorded is done."""
         Storage().directories.remove(os.path.join(tree.directory, _JOURNAL_NAME))
 
     @classmethod
     def read(cls, tree: IntradayTable) -> Journal | None:
-        """The journal that a killed merge has left.
+        """Return the journal that a killed merge has left.
 
         Raises:
             FormatError: When it is none.
@@ -93,19 +93,19 @@ def recover(tree: IntradayTable) -> list[Location]:
     return tree.tidy()
 
 
-def step_aside(history: HistoricalTable, journal: Journal) -> None:
+def hide_locations(history: HistoricalTable, journal: Journal) -> None:
     """Hide the locations that a merge replaces."""
     for internal in journal.replaced:
-        path = history.path(internal, journal.column)
-        os.rename(path, staged_name(path, _marker(journal)))
+        path = history.build_path(internal, journal.column)
+        os.rename(path, make_staged_name(path, _make_marker(journal)))
         sync_directory(os.path.dirname(path))
 
 
 def forget(history: HistoricalTable, journal: Journal) -> None:
     """Delete what a merge has replaced."""
     for internal in journal.replaced:
-        column = os.path.dirname(history.path(internal, journal.column))
-        for aside in Storage().directories.staged(column, _marker(journal)):
+        column = os.path.dirname(history.build_path(internal, journal.column))
+        for aside in Storage().directories.find_staged_paths(column, _make_marker(journal)):
             Storage().directories.remove(aside)
         remove_empty(column)
 
@@ -113,13 +113,13 @@ def forget(history: HistoricalTable, journal: Journal) -> None:
 def take_back(history: HistoricalTable, journal: Journal) -> None:
     """Delete what a merge has published, and bring back what it replaced."""
     for internal in journal.published:
-        path = history.path(internal, journal.column)
+        path = history.build_path(internal, journal.column)
         record = MergeRecord.read(path) if os.path.isdir(path) else None
         if record is not None and record.job == journal.job:
             remove_location(path)
     for internal in journal.replaced:
-        path = history.path(internal, journal.column)
-        for aside in Storage().directories.staged(os.path.dirname(path), _marker(journal)):
+        path = history.build_path(internal, journal.column)
+        for aside in Storage().directories.find_staged_paths(os.path.dirname(path), _make_marker(journal)):
             os.rename(aside, path)
             sync_directory(os.path.dirname(path))
 
@@ -153,17 +153,17 @@ def _publish_empty(tree: IntradayTable, partition: Partition, locations: Sequenc
     """Publish an empty location that stands for all that a partition has had."""
     records = [location.record for location in locations if location.record is not None]
     progress = Progress.of(records)
-    path = tree.path(partition, progress.sequence)
+    path = tree.build_path(partition, progress.sequence)
     record = PositionRecord(
         partition, progress.sequence, 0, True, progress.truncated_in, progress.logs, progress.deletions
     )
     format = get_format("deephaven_table")
     storage = Storage()
     files = format.select(storage.find(locations[-1].path), "rows")
-    columns = view_schema(format.open(files, Scan(options=ReadOptions())))
+    columns = find_view_schema(format.open(files, Scan(options=ReadOptions())))
     with LocationWriter(path, columns, WriteOptions(), storage) as writer:
         writer.add_file(RECORD_NAME, record.to_json())
 
 
-def _marker(journal: Journal) -> str:
+def _make_marker(journal: Journal) -> str:
     return f"{journal.job}.{_ASIDE}"

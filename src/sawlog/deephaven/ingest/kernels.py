@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sawlog.kernels.intern import mixed
+from sawlog.kernels.intern import mix_bits
 from sawlog.kernels.jit import kernel, wide_kernel
 from sawlog.kernels.signature import Bool, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, UInt64, UInt64s
 from sawlog.kernels.xxh64 import xxh64
@@ -14,7 +14,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 @kernel
 def hash_bytes(data: Bytes, ends: Int64s, hashes: OutUInt64s) -> None:
-    """A hash of each binary value.
+    """Compute a hash of each binary value.
 
     Args:
         data: uint8, read-only.
@@ -38,15 +38,15 @@ def hash_words(words: UInt64s, validity: Bytes, seed: UInt64, hashes: OutUInt64s
     if len(validity):
         for i in range(len(words)):
             if validity[i]:
-                hashes[i] ^= mixed(words[i] ^ seed)
+                hashes[i] ^= mix_bits(words[i] ^ seed)
     else:
         for i in range(len(words)):
-            hashes[i] ^= mixed(words[i] ^ seed)
+            hashes[i] ^= mix_bits(words[i] ^ seed)
 
 
 @kernel
 def hash_lists(elements: UInt64s, ends: Int64s, ordered: Bool, words: OutUInt64s) -> None:
-    """A number for each list.
+    """Compute a hash of each list, from numbers for its elements.
 
     Args:
         elements: uint64, read-only: a number for each element.
@@ -57,20 +57,20 @@ def hash_lists(elements: UInt64s, ends: Int64s, ordered: Bool, words: OutUInt64s
     for i in range(len(words)):
         word = np.uint64(ends[i + 1] - ends[i])
         for pos in range(ends[i], ends[i + 1]):
-            word = mixed(word + _STEP ^ elements[pos]) if ordered else word + mixed(elements[pos])
+            word = mix_bits(word + _STEP ^ elements[pos]) if ordered else word + mix_bits(elements[pos])
         words[i] = word
 
 
 @wide_kernel
 def hash_rows(hashes: UInt64s) -> UInt64:
-    """The sum of the hashes of rows, modulo 2**64, each of them mixed once more.
+    """Return the sum of the hashes of rows, modulo 2**64, each of them mixed once more.
 
     Args:
         hashes: uint64, read-only.
     """
     total = np.uint64(0)
     for i in range(len(hashes)):
-        total += mixed(hashes[i] + _STEP)
+        total += mix_bits(hashes[i] + _STEP)
     return total
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types as arrow
 
-from sawlog.arrow import boolean_values, fill_null, is_binary, is_text, values_of
+from sawlog.arrow import fill_null, is_binary, is_text, unpack_booleans, view_values
 from sawlog.deephaven.ingest.kernels import count_order
 from sawlog.errors import OptionError
 
@@ -32,12 +32,12 @@ def check_sortable(field: pa.Field) -> None:
 
 
 def sort_order(keys: Sequence[pa.Array], rows: int) -> NDArray[np.int64]:
-    """The rows in order: by the first column, where it is the same by the second, and so on."""
+    """Return the rows in order: by the first column, where it is the same by the second, and so on."""
     order = np.arange(rows)
     for key in reversed(keys):
-        codes, validity = _codes(key), None
+        codes, validity = _compute_codes(key), None
         if key.null_count:
-            validity = boolean_values(key.is_valid()).astype(np.int64)
+            validity = unpack_booleans(key.is_valid()).astype(np.int64)
             codes = codes * validity
         for code in (codes,) if validity is None else (codes, validity):
             order = _sort_codes(code, order)
@@ -45,8 +45,8 @@ def sort_order(keys: Sequence[pa.Array], rows: int) -> NDArray[np.int64]:
 
 
 def sort_key(keys: Sequence[pa.Array], row: int) -> tuple[Any, ...]:
-    """A value that compares as the rows are ordered."""
-    return tuple(_value(key.slice(row, 1)) for key in keys)
+    """Return a value that compares as the rows are ordered."""
+    return tuple(_make_sort_value(key.slice(row, 1)) for key in keys)
 
 
 def _sort_codes(codes: NDArray[np.int64], before: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -62,32 +62,32 @@ def _sort_codes(codes: NDArray[np.int64], before: NDArray[np.int64]) -> NDArray[
     return order
 
 
-def _value(array: pa.Array) -> tuple[bool, Any]:
+def _make_sort_value(array: pa.Array) -> tuple[bool, Any]:
     if array.null_count:
         return False, 0
-    return True, int(_codes(array)[0]) if _is_number(array.type) else array[0].as_py()
+    return True, int(_compute_codes(array)[0]) if _is_number(array.type) else array[0].as_py()
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(arrow.is_boolean(kind) or arrow.is_floating(kind) or arrow.is_integer(kind) or arrow.is_temporal(kind))
 
 
-def _codes(array: pa.Array) -> NDArray[np.int64]:
-    """Numbers that are ordered as the values are; any number for null."""
+def _compute_codes(array: pa.Array) -> NDArray[np.int64]:
+    """Return numbers that are ordered as the values are; any number for null."""
     kind = array.type
     if arrow.is_boolean(kind):
-        return boolean_values(array).astype(np.int64)
+        return unpack_booleans(array).astype(np.int64)
     if arrow.is_floating(kind):
-        values = values_of(array.cast(pa.float64()), "<f8")
+        values = view_values(array.cast(pa.float64()), "<f8")
         bits = values.view(np.int64)
         return np.where(np.isnan(values), _LARGEST, np.where(bits < 0, bits ^ _LARGEST, bits))
     if _is_number(kind):
         dtype = ("u" if arrow.is_unsigned_integer(kind) else "i") + str(kind.bit_width // 8)
-        return values_of(array, f"<{dtype}").astype(np.int64)
+        return view_values(array, f"<{dtype}").astype(np.int64)
     import pyarrow.compute as pc
 
     encoded = array if arrow.is_dictionary(kind) else array.dictionary_encode()
-    ranks = values_of(pc.rank(encoded.dictionary, tiebreaker="dense").cast(pa.int64()), "<i8")
+    ranks = view_values(pc.rank(encoded.dictionary, tiebreaker="dense").cast(pa.int64()), "<i8")
     places = fill_null(encoded.indices.cast(pa.int64()), len(ranks))
-    codes: NDArray[np.int64] = np.append(ranks, 0)[values_of(places, "<i8")]
+    codes: NDArray[np.int64] = np.append(ranks, 0)[view_values(places, "<i8")]
     return codes

@@ -14,7 +14,7 @@ from sawlog.deephaven.ingest.records import RECORD_NAME, ImportedRange, Partitio
 from sawlog.deephaven.ingest.schema import conform
 from sawlog.deephaven.ingest.unstorable import UNSTORABLE_NAME, Mender, OnUnstorable
 from sawlog.deephaven.log.dataset import Log, replace_size
-from sawlog.deephaven.log.fragments import RowRange, whole_log
+from sawlog.deephaven.log.fragments import RowRange, make_log_range
 from sawlog.deephaven.log.names import order_key, parse_name
 from sawlog.deephaven.log.survey import survey
 from sawlog.deephaven.table.writer import LocationWriter
@@ -104,8 +104,8 @@ class Planner:
         self._location_bytes = location_bytes
         self._max_bytes = max_bytes
 
-    def size(self, logs: Sequence[Log], progress: Progress) -> int:
-        """Bytes that are to be walked."""
+    def count_bytes(self, logs: Sequence[Log], progress: Progress) -> int:
+        """Return bytes that are to be walked."""
         new_bytes = sum(log.file.size - _find_stop(log, progress) for log in logs)
         return new_bytes if self._max_bytes is None else min(new_bytes, self._max_bytes)
 
@@ -124,7 +124,7 @@ class Planner:
         for place, log in enumerate(waiting):
             news_of_log = None
             if not limited:
-                news_of_log = self._news(
+                news_of_log = self._find_news(
                     log, progress.logs.get(log.file.name), remarks, remaining, last=log is logs[-1]
                 )
             lag += log.file.size - (news_of_log.end if news_of_log is not None else _find_stop(log, progress))
@@ -135,19 +135,19 @@ class Planner:
                 if not is_begun[place] and any(is_begun[place:]):
                     remarks.append(f"{log.file.path}: came after later logs were imported; its rows come after theirs")
         skipped = [f"{log.reason}; the log is left out" for log in logs if log.header is None and not log.incomplete]
-        splits = self._splits(partition, news, progress)
+        splits = self._plan_splits(partition, news, progress)
         return PartitionPlan(partition, tuple(splits), lag, limited, tuple(remarks), tuple(skipped))
 
     def _is_void(self, log: Log, progress: Progress) -> bool:
-        """Whether a log that was never seen comes before the one whose DELETE_PARTITION was imported."""
+        """Return whether a log that was never seen comes before the one whose DELETE_PARTITION was imported."""
         if progress.truncated_in is None or log.file.name in progress.logs:
             return False
         return order_of(log.file.name) < order_of(progress.truncated_in)
 
-    def _news(
+    def _find_news(
         self, log: Log, progress: ImportedRange | None, remarks: list[str], remaining: int | None, *, last: bool
     ) -> _News | None:
-        """The new bytes of a log, up to `remaining`, if there are not to be more.
+        """Return the new bytes of a log, up to `remaining`, if there are not to be more.
 
         Damage that the last log of a partition ends in may be an entry on its way; in any other it is damage.
         """
@@ -160,7 +160,7 @@ class Planner:
         if log.file.size <= start:
             return None
         options = self._scan.options.without_incomplete()
-        ahead = replace(whole_log(log.file, header, options, storage), start=start)
+        ahead = replace(make_log_range(log.file, header, options, storage), start=start)
         surveyed = survey(ahead, self._location_bytes, remaining, last=last)
         if surveyed.end < log.file.size and not surveyed.stopped:
             remarks.append(
@@ -172,7 +172,7 @@ class Planner:
         cuts = tuple(cut for cut in surveyed.cuts if start < cut < surveyed.end)
         return _News(replace_size(log, surveyed.end), start, cuts, live_from, surveyed.stopped)
 
-    def _splits(self, partition: Partition, news: Sequence[_News], progress: Progress) -> Iterator[Split]:
+    def _plan_splits(self, partition: Partition, news: Sequence[_News], progress: Progress) -> Iterator[Split]:
         """Fill one location after the other."""
         storage = self._scan.storage
         deleting = max((index for index, item in enumerate(news) if item.live_from >= 0), default=0)
@@ -189,7 +189,7 @@ class Planner:
             ranges = {**progress.logs, **void}
         fragments: list[RowRange] = []
         size = 0
-        for fragment in itertools.chain.from_iterable(map(self._ranges, news[deleting:])):
+        for fragment in itertools.chain.from_iterable(map(self._cut_ranges, news[deleting:])):
             if fragments and size + fragment.size > self._location_bytes:
                 yield Split(replace(record, logs=ranges), tuple(fragments))
                 record = PositionRecord(partition, record.sequence + 1, 0, deletions=record.deletions)
@@ -203,8 +203,8 @@ class Planner:
         if fragments:
             yield Split(replace(record, logs=ranges), tuple(fragments))
 
-    def _ranges(self, item: _News) -> Iterator[RowRange]:
-        """The news of one log, cut; nothing before the last cut in front of the live rows."""
+    def _cut_ranges(self, item: _News) -> Iterator[RowRange]:
+        """Yield the news of one log, cut; nothing before the last cut in front of the live rows."""
         assert item.log.header is not None
         live_from = max(item.live_from, 0)
         begin = max([item.start, *(cut for cut in item.cuts if cut <= live_from)])
@@ -225,7 +225,7 @@ class Planner:
 
 
 def _find_stop(log: Log, progress: Progress) -> int:
-    """The offset at which the last import of a log stopped."""
+    """Return the offset at which the last import of a log stopped."""
     progress_of_log = progress.logs.get(log.file.name)
     return 0 if progress_of_log is None else progress_of_log.end
 
@@ -285,7 +285,7 @@ class Filler:
                 skipped += describe_losses(findings, fragment.path)
             writer.add_file(RECORD_NAME, replace(split.record, rows=rows).to_json())
             if mender is not None:
-                writer.add_file(UNSTORABLE_NAME, mender.listing())
+                writer.add_file(UNSTORABLE_NAME, mender.encode_listing())
             return FilledPartition(writer.finish(), rows, tuple(skipped), mender.count if mender is not None else 0)
         except BaseException:
             writer.abort()
@@ -293,6 +293,6 @@ class Filler:
 
 
 def _with_provenance(fragment: RowRange) -> RowRange:
-    """The fragment with the columns that say where a row comes from."""
+    """Return the fragment with the columns that say where a row comes from."""
     schema = pa.schema([*fragment.projection.schema, *PROVENANCE])
     return replace(fragment, projection=Projection(schema, schema))

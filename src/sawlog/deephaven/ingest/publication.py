@@ -9,7 +9,7 @@ from typing import Any
 
 from sawlog.deephaven.ingest.plan import FilledPartition, PartitionPlan, Split
 from sawlog.deephaven.ingest.records import Partition
-from sawlog.deephaven.ingest.tree import IntradayTable, Location, local_root, remove_location
+from sawlog.deephaven.ingest.tree import IntradayTable, Location, remove_location, resolve_root
 from sawlog.deephaven.ingest.unstorable import UNSTORABLE_NAME
 from sawlog.deephaven.log.names import parse_name
 from sawlog.errors import FormatError, SawlogError
@@ -76,7 +76,7 @@ class Publication:
         self.items: list[tuple[Split, str]] = []
         for number, plan in enumerate(plans):
             first = len(self.items)
-            self.items += [(split, tree.path(plan.partition, split.record.sequence)) for split in plan.splits]
+            self.items += [(split, tree.build_path(plan.partition, split.record.sequence)) for split in plan.splits]
             if plan.splits:
                 self._open[number] = plan, list(range(first, len(self.items)))
 
@@ -143,7 +143,7 @@ class LogStatus:
 def import_status(
     source: PathLike | Sequence[PathLike], root: PathLike, *, storage_options: dict[str, Any] | None = None
 ) -> list[LogStatus]:
-    """The progress of each log that is imported into a tree, by partition.
+    """Return the progress of each log that is imported into a tree, by partition.
 
     Args:
         source: Logs, directories of logs, globs or fsspec URLs.
@@ -154,7 +154,7 @@ def import_status(
         FormatError: When a position record is not readable, or there is no log.
     """
     storage = Storage(storage_options or {})
-    place = local_root(root)
+    place = resolve_root(root)
     statuses = []
     trees: dict[tuple[str, str], Any] = {}
     for file in get_format("deephaven_log").select(storage.find(source), "rows"):
@@ -165,9 +165,9 @@ def import_status(
         key = partition.namespace, partition.table
         if key not in trees:
             tree = IntradayTable(place, *key)
-            trees[key] = tree, tree.locations()
+            trees[key] = tree, tree.list_locations()
         tree, locations = trees[key]
-        progress = tree.progress(partition, locations).logs.get(file.name)
+        progress = tree.find_progress(partition, locations).logs.get(file.name)
         records = [location.record for location in tree.of(partition, locations)]
         rows = sum(record.rows for record in records if record is not None)
         statuses.append(LogStatus(partition, file.path, file.size, 0 if progress is None else progress.end, rows))

@@ -52,7 +52,7 @@ class ImportedRange:
 
     @classmethod
     def of(cls, file: File, start: int, end: int, storage: Storage) -> ImportedRange:
-        """The range of a log as it is now."""
+        """Return the range of a log as it is now."""
         return cls(start, end, _check(file, end, storage))
 
     def confirm(self, file: File, storage: Storage) -> None:
@@ -107,7 +107,7 @@ class PositionRecord:
         return hashlib.sha256(ranges.encode()).hexdigest()[:_ORIGIN_DIGITS]
 
     def to_json(self) -> bytes:
-        """The record as it is stored: the same for the same record."""
+        """Return the record as it is stored: the same for the same record."""
         document = {"version": RECORD_VERSION, **asdict(self)}
         return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
@@ -147,7 +147,7 @@ class Progress:
 
     @classmethod
     def of(cls, records: Iterable[PositionRecord]) -> Progress:
-        """The progress by the records of a partition's locations."""
+        """Return the progress by the records of a partition's locations."""
         logs: dict[str, ImportedRange] = {}
         sequence, truncated_in, deletions = 0, None, 0
         for record in sorted(records, key=lambda record: record.sequence):

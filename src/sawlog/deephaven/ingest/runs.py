@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, fixed_array
-from sawlog.deephaven.ingest.digest import digest, row_hashes, value_hashes
+from sawlog.arrow import make_array, make_fixed_array
+from sawlog.deephaven.ingest.digest import hash_batch, hash_columns, make_digest
 from sawlog.deephaven.ingest.history import read_parts
 from sawlog.deephaven.ingest.order import sort_key, sort_order
 from sawlog.deephaven.table.types import PARTITION_KEY
@@ -57,7 +57,7 @@ class Piece:
     part: int | RetainedRows
 
     def read(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
-        """The rows that are taken, and the part of each."""
+        """Yield the rows that are taken, and the part of each."""
         fragment: Any = self.fragment
         if not isinstance(self.part, RetainedRows):
             for batch in fragment.to_batches():
@@ -70,45 +70,45 @@ class Piece:
             old = np.zeros(batch.num_rows, np.int64) if parts is None else parts.of(rows)
             numbers = [self.part.parts.get(part, -1) for part in range(int(old.max(initial=0)) + 1)]
             new = np.array([*numbers, -1])[old]
-            yield _encode_partitions(batch).filter(array_of(new >= 0, pa.bool_())), new[new >= 0]
+            yield _encode_partitions(batch).filter(make_array(new >= 0, pa.bool_())), new[new >= 0]
 
 
 def _encode_partitions(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch whose partition columns, the same value in every row, are dictionaries of that value."""
+    """Return a batch whose partition columns, the same value in every row, are dictionaries of that value."""
     for index, field in enumerate(batch.schema):
         if PARTITION_KEY in (field.metadata or {}) and batch.num_rows:
-            places = fixed_array(pa.int32(), np.zeros(batch.num_rows, np.int32))
+            places = make_fixed_array(pa.int32(), np.zeros(batch.num_rows, np.int32))
             value = pa.DictionaryArray.from_arrays(places, batch.column(index)[:1])
             batch = batch.set_column(index, field.with_type(value.type), value)
     return batch
 
 
-def pieces(contents: Contents, parts: Mapping[str, int | RetainedRows]) -> list[list[Piece]]:
-    """The fragments by task; the paths of their locations say which parts they belong to."""
+def plan_pieces(contents: Contents, parts: Mapping[str, int | RetainedRows]) -> list[list[Piece]]:
+    """Return the fragments by task; the paths of their locations say which parts they belong to."""
     return [
         [Piece(fragment, parts[fragment.path]) for fragment in task]
         for task in plan_tasks(contents, bind_scan(contents, contents.scan), TASK_BYTES)
     ]
 
 
-def size(task: Sequence[Piece]) -> int:
-    """Bytes to read."""
+def count_bytes(task: Sequence[Piece]) -> int:
+    """Return bytes to read."""
     return sum(piece.fragment.size for piece in task)
 
 
 def measure(task: Sequence[Piece]) -> dict[int, Digest]:
-    """The digests of the rows of a task, by part."""
+    """Return the digests of the rows of a task, by part."""
     digests: dict[int, Digest] = {}
     for piece in task:
         for batch, parts in piece.read():
-            hashes = row_hashes(batch)
+            hashes = hash_batch(batch)
             for part in (piece.part,) if isinstance(piece.part, int) else np.unique(parts).tolist():
-                digests[part] = digests.get(part, Digest()) + digest(hashes[parts == part])
+                digests[part] = digests.get(part, Digest()) + make_digest(hashes[parts == part])
     return digests
 
 
 def unite_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """All columns by name; of several types the first counts."""
+    """Return all columns by name; of several types the first counts."""
     fields: dict[str, pa.Field] = {}
     for schema in schemas:
         for field in schema:
@@ -155,16 +155,16 @@ class Sorter:
 
     def __call__(self, task: Sequence[Piece]) -> Run | None:
         """Read the rows of a task, sort them and write them down; None when there is none."""
-        table = self._table(task)
+        table = self._read_table(task)
         if not table.num_rows:
             return None
         keys = [table.column(name) for name in self.keys]
         spread = np.zeros(table.num_rows, np.int64)
         if self.locations > 1:
-            first = value_hashes([(self.groups[0], keys[0])])
+            first = hash_columns([(self.groups[0], keys[0])])
             spread = (first % np.uint64(self.locations)).astype(np.int64)
-        order = sort_order([fixed_array(pa.int64(), spread), *keys], table.num_rows)
-        ordered = table.take(fixed_array(pa.int64(), order))
+        order = sort_order([make_fixed_array(pa.int64(), spread), *keys], table.num_rows)
+        ordered = table.take(make_fixed_array(pa.int64(), order))
         counts = np.bincount(spread, minlength=self.locations).tolist()
         path = os.path.join(self.directory, uuid.uuid4().hex)
         splits = []
@@ -176,43 +176,43 @@ class Sorter:
                     writer.write_batch(ordered.slice(start, min(BATCH_ROWS, row + count - start)))
                     batches += 1
                 row += count
-        return Run(path, tuple(splits), self._samples(ordered), os.path.getsize(path), self._pairs(table))
+        return Run(path, tuple(splits), self._take_samples(ordered), os.path.getsize(path), self._hash_pairs(table))
 
-    def _table(self, task: Sequence[Piece]) -> pa.RecordBatch:
-        """The rows, the part of each in the last column."""
+    def _read_table(self, task: Sequence[Piece]) -> pa.RecordBatch:
+        """Return the rows, the part of each in the last column."""
         batches = []
         for piece in task:
             for batch, parts in piece.read():
-                columns = [_column(batch, field) for field in self.schema]
-                columns.append(fixed_array(pa.int32(), parts.astype(np.int32)))
+                columns = [_cast_column(batch, field) for field in self.schema]
+                columns.append(make_fixed_array(pa.int32(), parts.astype(np.int32)))
                 batches.append(pa.RecordBatch.from_arrays(columns, names=[*self.schema.names, ""]))
-        return together(batches) if batches else pa.record_batch({})
+        return join_batches(batches) if batches else pa.record_batch({})
 
-    def _samples(self, ordered: pa.RecordBatch) -> tuple[tuple[tuple[Any, ...], int], ...]:
+    def _take_samples(self, ordered: pa.RecordBatch) -> tuple[tuple[tuple[Any, ...], int], ...]:
         if self.groups:
             return ()
         keys = [ordered.column(name) for name in self.keys]
         rows = range(0, ordered.num_rows, max(1, ordered.num_rows // _SAMPLES))
         return tuple((sort_key(keys, row), row) for row in rows)
 
-    def _pairs(self, table: pa.RecordBatch) -> tuple[NDArray[np.uint64], ...]:
+    def _hash_pairs(self, table: pa.RecordBatch) -> tuple[NDArray[np.uint64], ...]:
         group_pairs = []
         for index, name in enumerate(self.groups[1:], 1):
-            before = value_hashes([(group, table.column(group)) for group in self.groups[:index]])
-            pairs = np.stack([value_hashes([(name, table.column(name))]), before], axis=1)
+            before = hash_columns([(group, table.column(group)) for group in self.groups[:index]])
+            pairs = np.stack([hash_columns([(name, table.column(name))]), before], axis=1)
             group_pairs.append(np.unique(pairs, axis=0))
         return tuple(group_pairs)
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+def _cast_column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     if field.name not in batch.schema.names:
         return pa.nulls(batch.num_rows, field.type)
     array = batch.column(field.name)
     return array if array.type == field.type or PARTITION_KEY in (field.metadata or {}) else array.cast(field.type)
 
 
-def together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches as one. A dictionary that hardly repeats is none."""
+def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return batches as one. A dictionary that hardly repeats is none."""
     arrays = []
     for index in range(batches[0].num_columns):
         parts = [batch.column(index) for batch in batches]
@@ -235,21 +235,21 @@ class Split:
         self._batches = [file.get_batch(first + i) for i in range(-(-self.rows // BATCH_ROWS))]
         self._keys = keys
 
-    def key(self, row: int) -> tuple[Any, ...]:
-        """A value that compares as rows are ordered."""
+    def make_key(self, row: int) -> tuple[Any, ...]:
+        """Return a value that compares as rows are ordered."""
         batch = self._batches[row // BATCH_ROWS]
         return sort_key([batch.column(name) for name in self._keys], row % BATCH_ROWS)
 
     def cut(self, own_number: int, boundary: Boundary) -> int:
-        """Number of rows before a boundary, when the run's number is `own_number`."""
+        """Return the number of rows before a boundary, when the run's number is `own_number`."""
         key, number, row = boundary
         if own_number == number:
             return row
         find = bisect.bisect_right if own_number < number else bisect.bisect_left
-        return find(range(self.rows), key, key=self.key)
+        return find(range(self.rows), key, key=self.make_key)
 
-    def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows from one to another."""
+    def slice_batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from one to another."""
         while start < end:
             number, offset = divmod(start, BATCH_ROWS)
             count = min(BATCH_ROWS - offset, end - start)
@@ -260,30 +260,33 @@ class Split:
 def merge_runs(
     runs: Sequence[Run], location: int, keys: Sequence[str], low: Boundary | None, high: Boundary | None
 ) -> Iterator[pa.RecordBatch]:
-    """The sorted rows from `low` on and before `high`, the part of each in the last column; two pieces take memory."""
+    """Yield the sorted rows from `low` on and before `high`, the part of each in the last column.
+
+    Two pieces take memory.
+    """
     splits = [Split(run, location, keys) for run in runs]
     begins = [0 if low is None else split.cut(i, low) for i, split in enumerate(splits)]
     ends = [split.rows if high is None else split.cut(i, high) for i, split in enumerate(splits)]
-    inner = _boundaries(runs, splits, begins, ends)
+    inner = _choose_boundaries(runs, splits, begins, ends)
     edges = [begins, *([split.cut(i, boundary) for i, split in enumerate(splits)] for boundary in inner), ends]
     for starts, stops in pairwise(edges):
         filled = [
             (split, start, stop) for split, start, stop in zip(splits, starts, stops, strict=True) if start < stop
         ]
-        batches = [batch for split, start, stop in filled for batch in split.batches(start, stop)]
+        batches = [batch for split, start, stop in filled for batch in split.slice_batches(start, stop)]
         if not batches:
             continue
-        piece = together(batches)
+        piece = join_batches(batches)
         if len(filled) > 1:
             order = sort_order([piece.column(name) for name in keys], piece.num_rows)
-            piece = piece.take(fixed_array(pa.int64(), order))
+            piece = piece.take(make_fixed_array(pa.int64(), order))
         yield piece
 
 
-def _boundaries(
+def _choose_boundaries(
     runs: Sequence[Run], splits: Sequence[Split], begins: Sequence[int], ends: Sequence[int]
 ) -> list[Boundary]:
-    """Boundaries between pieces of at most `PIECE_BYTES`, about."""
+    """Return boundaries between pieces of at most `PIECE_BYTES`, about."""
     rows = sum(ends) - sum(begins)
     width = sum(run.bytes for run in runs) / max(1, sum(count for run in runs for _, count in run.splits))
     max_rows = max(BATCH_ROWS, int(PIECE_BYTES / max(1.0, width)))
@@ -291,7 +294,7 @@ def _boundaries(
         return []
     step = max(1, max_rows // (2 * len(runs)))
     samples = [
-        (split.key(row), i, row)
+        (split.make_key(row), i, row)
         for i, (split, begin, end) in enumerate(zip(splits, begins, ends, strict=True))
         for row in range(begin, end, step)
     ]

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, fill_null, is_text
+from sawlog.arrow import fill_null, is_text, view_binary
 from sawlog.deephaven.schema_xml import SchemaColumn
-from sawlog.deephaven.table.column_specs import column_spec, fits
-from sawlog.deephaven.table.infer import schema_spec
+from sawlog.deephaven.table.column_specs import choose_spec, fits
+from sawlog.deephaven.table.infer import make_schema_spec
 from sawlog.deephaven.table.types import CHARSET_KEY, PARTITION_KEY, ColumnSpec
 from sawlog.deephaven.types import BY_COLUMN, FIXED, NUMBERS, ColumnType
 from sawlog.errors import SchemaError
@@ -19,8 +19,10 @@ from sawlog.errors import SchemaError
 _PARTITIONING = "partitioning"
 
 
-def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset: str, description: str) -> pa.Schema:
-    """The columns that every location of a table has, and the partitioning one, which its path gives.
+def make_location_schema(
+    logged: pa.Schema, columns: Sequence[SchemaColumn], charset: str, description: str
+) -> pa.Schema:
+    """Return the columns that every location of a table has, and the partitioning one, which its path gives.
 
     Args:
         logged: The columns of the logs.
@@ -33,14 +35,14 @@ def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset:
         SchemaError: When a column is logged as something that its type cannot be made from.
     """
     if not columns:
-        return pa.schema([_logged_field(field, charset) for field in logged])
+        return pa.schema([_convert_field(field, charset) for field in logged])
     fields = []
     for column in columns:
         if column.kind.lower() == _PARTITIONING:
             fields += [field for field in logged if field.name == column.name and _is_partition(field)]
             continue
-        spec = schema_spec(column, description)
-        field = spec.field(column.name)
+        spec = make_schema_spec(column, description)
+        field = spec.make_field(column.name)
         if column.name in logged.names:
             kind = logged.field(column.name).type
             if fits(spec, kind):
@@ -51,8 +53,8 @@ def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset:
     return pa.schema(fields)
 
 
-def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns of logs that do not agree on them: by name, of the type that all of them can become.
+def merge_schemas(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the columns of logs that do not agree on them: by name, of the type that all of them can become.
 
     Numbers are as wide as the widest, everything that is text is text; else the first log decides.
     """
@@ -60,11 +62,11 @@ def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
     for schema in schemas:
         for field in schema:
             existing_field = fields.get(field.name)
-            fields[field.name] = field if existing_field is None else _common(existing_field, field)
+            fields[field.name] = field if existing_field is None else _merge_fields(existing_field, field)
     return pa.schema(list(fields.values()))
 
 
-def _common(first: pa.Field, second: pa.Field) -> pa.Field:
+def _merge_fields(first: pa.Field, second: pa.Field) -> pa.Field:
     if first.type == second.type:
         return first
     ladder = [BY_COLUMN[kind].arrow for kind in NUMBERS]
@@ -81,14 +83,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
-def left_out(logged: pa.Schema, columns: Sequence[SchemaColumn]) -> list[str]:
-    """Columns that are logged, and that the schema file does not know."""
+def find_unknown_columns(logged: pa.Schema, columns: Sequence[SchemaColumn]) -> list[str]:
+    """Return columns that are logged, and that the schema file does not know."""
     column_names = {column.name for column in columns}
     return [name for name in logged.names if name not in column_names] if columns else []
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A logged batch with the columns of locations: by name, missing ones null.
+    """Return a logged batch with the columns of locations: by name, missing ones null.
 
     Raises:
         SchemaError: When a value does not fit; names the column.
@@ -103,7 +105,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def convert(column: pa.Array, field: pa.Field) -> pa.Array:
-    """A logged column as one of a location.
+    """Return a logged column as one of a location.
 
     Raises:
         SchemaError: When a value does not fit; names the column.
@@ -125,26 +127,26 @@ def convert(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _decode(spec: ColumnSpec, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Objects that were logged as the bytes of their codec, and which of them are none; no byte is null."""
+    """Return objects that were logged as the bytes of their codec, and which of them are none; no byte is null."""
     from sawlog.deephaven.table.codecs import decode_objects
     from sawlog.deephaven.table.values import Slices
 
-    data, ends = binary_parts(fill_null(column, b""))
+    data, ends = view_binary(fill_null(column, b""))
     values = data[ends[0] : ends[-1]]
     return decode_objects(spec, Slices(values, ends - ends[0], np.zeros(len(column), np.bool_)), kind)
 
 
 def _is_partition(field: pa.Field) -> bool:
-    """Whether a column comes from names, and is not stored."""
+    """Return whether a column comes from names, and is not stored."""
     return PARTITION_KEY in (field.metadata or {})
 
 
-def _logged_field(field: pa.Field, charset: str) -> pa.Field:
+def _convert_field(field: pa.Field, charset: str) -> pa.Field:
     if _is_partition(field):
         return field
     stored = (field.metadata or {}).get(CHARSET_KEY)
-    spec = column_spec(field, {}, charset if stored is None else stored.decode())
-    return spec.field(field.name).with_type(field.type)
+    spec = choose_spec(field, {}, charset if stored is None else stored.decode())
+    return spec.make_field(field.name).with_type(field.type)
 
 
 def _can_become(spec: ColumnSpec, kind: pa.DataType) -> bool:

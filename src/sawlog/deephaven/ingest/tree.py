@@ -14,7 +14,7 @@ from sawlog.deephaven.ingest.records import MAX_RECORD_BYTES, RECORD_NAME, Parti
 from sawlog.deephaven.table import layout
 from sawlog.errors import FormatError, OptionError, SawlogError
 from sawlog.storage import PathLike, Storage, is_remote, normalize
-from sawlog.storage.staging import lock_file, staged_name, sync_directory
+from sawlog.storage.staging import lock_file, make_staged_name, sync_directory
 
 _SEQUENCE = re.compile(r"(.+)~(\d{6,})")
 """The second and later locations of a partition: a writer never appends to one that is published."""
@@ -37,8 +37,8 @@ class Location:
     record: PositionRecord | None = None
 
 
-def local_root(root: PathLike) -> str:
-    """The root of a tree as an absolute path.
+def resolve_root(root: PathLike) -> str:
+    """Return the root of a tree as an absolute path.
 
     Raises:
         OptionError: On an object store, where no directory can be renamed.
@@ -49,26 +49,26 @@ def local_root(root: PathLike) -> str:
     return os.path.abspath(name)
 
 
-def existing_root(root: PathLike) -> str:
-    """The root of a tree that is there, as an absolute path.
+def require_root(root: PathLike) -> str:
+    """Return the root of a tree that is there, as an absolute path.
 
     Raises:
         OptionError: When it is not, or on an object store.
     """
-    place = local_root(root)
+    place = resolve_root(root)
     if not os.path.isdir(place):
         raise OptionError(f"{root}: no such directory")
     return place
 
 
-def existing_table(root: PathLike, namespace: str, table: str, date: str) -> IntradayTable:
-    """The intraday table whose rows of a date are to be merged.
+def require_table(root: PathLike, namespace: str, table: str, date: str) -> IntradayTable:
+    """Return the intraday table whose rows of a date are to be merged.
 
     Raises:
         FormatError: When it is not there.
     """
     check_part(date, "date")
-    tree = IntradayTable(local_root(root), namespace, table)
+    tree = IntradayTable(resolve_root(root), namespace, table)
     if not os.path.isdir(tree.directory):  # its lock would make it
         raise FormatError(f"{tree.directory}: there are no rows of {date} to merge")
     return tree
@@ -105,17 +105,17 @@ class IntradayTable:
         self.clean = False
         self._known: dict[str, tuple[tuple[int, int], Location]] = {}
 
-    def path(self, partition: Partition, sequence: int) -> str:
-        """The path of a location.
+    def build_path(self, partition: Partition, sequence: int) -> str:
+        """Return the path of a location.
 
         Raises:
             OptionError: For partitions whose names cannot be directories, or look like those of later locations.
         """
-        path = self._path(partition, sequence)
+        path = self._build_path(partition, sequence)
         check_inside(path, self.root)
         return path
 
-    def _path(self, partition: Partition, sequence: int) -> str:
+    def _build_path(self, partition: Partition, sequence: int) -> str:
         internal = check_part(partition.internal_partition, "internal partition")
         if _SEQUENCE.fullmatch(internal):
             raise OptionError(
@@ -139,26 +139,26 @@ class IntradayTable:
                 raise SawlogError(f"{self.directory}: another import or merge of this table is at work")
             yield
 
-    def board(self) -> str:
-        """A new place for messages between tasks while they run; `tidy` deletes what was left."""
+    def make_board(self) -> str:
+        """Return a new place for messages between tasks while they run; `tidy` deletes what was left."""
         return os.path.join(self.directory, f"{_BOARD}{uuid.uuid4().hex[:12]}")
 
-    def locations(self, column_partition: str | None = None) -> list[Location]:
-        """Locations that are published: by column partition, internal partition, and place in it.
+    def list_locations(self, column_partition: str | None = None) -> list[Location]:
+        """Return locations that are published: by column partition, internal partition, and place in it.
 
         Raises:
             FormatError: When a position record is not readable.
         """
         locations = []
-        for internal in directories(self.directory, self.root):
-            for column in directories(os.path.join(self.directory, internal), self.root):
+        for internal in list_directories(self.directory, self.root):
+            for column in list_directories(os.path.join(self.directory, internal), self.root):
                 if column_partition in (None, column):
-                    location = self._location(internal, column)
+                    location = self._find_location(internal, column)
                     locations += [] if location is None else [location]
         return sorted(locations, key=_order)
 
-    def _location(self, internal: str, column: str) -> Location | None:
-        """The location of two partitions; its record is read once."""
+    def _find_location(self, internal: str, column: str) -> Location | None:
+        """Return the location of two partitions; its record is read once."""
         path = os.path.join(self.directory, internal, column, self.table)
         try:
             state = os.stat(path)
@@ -171,29 +171,29 @@ class IntradayTable:
         if not os.path.isdir(path):
             return None
         partition = Partition(self.namespace, self.table, internal, column)
-        location = Location(path, partition, self._record(path, partition))
+        location = Location(path, partition, self._read_record(path, partition))
         self._known[path] = key, location
         return location
 
-    def progress(self, partition: Partition, locations: list[Location]) -> Progress:
-        """The progress of a partition's import, from the locations of the table.
+    def find_progress(self, partition: Partition, locations: list[Location]) -> Progress:
+        """Return the progress of a partition's import, from the locations of the table.
 
         Raises:
             SawlogError: When there is a location in its place that no import made.
         """
-        path = self.path(partition, 0)
+        path = self.build_path(partition, 0)
         if any(location.path == path and location.record is None for location in locations):
             raise SawlogError(f"{path}: a location is there that no import of sawlog made; choose another root")
         return Progress.of(location.record for location in self.of(partition, locations) if location.record is not None)
 
     def of(self, partition: Partition, locations: list[Location]) -> list[Location]:
-        """The locations that the import of a partition made, in order."""
+        """Return the locations that the import of a partition made, in order."""
         return [
             location for location in locations if location.record is not None and location.record.partition == partition
         ]
 
-    def void(self, locations: list[Location]) -> list[Location]:
-        """Locations that a truncating one has made void, the oldest first."""
+    def list_void_locations(self, locations: list[Location]) -> list[Location]:
+        """Return locations that a truncating one has made void, the oldest first."""
         begins: dict[Partition, int] = {}
         for record in (location.record for location in locations):
             if record is not None and record.truncates:
@@ -210,8 +210,8 @@ class IntradayTable:
         Returns:
             The locations that count.
         """
-        locations = self.locations()
-        void = self.void(locations)
+        locations = self.list_locations()
+        void = self.list_void_locations(locations)
         for location in void:
             remove_location(location.path)
         if self.clean:
@@ -220,24 +220,24 @@ class IntradayTable:
         for name in os.listdir(self.directory):
             if name.startswith(_BOARD):
                 shutil.rmtree(os.path.join(self.directory, name), ignore_errors=True)
-        for internal in directories(self.directory, self.root):
-            for column in directories(os.path.join(self.directory, internal), self.root):
+        for internal in list_directories(self.directory, self.root):
+            for column in list_directories(os.path.join(self.directory, internal), self.root):
                 remove_empty(os.path.join(self.directory, internal, column))
         return [location for location in locations if location not in void]
 
-    def _record(self, path: str, partition: Partition) -> PositionRecord | None:
+    def _read_record(self, path: str, partition: Partition) -> PositionRecord | None:
         record_path = os.path.join(path, RECORD_NAME)
         data = read_small(record_path)
         if data is None:
             return None
         record = PositionRecord.from_json(data, record_path)
-        if record.partition.table != partition.table or self._path(record.partition, record.sequence) != path:
+        if record.partition.table != partition.table or self._build_path(record.partition, record.sequence) != path:
             raise FormatError(f"{record_path}: the record is that of {record.partition}, location {record.sequence}")
         return record
 
 
 def read_small(path: str) -> bytes | None:
-    """A record of ours; None when there is none.
+    """Return a record of ours; None when there is none.
 
     Raises:
         FormatError: When it is larger than any.
@@ -255,7 +255,7 @@ def read_small(path: str) -> bytes | None:
 def remove_location(path: str) -> None:
     """Delete a location: it is gone in one step, and its bytes after that. So are directories that it leaves empty."""
     column = os.path.dirname(path)
-    unlinked_path = staged_name(path, "")
+    unlinked_path = make_staged_name(path, "")
     os.rename(path, unlinked_path)
     sync_directory(column)
     Storage().directories.remove(unlinked_path)
@@ -265,7 +265,7 @@ def remove_location(path: str) -> None:
 def sweep(directory: str, marker: str = "") -> None:
     """Delete what was staged, or half deleted, under a directory; where orphaned workers still write, the next time."""
     storage = Storage()
-    for path in storage.directories.staged(directory, marker):
+    for path in storage.directories.find_staged_paths(directory, marker):
         with contextlib.suppress(OSError):
             storage.directories.remove(path)
 
@@ -284,8 +284,8 @@ def _order(location: Location) -> tuple[str, str, int]:
     return partition.column_partition, record.partition.internal_partition, record.sequence
 
 
-def directories(path: str, root: str) -> list[str]:
-    """Names of the directories in a directory, hidden ones left out.
+def list_directories(path: str, root: str) -> list[str]:
+    """Return names of the directories in a directory, hidden ones left out.
 
     Raises:
         SawlogError: When one of them is a link that leads out of the root, where no reader would follow it.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, is_text
+from sawlog.arrow import is_text, make_array
 from sawlog.deephaven.ingest.schema import convert
 from sawlog.deephaven.table.column_writer import check
 from sawlog.deephaven.table.types import ColumnSpec
@@ -59,22 +59,22 @@ class Mender:
         self.count = 0
 
     def mend(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch with `_file` and `_offset` as a batch of the location."""
+        """Return a batch with `_file` and `_offset` as a batch of the location."""
         arrays = []
         for field in self._schema:
             if field.name not in batch.schema.names:
                 arrays.append(pa.nulls(batch.num_rows, field.type))
             elif field.name in self._specs:
-                arrays.append(self._column(batch, field, self._specs[field.name]))
+                arrays.append(self._mend_column(batch, field, self._specs[field.name]))
             else:
                 arrays.append(convert(batch.column(field.name), field))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def listing(self) -> bytes:
-        """The lines of the file `UNSTORABLE_NAME`."""
+    def encode_listing(self) -> bytes:
+        """Return the lines of the file `UNSTORABLE_NAME`."""
         return b"".join(json.dumps(asdict(row), ensure_ascii=False).encode() + b"\n" for row in self._listed)
 
-    def _column(self, batch: pa.RecordBatch, field: pa.Field, spec: ColumnSpec) -> pa.Array:
+    def _mend_column(self, batch: pa.RecordBatch, field: pa.Field, spec: ColumnSpec) -> pa.Array:
         column = batch.column(field.name)
 
         def attempt(part: pa.Array) -> pa.Array:
@@ -86,7 +86,7 @@ class Mender:
         if not reasons:
             return attempt(column)
         values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        stored = {row: self._instead(values[row].as_py(), values.type, spec) for row in reasons}
+        stored = {row: self._make_substitute(values[row].as_py(), values.type, spec) for row in reasons}
         self.count += len(reasons)
         for row in list(reasons)[: MAX_LISTED - len(self._listed)]:
             row_key = (batch.column(FILE_COLUMN)[row].as_py(), batch.column(OFFSET_COLUMN)[row].as_py())
@@ -94,7 +94,7 @@ class Mender:
             self._listed.append(Unstorable(*row_key, field.name, value_text, reasons[row], stored[row]))
         return attempt(_replace_values(values, stored))
 
-    def _instead(self, value: Any, kind: pa.DataType, spec: ColumnSpec) -> str | None:
+    def _make_substitute(self, value: Any, kind: pa.DataType, spec: ColumnSpec) -> str | None:
         if self._policy != "replace" or not is_text(kind) or not isinstance(value, str):
             return None
         python = CHARSETS.get(spec.charset, "utf-8")
@@ -102,7 +102,7 @@ class Mender:
 
 
 def _find_refused(attempt: Callable[[pa.Array], Any], array: pa.Array) -> dict[int, str]:
-    """Rows of values that are refused, and why: found by halves."""
+    """Return rows of values that are refused, and why: found by halves."""
     reasons = {}
     open_ranges = [(0, len(array))]
     while open_ranges:
@@ -119,8 +119,8 @@ def _find_refused(attempt: Callable[[pa.Array], Any], array: pa.Array) -> dict[i
 
 
 def _replace_values(values: pa.Array, stored: Mapping[int, str | None]) -> pa.Array:
-    """The values with others in some rows."""
+    """Return the values with others in some rows."""
     import pyarrow.compute as pc
 
-    mask = array_of([row in stored for row in range(len(values))], pa.bool_())
-    return pc.replace_with_mask(values, mask, array_of(list(stored.values()), values.type))
+    mask = make_array([row in stored for row in range(len(values))], pa.bool_())
+    return pc.replace_with_mask(values, mask, make_array(list(stored.values()), values.type))

@@ -10,12 +10,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of, bitmap, bits_of, call_function, constant, constant_string, fixed_array
+from sawlog.arrow import (
+    call_function,
+    make_array,
+    make_batch,
+    make_bitmap,
+    make_constant,
+    make_constant_string,
+    make_fixed_array,
+    pack_bits,
+)
 from sawlog.deephaven.log import layout
-from sawlog.deephaven.log.columns import PARTITION_KEY, constant_array, enum_table
+from sawlog.deephaven.log.columns import PARTITION_KEY, make_constant_array, read_enum_table
 from sawlog.deephaven.log.header import Header, LogColumn
 from sawlog.deephaven.log.kernels import gather
-from sawlog.deephaven.text import WHOLE_CHARSETS, characters, decode_text, string_array
+from sawlog.deephaven.text import WHOLE_CHARSETS, decode_characters, decode_text, make_string_array
 from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.kernels.vector import SLACK
@@ -62,7 +71,7 @@ class BadValue(NamedTuple):
     what: str
 
 
-def stored_columns(header: Header) -> Any:
+def describe_columns(header: Header) -> Any:
     """Return what kernels know of the stored columns of a header, as records; none is wanted."""
     columns = np.zeros(len(header.stored), gather.COLUMN)
     places = np.arange(len(columns))
@@ -76,7 +85,7 @@ def stored_columns(header: Header) -> Any:
 @lru_cache(maxsize=64)
 def _describe(header: Header, names: frozenset[str], *, sentinels: bool, strict: bool) -> _Description:
     """Return which columns of a header are gathered, and how: once for all files that begin alike."""
-    columns = stored_columns(header)
+    columns = describe_columns(header)
     judged = [place for place, column in enumerate(header.stored) if _is_judged(column, strict=strict)]
     for place, (facts, column) in enumerate(zip(columns, header.stored, strict=True)):
         facts.wanted = column.name in names or place in judged
@@ -97,7 +106,7 @@ def _describe(header: Header, names: frozenset[str], *, sentinels: bool, strict:
 
 
 def _is_judged(column: LogColumn, *, strict: bool) -> bool:
-    """Whether a value of a column may be none, though it fits its row: it is looked at whether wanted or not."""
+    """Return whether a value of a column may be none, though it fits its row: it is looked at whether wanted or not."""
     text = column.type is LogType.ENHANCED_STRING and column.charset not in WHOLE_CHARSETS
     return column.type is LogType.ENUM or (strict and text)
 
@@ -185,7 +194,7 @@ class RowBatch:
         self.starts = np.zeros(rows, np.int64)
 
     def _allocate(self) -> None:
-        """Fresh buffers for the next batch."""
+        """Allocate fresh buffers for the next batch."""
         self._buffer = pa.allocate_buffer(self._arena_bytes)
         self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
         for first in self._firsts:
@@ -199,7 +208,7 @@ class RowBatch:
         self._allocate()
 
     def adapt(self, rows: int) -> None:
-        """Fresh buffers, of sizes by what was found in the last rows."""
+        """Allocate fresh buffers, of sizes by what was found in the last rows."""
         if rows and not rows == self.max_rows == self._most:
             room = self._facts["used"] * self._most // rows
             room = np.where(self._has_lengths, np.minimum(room + room // 16, _MAX_ROOM), 0)
@@ -211,7 +220,7 @@ class RowBatch:
         self._allocate()
 
     def build(self, rows: int) -> pa.RecordBatch:
-        """The gathered rows as a batch of the schema; invalid values are null, and listed in `bad_values`."""
+        """Return the gathered rows as a batch of the schema; invalid values are null, and listed in `bad_values`."""
         # Plain numbers: to ask the records for one field after the other takes long.
         names = gather.COLUMN.names or ()
         gathered = (dict(zip(names, row, strict=True)) for row in self._facts[self._wanted].tolist())
@@ -221,9 +230,9 @@ class RowBatch:
         self.bad_values = []
         bad = {place: self._judge(place, rows) for place in self._judged}
         self.bad_values.sort(key=lambda value: value.row)
-        arrays = [self._array(field, rows, bad) for field in self._schema]
+        arrays = [self._make_array(field, rows, bad) for field in self._schema]
         self._texts.clear()
-        return batch_of(arrays, self._schema, rows)
+        return make_batch(arrays, self._schema, rows)
 
     def _judge(self, place: int, rows: int) -> NDArray[np.bool_] | None:
         """Return a mask of the values of a column that are invalid; None where all are valid."""
@@ -232,12 +241,12 @@ class RowBatch:
             indices = self.arena[self._gathered[place]["values"] :][: rows * column.width].view(np.int32)
             bad = (indices < 0) | (indices >= len(column.values))
             if self._gathered[place]["nulls"]:
-                bad &= self._valid(place, rows) != 0
+                bad &= self._slice_validity(place, rows) != 0
             message = f"column {column.name!r}: index {{}} in a table of {len(column.values)} values"
             bad_values = [(row, column.width, message.format(indices[row])) for row in np.flatnonzero(bad).tolist()]
         else:
             bad = np.zeros(rows, np.bool_)
-            bad[self._text(place, rows)[1]] = True
+            bad[self._decode_strings(place, rows)[1]] = True
             message = f"column {column.name!r}: bytes that are no {column.charset}"
             malformed_rows = np.flatnonzero(bad)
             first = self._gathered[place]["values"] - layout.COUNT_SIZE
@@ -249,46 +258,46 @@ class RowBatch:
         self.bad_values += [BadValue(row, place, length, text) for row, length, text in bad_values]
         return bad if bad_values else None
 
-    def _array(self, field: pa.Field, rows: int, bad: Mapping[int, NDArray[np.bool_] | None]) -> pa.Array:
+    def _make_array(self, field: pa.Field, rows: int, bad: Mapping[int, NDArray[np.bool_] | None]) -> pa.Array:
         if field.name in self._stored:
             place = self._stored[field.name]
-            return self._stored_array(field, place, rows, bad.get(place))
+            return self._make_stored_array(field, place, rows, bad.get(place))
         if field.name in self._constants:
-            return constant_array(self._constants[field.name], field, rows)
+            return make_constant_array(self._constants[field.name], field, rows)
         if field.name == FILE_COLUMN:
-            return constant_string(self._path, rows)
+            return make_constant_string(self._path, rows)
         if field.name == OFFSET_COLUMN:
-            return fixed_array(pa.int64(), self.starts[:rows].copy())
+            return make_fixed_array(pa.int64(), self.starts[:rows].copy())
         if PARTITION_KEY in (field.metadata or {}):
-            return constant(self._partition, pa.string(), rows)
+            return make_constant(self._partition, pa.string(), rows)
         if pa.types.is_dictionary(field.type):
-            return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), self._table(field, ()))
+            return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), self._make_table(field, ()))
         return pa.nulls(rows, field.type)
 
-    def _stored_array(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
+    def _make_stored_array(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
         column = self._header.stored[place]
         facts = self._gathered[place]
         if column.type is LogType.ENHANCED_STRING:
-            text = self._text(place, rows)[0]
-            return text if bad is None else call_function("if_else", array_of(bad, pa.bool_()), None, text)
+            text = self._decode_strings(place, rows)[0]
+            return text if bad is None else call_function("if_else", make_array(bad, pa.bool_()), None, text)
         nulls, values = facts["nulls"], facts["values"]
-        validity = bits_of(self._valid(place, rows)) if nulls else None
+        validity = pack_bits(self._slice_validity(place, rows)) if nulls else None
         if column.type is LogType.BOOLEAN:
-            bits = bits_of(self.scratch[values : values + rows])
+            bits = pack_bits(self.scratch[values : values + rows])
             return pa.Array.from_buffers(pa.bool_(), rows, [validity, bits], nulls)
         if column.type is LogType.BLOB:
-            return self._binary(place, rows)
+            return self._make_binary(place, rows)
         data = self._slice(values, rows * column.width)
         if column.type is LogType.ENUM:
-            return self._enum(field, place, rows, bad)
+            return self._make_enum(field, place, rows, bad)
         if column.type is LogType.CHAR and pa.types.is_string(field.type):
-            return characters(np.frombuffer(data, np.uint16, rows), validity)
+            return decode_characters(np.frombuffer(data, np.uint16, rows), validity)
         native = field.type if pa.types.is_timestamp(field.type) else BY_LOG[column.type].arrow
         array = pa.Array.from_buffers(native, rows, [validity, data], nulls)
         return array if native == field.type else array.cast(field.type)
 
-    def _valid(self, place: int, rows: int) -> NDArray[np.uint8]:
-        """A byte per row of a column that has nulls: whether the value is there."""
+    def _slice_validity(self, place: int, rows: int) -> NDArray[np.uint8]:
+        """Return a byte per row of a column that has nulls: whether the value is there."""
         first = self._gathered[place]["valid"]
         return self.scratch[first : first + rows]
 
@@ -297,39 +306,39 @@ class RowBatch:
         # Little was used of much: do not keep the rest alive with the batch.
         return pa.py_buffer(part.to_pybytes()) if self._sparse else part
 
-    def _binary(self, place: int, rows: int) -> pa.Array:
+    def _make_binary(self, place: int, rows: int) -> pa.Array:
         facts = self._gathered[place]
-        validity = bits_of(self._valid(place, rows)) if facts["nulls"] else None
+        validity = pack_bits(self._slice_validity(place, rows)) if facts["nulls"] else None
         ends = self._slice(facts["values"] - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
         data = self._slice(facts["body"], facts["used"])
         return pa.Array.from_buffers(pa.binary(), rows, [validity, ends, data], facts["nulls"])
 
-    def _text(self, place: int, rows: int) -> tuple[pa.Array, list[int]]:
-        """Strings of a column, and the rows of those that are malformed."""
+    def _decode_strings(self, place: int, rows: int) -> tuple[pa.Array, list[int]]:
+        """Return strings of a column, and the rows of those that are malformed."""
         if place not in self._texts:
             charset = self._header.stored[place].charset
             ascii = not self._gathered[place]["high"]
-            self._texts[place] = decode_text(self._binary(place, rows), charset, ascii=ascii)
+            self._texts[place] = decode_text(self._make_binary(place, rows), charset, ascii=ascii)
         return self._texts[place]
 
-    def _enum(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
+    def _make_enum(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
         column = self._header.stored[place]
-        table = enum_table(field) or column.values
+        table = read_enum_table(field) or column.values
         facts = self._gathered[place]
         indices = np.frombuffer(self._slice(facts["values"], rows * column.width), np.int32)
-        valid = self._valid(place, rows) != 0 if facts["nulls"] else None
+        valid = self._slice_validity(place, rows) != 0 if facts["nulls"] else None
         if bad is not None:
             valid = ~bad if valid is None else valid & ~bad
             indices = np.where(bad, 0, indices)
         if table != column.values and len(column.values):
             places = {value: number for number, value in enumerate(table)}
             indices = np.array([places[value] for value in column.values], np.int32)[indices]
-        buffers = [bitmap(valid), pa.py_buffer(np.ascontiguousarray(indices))]
+        buffers = [make_bitmap(valid), pa.py_buffer(np.ascontiguousarray(indices))]
         array = pa.Array.from_buffers(pa.int32(), rows, buffers)
-        return pa.DictionaryArray.from_arrays(array, self._table(field, table), safe=False)
+        return pa.DictionaryArray.from_arrays(array, self._make_table(field, table), safe=False)
 
-    def _table(self, field: pa.Field, otherwise: Sequence[str]) -> pa.Array:
-        """The table of an Enum, made once."""
+    def _make_table(self, field: pa.Field, otherwise: Sequence[str]) -> pa.Array:
+        """Return the table of an Enum, made once."""
         if field.name not in self._tables:
-            self._tables[field.name] = string_array(enum_table(field) or otherwise)
+            self._tables[field.name] = make_string_array(read_enum_table(field) or otherwise)
         return self._tables[field.name]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from sawlog.arrow import constant
+from sawlog.arrow import make_constant
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.layout import HeaderRecord
-from sawlog.deephaven.text import character, decode_string, string_array
+from sawlog.deephaven.text import decode_character, decode_string, make_string_array
 from sawlog.deephaven.types import BY_LOG, FLOATS, INTEGERS, LogType
 from sawlog.errors import FormatError, SchemaError
 from sawlog.guard import Undecodable, call_decoder, decode_json
@@ -63,8 +63,8 @@ class Rendering:
     defined: Mapping[str, SchemaColumn] = field(default_factory=dict)
 
 
-def arrow_type(column: LogColumn, rendering: Rendering) -> pa.DataType:
-    """The Arrow type of a column.
+def choose_arrow_type(column: LogColumn, rendering: Rendering) -> pa.DataType:
+    """Return the Arrow type of a column.
 
     Raises:
         SchemaError: When a column that is said to hold times is no Long.
@@ -80,7 +80,7 @@ def arrow_type(column: LogColumn, rendering: Rendering) -> pa.DataType:
 
 
 def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schema:
-    """The schema of all files: columns by name, in the order in which they first appear.
+    """Return the schema of all files: columns by name, in the order in which they first appear.
 
     Raises:
         SchemaError: When files disagree on the type of a column; names both.
@@ -96,7 +96,7 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
                 united[column.name] = (path, column)
                 same_constant[column.name] = True
             else:
-                united[column.name] = _wider(united[column.name], (path, column), rendering.widen)
+                united[column.name] = _choose_wider(united[column.name], (path, column), rendering.widen)
             same_constant[column.name] &= column.constant == united[column.name][1].constant
             if column.type is LogType.ENUM:
                 tables.setdefault(column.name, {})[column.values] = None
@@ -106,11 +106,11 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
         column = united[name][1]
         constant = same_constant[name] and file_counts[name] == len(files)
         values = _unite_tables(list(tables.get(name, ())))
-        fields.append(_field(column, values, rendering, constant=constant))
-    return pa.schema(fields, _shared_facts([header for _, header in files]))
+        fields.append(_make_field(column, values, rendering, constant=constant))
+    return pa.schema(fields, _merge_facts([header for _, header in files]))
 
 
-def _shared_facts(headers: Sequence[Header]) -> dict[bytes, bytes] | None:
+def _merge_facts(headers: Sequence[Header]) -> dict[bytes, bytes] | None:
     """Return what the headers say of their tables, where they all say the same, as metadata of the schema."""
     metadata = {}
     versions = {header.application_version for header in headers}
@@ -123,8 +123,8 @@ def _shared_facts(headers: Sequence[Header]) -> dict[bytes, bytes] | None:
     return metadata or None
 
 
-def header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
-    """The header records of unknown types that a schema's metadata holds: type and payload.
+def read_header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
+    """Return the header records of unknown types that a schema's metadata holds: type and payload.
 
     Raises:
         SchemaError: When the metadata is not what this module writes.
@@ -143,7 +143,7 @@ def header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
 
 
 def from_hex(text: str, key: bytes) -> bytes:
-    """Bytes that schema metadata hold in hexadecimal.
+    """Return bytes that schema metadata hold in hexadecimal.
 
     Raises:
         SchemaError: For any other text.
@@ -155,13 +155,13 @@ def from_hex(text: str, key: bytes) -> bytes:
 
 
 def _unite_tables(tables: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The tables of an Enum as one: files that agree keep theirs as it is."""
+    """Return the tables of an Enum as one: files that agree keep theirs as it is."""
     if len(tables) == 1:
         return tables[0]
     return tuple(dict.fromkeys(value for table in tables for value in table))
 
 
-def _wider(earlier: tuple[str, LogColumn], later: tuple[str, LogColumn], widen: bool) -> tuple[str, LogColumn]:
+def _choose_wider(earlier: tuple[str, LogColumn], later: tuple[str, LogColumn], widen: bool) -> tuple[str, LogColumn]:
     first, second = earlier[1].type, later[1].type
     if first is second:
         return earlier
@@ -175,8 +175,8 @@ def _wider(earlier: tuple[str, LogColumn], later: tuple[str, LogColumn], widen: 
     )
 
 
-def _field(column: LogColumn, values: Sequence[str], rendering: Rendering, *, constant: bool) -> pa.Field:
-    kind = arrow_type(column, rendering)
+def _make_field(column: LogColumn, values: Sequence[str], rendering: Rendering, *, constant: bool) -> pa.Field:
+    kind = choose_arrow_type(column, rendering)
     metadata = {TYPE_KEY: column.type.title.encode()}
     if column.charset:
         metadata[CHARSET_KEY] = column.charset.encode()
@@ -193,35 +193,35 @@ def _field(column: LogColumn, values: Sequence[str], rendering: Rendering, *, co
     return pa.field(column.name, kind, metadata=metadata)
 
 
-def enum_table(field: pa.Field) -> tuple[str, ...] | None:
-    """The table in the metadata of an Enum's field; None when there is none."""
+def read_enum_table(field: pa.Field) -> tuple[str, ...] | None:
+    """Return the table in the metadata of an Enum's field; None when there is none."""
     stored = (field.metadata or {}).get(ENUM_KEY)
     if stored is None:
         return None
     return tuple(parse_json_as(decode_json(stored), list[str], f"schema metadata {ENUM_KEY.decode()}"))
 
 
-def constant_array(column: LogColumn, field: pa.Field, length: int) -> pa.Array:
-    """A constant column: its value `length` times."""
-    value = _constant_value(column)
+def make_constant_array(column: LogColumn, field: pa.Field, length: int) -> pa.Array:
+    """Return a constant column: its value `length` times."""
+    value = _decode_constant(column)
     if pa.types.is_dictionary(field.type):
-        table = enum_table(field) or column.values
+        table = read_enum_table(field) or column.values
         index = None
         if isinstance(value, int) and 0 <= value < len(column.values):
             index = list(table).index(column.values[value])
-        indices = constant(index, pa.int32(), length)
-        return pa.DictionaryArray.from_arrays(indices, string_array(table))
+        indices = make_constant(index, pa.int32(), length)
+        return pa.DictionaryArray.from_arrays(indices, make_string_array(table))
     if column.type is LogType.CHAR and pa.types.is_string(field.type) and isinstance(value, int):
-        value = character(value)
+        value = decode_character(value)
     if pa.types.is_timestamp(field.type):
-        return constant(value, pa.int64(), length).cast(field.type)
-    return constant(value, field.type, length)
+        return make_constant(value, pa.int64(), length).cast(field.type)
+    return make_constant(value, field.type, length)
 
 
-def _constant_value(column: LogColumn) -> Any:
+def _decode_constant(column: LogColumn) -> Any:
     data = column.constant or b""
     if column.width == 0:
-        if data == layout.null_bytes(column.type):
+        if data == layout.encode_null(column.type):
             return None
         payload = data[layout.COUNT_SIZE :]
         if column.type is LogType.BLOB:
@@ -231,6 +231,6 @@ def _constant_value(column: LogColumn) -> Any:
 
 
 def decode_value(column: LogColumn, data: bytes) -> Any:
-    """A fixed-width value, as stored, as a Python value; None for the pattern that stands for null."""
+    """Return a fixed-width value, as stored, as a Python value; None for the pattern that stands for null."""
     scalar = layout.SCALARS[column.type]
     return None if scalar.is_null(data) else scalar.of(data)

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from sawlog.arrow import constant
+from sawlog.arrow import make_constant
 from sawlog.deephaven.log.columns import PARTITION_KEY, Rendering, unite
-from sawlog.deephaven.log.fields import parts
+from sawlog.deephaven.log.fields import parse_parts
 from sawlog.deephaven.log.fragments import (
     COMMANDS_SCHEMA,
     ENTRIES_SCHEMA,
@@ -22,9 +22,9 @@ from sawlog.deephaven.log.fragments import (
     LogFragment,
     RowRange,
     UnreadableFile,
-    whole_log,
+    make_log_range,
 )
-from sawlog.deephaven.log.header import Header, IncompleteHeaderError, header_size, read_header
+from sawlog.deephaven.log.header import Header, IncompleteHeaderError, measure_header, read_header
 from sawlog.deephaven.log.names import LogName, order_key, parse_name
 from sawlog.deephaven.log.options import ReadOptions
 from sawlog.deephaven.log.plan import Layout, find_cut, find_cuts, recall, scan, walk_stretch
@@ -47,7 +47,7 @@ from sawlog.format.damage import Damage, DamageWarning
 from sawlog.format.fields import FieldParser
 from sawlog.format.planning import count_threads, plan
 from sawlog.format.query import can_match
-from sawlog.storage import File, Source, Storage, each_file, known_answer, note_answer
+from sawlog.storage import File, Source, Storage, find_answer, map_files, note_answer
 from sawlog.storage.index import pack_numbers, unpack_numbers
 from sawlog.storage.names import is_remote
 
@@ -84,7 +84,7 @@ class Log:
 
 
 def open_log(file: File, options: ReadOptions, storage: Storage, headers: dict[bytes, Header] | None = None) -> Header:
-    """Header of a file; those that begin with the same bytes share one of `headers`.
+    """Return the header of a file; those that begin with the same bytes share one of `headers`.
 
     Raises:
         IncompleteHeaderError: When the file ends inside the header.
@@ -92,17 +92,17 @@ def open_log(file: File, options: ReadOptions, storage: Storage, headers: dict[b
     """
     force = "unknown_versions" in options.salvage
 
-    def parsed(head: bytes) -> Header:
-        size = header_size(head)
+    def parse_head(head: bytes) -> Header:
+        size = measure_header(head)
         if headers is not None and size <= file.size and (parsed_header := headers.get(head[:size])) is not None:
             return parsed_header
         header = read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
         return header if headers is None else headers.setdefault(header.raw, header)
 
-    if (head := known_answer(storage, file, HEADER)) is not None:
+    if (head := find_answer(storage, file, HEADER)) is not None:
         with suppress(FormatError):  # an index is not believed when it says that a file is bad
-            return parsed(head)
-    header = parsed(storage.read(file, 0, min(PROBE_BYTES, file.size)))
+            return parse_head(head)
+    header = parse_head(storage.read(file, 0, min(PROBE_BYTES, file.size)))
     note_answer(storage, file, HEADER, header.raw)
     return header
 
@@ -141,14 +141,14 @@ class DeephavenLogContents(Contents):
         name = self._options.partition_column
         return name if name is not None else self._table.partition_column or DEFAULT_PARTITION_COLUMN
 
-    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """The logs of a partition are scanned, where that is needed, before its first fragment."""
+    def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Yield the logs of a partition are scanned, where that is needed, before its first fragment."""
         threads = count_threads(self, request)
-        for partition in self._partitions(request):
+        for partition in self._group_logs(request):
             if self._begins_at_the_end(partition):
                 yield from self._from_the_end(request, partition)
                 continue
-            layouts = [self._layout(log, task_bytes, threads) for log in partition]
+            layouts = [self._find_layout(log, task_bytes, threads) for log in partition]
             last_deleting = _find_last_deleting([layout.live_from for layout in layouts])
             for index, (log, layout) in enumerate(zip(partition, layouts, strict=True)):
                 dead = index < last_deleting
@@ -162,18 +162,18 @@ class DeephavenLogContents(Contents):
                 bounds = itertools.chain((start,), cuts, (max(size, start),))
                 live_from = (size if dead else max(layout.live_from, 0)) if self._applies else 0
                 for begin, end in itertools.pairwise(bounds):
-                    yield self._range(request, log, begin, end, live_from)
+                    yield self._make_range(request, log, begin, end, live_from)
 
     views: ClassVar = {
-        "rows": View(lambda self: self.rows_schema, _ranges),
-        "frames": View(ENTRIES_SCHEMA, _ranges),
-        "commands": View(COMMANDS_SCHEMA, _ranges),
+        "rows": View(lambda self: self.rows_schema, _plan_ranges),
+        "frames": View(ENTRIES_SCHEMA, _plan_ranges),
+        "commands": View(COMMANDS_SCHEMA, _plan_ranges),
     }
 
     def split_groups(self, request: BoundScan, task_bytes: int) -> Iterator[Contents | Fragment]:
-        """Partitions, where remote logs have to be walked, or stretches of long ones."""
+        """Yield partitions, where remote logs have to be walked, or stretches of long ones."""
         if self._wants_few:
-            for logs in self._partitions(request):
+            for logs in self._group_logs(request):
                 part = self.with_files([log.file for log in logs])
                 yield from plan(part, request, task_bytes) if self._has_layouts(logs, task_bytes) else [part]
             return
@@ -181,40 +181,40 @@ class DeephavenLogContents(Contents):
         large = any(log.file.size > task_bytes for log in self.logs)
         if not far or not (self._applies or large) or self._has_layouts(self.logs, task_bytes):
             return
-        for logs in self._partitions(request):
+        for logs in self._group_logs(request):
             part = self.with_files([log.file for log in logs])
             if self._options.split == "resync":
-                yield from itertools.chain.from_iterable(self._stretches(log, task_bytes) for log in logs)
+                yield from itertools.chain.from_iterable(self._split_log(log, task_bytes) for log in logs)
             elif self._has_layouts(logs, task_bytes):
                 yield from plan(part, request, task_bytes)
             else:
                 yield part
 
-    def unscanned_parts(self, request: BoundScan, task_bytes: int) -> Iterator[Contents]:
-        """The logs of partitions with a long one: tasks find where those may be cut, and what all of them delete."""
+    def list_unscanned_parts(self, request: BoundScan, task_bytes: int) -> Iterator[Contents]:
+        """Yield logs of partitions with a long one: tasks find where those may be cut, and what all of them delete."""
         if self._options.split == "resync" or not any(is_remote(log.file.path) for log in self.logs):
             return
-        for logs in self._partitions(request):
+        for logs in self._group_logs(request):
             if any(is_remote(log.file.path) and log.file.size > task_bytes for log in logs):
                 for log in logs:
                     if not self._has_layouts([log], task_bytes):
-                        yield from self._stretches(log, task_bytes)
+                        yield from self._split_log(log, task_bytes)
 
     def _has_layouts(self, logs: Sequence[Log], task_bytes: int | None) -> bool:
         """Return whether the layouts of logs are known, so that they are planned without reading them."""
 
         def is_known(log: Log, header: Header) -> bool:
-            if self._known_layout(log, header, task_bytes) is not None:
+            if self._recall_layout(log, header, task_bytes) is not None:
                 return True
-            distance = _even(log.file.size - header.size, task_bytes)
+            distance = _compute_distance(log.file.size - header.size, task_bytes)
             return self._applies and recall(log.file, self.scan, header.size, distance) is not None
 
         return all(log.header is None or is_known(log, log.header) for log in logs)
 
-    def _stretches(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogContents]:
-        """A log, in as many parts as there are to be tasks; they find their ends themselves."""
+    def _split_log(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogContents]:
+        """Yield a log, in as many parts as there are to be tasks; they find their ends themselves."""
         contents = self.with_files([log.file])
-        distance = _even(log.file.size - log.header.size, task_bytes) if log.header is not None else None
+        distance = _compute_distance(log.file.size - log.header.size, task_bytes) if log.header is not None else None
         if log.header is None or distance is None:
             yield contents
             return
@@ -265,7 +265,7 @@ class DeephavenLogContents(Contents):
         return contents
 
     def _begins_at_the_end(self, logs: Sequence[Log]) -> bool:
-        """Whether some rows of a partition are found sooner at its end than by a search of all of it."""
+        """Return whether some rows of a partition are found sooner at its end than by a search of all of it."""
         if not self._wants_few or sum(log.file.size for log in logs) <= FEW_ROWS_BYTES:
             return False
         return not self._has_layouts(logs, None)
@@ -278,13 +278,13 @@ class DeephavenLogContents(Contents):
                 continue
             end, length = log.file.size, FEW_ROWS_BYTES
             while end > log.header.size:
-                begin, live_from = self._stretch_before(log, log.header, end, length)
-                yield self._range(request, log, begin, end, max(live_from, 0))
+                begin, live_from = self._find_stretch(log, log.header, end, length)
+                yield self._make_range(request, log, begin, end, max(live_from, 0))
                 if live_from >= 0:
                     return
                 end, length = begin, length * _GROWTH
 
-    def _stretch_before(self, log: Log, header: Header, end: int, length: int) -> tuple[int, int]:
+    def _find_stretch(self, log: Log, header: Header, end: int, length: int) -> tuple[int, int]:
         """Return where a stretch of about some bytes begins that ends at a cut, and the end of its last deletion.
 
         It is all that is in front of that cut, where no cut is found or there is damage.
@@ -295,11 +295,11 @@ class DeephavenLogContents(Contents):
         if begin is not None and begin < end:
             stretch = walk_stretch(log.file, header, self.scan, begin, end, log.file.size)
         if begin is None or stretch is None or stretch[1] != end:
-            return header.size, self._live_from(log, header.size, end, 1)
+            return header.size, self._find_live_start(log, header.size, end, 1)
         return begin, stretch[0].live_from
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """Walk the new bytes once, to find where the last complete set ends, as `Followable.committed_end` says.
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
+        """Walk the new bytes once, to find where the last complete set ends, as `Followable.find_committed_end` says.
 
         What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
         """
@@ -311,38 +311,38 @@ class DeephavenLogContents(Contents):
         if file.size < start:
             return position
         options = self._options.without_incomplete()
-        log_range = whole_log(file, log.header, options, self.scan.storage)
+        log_range = make_log_range(file, log.header, options, self.scan.storage)
         return survey(replace(log_range, start=start), last=True).end
 
-    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """Return fragments of new ranges, as `Followable.between` says.
+    def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+        """Return fragments of new ranges, as `Followable.list_fragments` says.
 
         A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
         """
         ranges_by_path = {requested_range.file.path: requested_range for requested_range in ranges}
         fragments: list[Fragment] = []
         threads = count_threads(self, request)
-        for partition in self._partitions(request):
+        for partition in self._group_logs(request):
             news: list[tuple[Log, int, int, int]] = []
             for log in partition:
                 if log.file.path in ranges_by_path and log.header is not None:
                     file, begin, end = ranges_by_path[log.file.path]
                     start = max(begin, log.header.size)
-                    live_from = self._live_from(log, start, end, threads) if self._applies else -1
+                    live_from = self._find_live_start(log, start, end, threads) if self._applies else -1
                     news.append((replace(log, file=file), start, end, live_from))
             last_deleting = _find_last_deleting([live_from for *_, live_from in news])
             for index, (log, start, end, live_from) in enumerate(news):
                 dead = index < last_deleting
-                fragments.append(self._range(request, log, start, end, end if dead else max(live_from, 0)))
+                fragments.append(self._make_range(request, log, start, end, end if dead else max(live_from, 0)))
         return fragments
 
-    def field_parser(self, file: File, source: Source) -> FieldParser:
-        """Header and entries."""
+    def make_field_parser(self, file: File, source: Source) -> FieldParser:
+        """Return header and entries."""
         header = self._logs_by_path[file.path].header if file.path in self._logs_by_path else None
-        return lambda offset: parts(source, offset, header)
+        return lambda offset: parse_parts(source, offset, header)
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Version, table, partitions and columns of the logs."""
+        """Return the version, table, partitions and columns of the logs."""
         del request
         headers = [log.header for log in self.logs if log.header is not None]
         facts: dict[str, Any] = {"version": ", ".join(sorted({str(header.version) for header in headers}))}
@@ -398,7 +398,9 @@ class DeephavenLogContents(Contents):
         # A stream opens those logs that have grown: that there is one of them says nothing.
         followed = scan.schema is not None
         single = len(files) == 1 and not followed
-        named_files = [(file, name) for file in files if (name := self._name(file, single=single)) is not None]
+        named_files = [
+            (file, name) for file in files if (name := self._parse_file_name(file, single=single)) is not None
+        ]
         if not named_files and not followed:
             raise FormatError(f"none of the {len(files)} logs is of the namespace, table and partition asked for")
         tables = {(name.namespace, name.table) for _, name in named_files if name.table}
@@ -409,7 +411,7 @@ class DeephavenLogContents(Contents):
         names = {file.path: name for file, name in named_files}
         headers: dict[bytes, Header] = {}
         single = len(named_files) == 1 and not followed
-        opened = each_file(
+        opened = map_files(
             lambda file: self._open(file, names[file.path], scan, headers, single=single),
             (file for file, _ in named_files),
         )
@@ -432,7 +434,7 @@ class DeephavenLogContents(Contents):
                 warn(f"{file.path}: {note}", DamageWarning)
         return Log(file, name, header)
 
-    def _name(self, file: File, *, single: bool) -> LogName | None:
+    def _parse_file_name(self, file: File, *, single: bool) -> LogName | None:
         """Return what is known of a file, by its name and by the options; None when it is not asked for."""
         name = parse_name(file.name)
         fields = ("namespace", "table", "internal_partition", "column_partition")
@@ -441,7 +443,7 @@ class DeephavenLogContents(Contents):
             return None
         return replace(name, **options) if options else name
 
-    def _partitions(self, request: BoundScan) -> list[list[Log]]:
+    def _group_logs(self, request: BoundScan) -> list[list[Log]]:
         partitions: dict[tuple[str, ...], list[Log]] = {}
         has_filters = bool(request.projection.query.parts)
         for log in self.logs:
@@ -450,21 +452,21 @@ class DeephavenLogContents(Contents):
         return list(partitions.values())
 
     def _can_match(self, request: BoundScan, log: Log) -> bool:
-        """Whether filters on the partitioning column let any row of a log through."""
+        """Return whether filters on the partitioning column let any row of a log through."""
         name = self.partition_column
         if not name or self.scan.view != "rows" or name not in self.rows_schema.names:
             return True
         field = self.rows_schema.field(name)
         if log.header is not None and name in {column.name for column in log.header.columns}:
             return True
-        value = constant(log.name.column_partition, field.type, 1)
+        value = make_constant(log.name.column_partition, field.type, 1)
         return can_match(request.projection.query, pa.RecordBatch.from_arrays([value], schema=pa.schema([field])))
 
-    def _layout(self, log: Log, task_bytes: int | None, threads: int) -> Layout:
+    def _find_layout(self, log: Log, task_bytes: int | None, threads: int) -> Layout:
         if log.header is None:
             return Layout()
-        distance = _even(log.file.size - log.header.size, task_bytes)
-        known_layout = self._known_layout(log, log.header, task_bytes)
+        distance = _compute_distance(log.file.size - log.header.size, task_bytes)
+        known_layout = self._recall_layout(log, log.header, task_bytes)
         if known_layout is not None:
             return known_layout
         if distance is not None and self._options.split == "resync":
@@ -475,27 +477,27 @@ class DeephavenLogContents(Contents):
             return Layout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
         return Layout()
 
-    def _live_from(self, log: Log, start: int, end: int, threads: int) -> int:
+    def _find_live_start(self, log: Log, start: int, end: int, threads: int) -> int:
         assert log.header is not None
-        indexed = self._indexed_layout(log) if start == log.header.size and end == log.file.size else None
+        indexed = self._load_layout(log) if start == log.header.size and end == log.file.size else None
         layout = indexed or self._scan(replace_size(log, end), start, None, threads)
         return layout.live_from
 
-    def _known_layout(self, log: Log, header: Header, task_bytes: int | None) -> Layout | None:
+    def _recall_layout(self, log: Log, header: Header, task_bytes: int | None) -> Layout | None:
         """Return the layout by an index of an intact log, or by tasks whose stretches end where the next begin."""
-        distance = _even(log.file.size - header.size, task_bytes)
-        stretches = known_answer(self.scan.storage, log.file, STRETCHES)
+        distance = _compute_distance(log.file.size - header.size, task_bytes)
+        stretches = find_answer(self.scan.storage, log.file, STRETCHES)
         joined = _join_layouts(unpack_numbers(stretches), header.size, log.file.size) if stretches else None
         if joined is not None and joined[0] == distance:
             return joined[1]
         if distance is None or distance >= CUT_BYTES:
-            indexed = self._indexed_layout(log) or (joined[2] if joined is not None else None)
+            indexed = self._load_layout(log) or (joined[2] if joined is not None else None)
             if indexed is not None:
                 return replace(indexed, cuts=space_offsets(indexed.cuts, distance) if distance is not None else ())
         return None
 
-    def _indexed_layout(self, log: Log) -> Layout | None:
-        answer = known_answer(self.scan.storage, log.file, LAYOUT)
+    def _load_layout(self, log: Log) -> Layout | None:
+        answer = find_answer(self.scan.storage, log.file, LAYOUT)
         live_from, *cuts = unpack_numbers(answer) if answer else (None,)
         return Layout(cuts, live_from) if live_from is not None else None
 
@@ -541,7 +543,7 @@ class DeephavenLogContents(Contents):
     def _make_unreadable_file(request: BoundScan, log: Log) -> UnreadableFile:
         return UnreadableFile(*request, log.file.path, log.file.size, log.reason, log.incomplete, log.newer)
 
-    def _range(self, request: BoundScan, log: Log, start: int, end: int, live_from: int) -> LogFragment:
+    def _make_range(self, request: BoundScan, log: Log, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None
         kind = EntryRange if self.scan.view in ("frames", "commands") else RowRange
         path = log.file.path
@@ -582,8 +584,8 @@ def _find_last_deleting(live_from: Sequence[int]) -> int:
     return max((place for place, offset in enumerate(live_from) if offset >= 0), default=-1)
 
 
-def _even(span: int, task_bytes: int | None) -> int | None:
-    """The distance of cuts that makes tasks of one size, none much larger than `task_bytes`; None for no cuts."""
+def _compute_distance(span: int, task_bytes: int | None) -> int | None:
+    """Return distance of cuts that makes tasks of one size, none much larger than `task_bytes`; None for no cuts."""
     if task_bytes is None or span <= task_bytes:
         return None
     tasks = -(-span // task_bytes)
@@ -591,5 +593,5 @@ def _even(span: int, task_bytes: int | None) -> int | None:
 
 
 def replace_size(log: Log, size: int) -> Log:
-    """The log as if its file ended at `size`."""
+    """Return the log as if its file ended at `size`."""
     return replace(log, file=replace(log.file, size=size))

@@ -14,22 +14,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import (
-    array_of,
-    binary_parts,
-    boolean_values,
     fill_null,
-    index_of,
+    find_index,
     is_binary,
     is_text,
-    scalar_of,
-    values_of,
+    make_array,
+    make_scalar,
+    unpack_booleans,
+    view_binary,
+    view_values,
 )
 from sawlog.deephaven.log import columns, layout
 from sawlog.deephaven.log.header import LogColumn, build_header
 from sawlog.deephaven.log.names import parse_name
 from sawlog.deephaven.log.options import WriteOptions
 from sawlog.deephaven.nulls import refuse_nulls
-from sawlog.deephaven.text import CHARSETS, charset_name, code_units, encode_string
+from sawlog.deephaven.text import CHARSETS, encode_code_units, encode_string, find_charset
 from sawlog.deephaven.types import BOXED, BY_LOG, LogType
 from sawlog.errors import OptionError, SchemaError
 
@@ -82,12 +82,12 @@ class Encoder:
         self._partition = partition
         self._max_entry = max_entry
         self._unit = unit
-        charset_in_java = charset_name(charset)
+        charset_in_java = find_charset(charset)
         if charset_in_java is None:
             raise OptionError(f"charset={charset!r}: expected one of {', '.join(CHARSETS)}")
         stored = (schema.metadata or {}).get(columns.APPLICATION_VERSION_KEY)
         self._version = application_version if application_version is not None or stored is None else int(stored)
-        self._further = columns.header_records(schema)
+        self._further = columns.read_header_records(schema)
         if len(set(schema.names)) < len(schema.names):
             raise SchemaError("columns of a log must have different names")
         for name in constants:
@@ -98,7 +98,7 @@ class Encoder:
             field.name for field in schema if columns.PARTITION_KEY in (field.metadata or {}) and partition is not None
         ]
         self.columns = [
-            self._column(field, charset_in_java, constants) for field in schema if field.name not in self._implied
+            self._make_column(field, charset_in_java, constants) for field in schema if field.name not in self._implied
         ]
         self._expected: dict[str, Any] = {}
         self._pending = [name for name, value in constants.items() if value is None]
@@ -108,7 +108,7 @@ class Encoder:
 
     @classmethod
     def of(cls, options: WriteOptions, schema: pa.Schema, path: str, constants: Mapping[str, Any]) -> Self:
-        """The encoder for the log at `path`."""
+        """Return the encoder for the log at `path`."""
         return cls(
             schema,
             charset=options.charset,
@@ -119,8 +119,11 @@ class Encoder:
             max_entry=options.max_item_bytes,
         )
 
-    def header(self, batch: pa.RecordBatch | None) -> bytes:
-        """The header. What neither schema nor options say (tables of Enums, constants) comes from the first batch."""
+    def encode_header(self, batch: pa.RecordBatch | None) -> bytes:
+        """Return the header.
+
+        What neither schema nor options say (tables of Enums, constants) comes from the first batch.
+        """
         self.columns = [self._complete_column(column, batch) for column in self.columns]
         self._stored = [column for column in self.columns if column.constant is None]
         self._presence = -(-len(self._stored) // layout.PRESENCE_BITS)
@@ -128,7 +131,7 @@ class Encoder:
         return build_header(self.columns, self._version, self._further)
 
     def encode(self, batch: pa.RecordBatch, flags: tuple[int, int, int] = SINGLE_FLAGS) -> Iterator[NDArray[np.uint8]]:
-        """Entries of a batch's rows, some at a time; each piece is valid until the next is asked for.
+        """Yield entries of a batch's rows, some at a time; each piece is valid until the next is asked for.
 
         Raises:
             SchemaError: For a value that cannot be represented; names column and row.
@@ -155,7 +158,7 @@ class Encoder:
         parts: list[NDArray[np.uint8]] = []
         size = 0
 
-        def place(array: NDArray[Any]) -> int:
+        def put_array(array: NDArray[Any]) -> int:
             nonlocal size
             start = size
             parts.append(array.view(np.uint8))
@@ -169,11 +172,11 @@ class Encoder:
                 raise SchemaError(f"column {column.name!r}: an Arrow array whose buffers are too short")
             facts = columns[index]
             facts.width = column.width
-            facts.values = place(np.ascontiguousarray(piece.values))
+            facts.values = put_array(np.ascontiguousarray(piece.values))
             if piece.data is not None:
-                facts.body = place(piece.data)
+                facts.body = put_array(piece.data)
                 facts.length = len(piece.data)
-            facts.valid = -1 if piece.valid is None else place(piece.valid)
+            facts.valid = -1 if piece.valid is None else put_array(piece.valid)
             facts.byte, bit = divmod(index, layout.PRESENCE_BITS)
             facts.mask = 1 << bit
         arena = np.concatenate([*parts, np.zeros(1, np.uint8)])
@@ -204,30 +207,30 @@ class Encoder:
         if column.name not in self._pending:
             return column
         if batch is None or not batch.num_rows:
-            return replace(column, constant=layout.null_bytes(column.type))
+            return replace(column, constant=layout.encode_null(column.type))
         value = batch.column(column.name)[0]
-        return replace(column, constant=self._constant(column, value.as_py(), value.type))
+        return replace(column, constant=self._encode_constant(column, value.as_py(), value.type))
 
-    def _column(self, field: pa.Field, charset: str, constants: Mapping[str, Any]) -> LogColumn:
+    def _make_column(self, field: pa.Field, charset: str, constants: Mapping[str, Any]) -> LogColumn:
         metadata = field.metadata or {}
         charset = metadata.get(columns.CHARSET_KEY, charset.encode()).decode()
-        kind = self._kind(field, metadata)
+        kind = self._infer_type(field, metadata)
         column = LogColumn(field.name, kind)
         if kind in (LogType.ENHANCED_STRING, LogType.ENUM):
             column = replace(column, charset=charset)
         if kind is LogType.ENUM:
-            column = replace(column, values=columns.enum_table(field) or ())
+            column = replace(column, values=columns.read_enum_table(field) or ())
         stored = metadata.get(columns.CONSTANT_KEY)
         if field.name in constants:
             value = constants[field.name]
             if value is not None:
-                column = replace(column, constant=self._constant(column, value, field.type))
+                column = replace(column, constant=self._encode_constant(column, value, field.type))
         elif stored is not None:
             column = replace(column, constant=columns.from_hex(stored.decode(), columns.CONSTANT_KEY))
         return column
 
     @staticmethod
-    def _kind(field: pa.Field, metadata: Mapping[bytes, bytes]) -> LogType:
+    def _infer_type(field: pa.Field, metadata: Mapping[bytes, bytes]) -> LogType:
         kind = field.type
         if pa.types.is_dictionary(kind) and is_text(kind.value_type):
             return LogType.ENUM
@@ -243,12 +246,12 @@ class Encoder:
         names = ", ".join(kind.title for kind in LogType)
         raise SchemaError(f"column {field.name!r} is {kind}, which a Deephaven log cannot hold; it holds {names}")
 
-    def _constant(self, column: LogColumn, value: Any, kind: pa.DataType) -> bytes:
-        """A constant's value as the header holds it."""
+    def _encode_constant(self, column: LogColumn, value: Any, kind: pa.DataType) -> bytes:
+        """Return a constant's value as the header holds it."""
         if value is None:
-            return layout.null_bytes(column.type)
+            return layout.encode_null(column.type)
         try:
-            array = array_of([value], kind.value_type if pa.types.is_dictionary(kind) else kind)
+            array = make_array([value], kind.value_type if pa.types.is_dictionary(kind) else kind)
             if column.type is LogType.ENUM:
                 return layout.SCALARS[column.type].encode(column.values.index(value))
             piece = self._convert(column, array)
@@ -271,13 +274,13 @@ class Encoder:
                 values = values.cast(values.type.value_type)
                 index = columns.decode_value(column, column.constant)
                 value = None if index is None else column.values[index]
-                expected = scalar_of(value, values.type)
+                expected = make_scalar(value, values.type)
             else:
                 bare = field.with_type(values.type)
-                expected = columns.constant_array(column, bare, 1)[0]
+                expected = columns.make_constant_array(column, bare, 1)[0]
             equal = values.is_null() if not expected.is_valid else fill_null(pc.equal(values, expected), False)
-            wrong = index_of(equal, False)
-            if wrong >= 0 and not self._both_nan(values[wrong], expected):
+            wrong = find_index(equal, False)
+            if wrong >= 0 and not self._are_nan(values[wrong], expected):
                 raise SchemaError(
                     f"column {column.name!r}, row {self._rows + wrong}: {values[wrong]} in a constant column whose"
                     f" value is {expected}; drop {columns.CONSTANT_KEY.decode()} from its metadata to store it in the"
@@ -285,7 +288,7 @@ class Encoder:
                 )
 
     @staticmethod
-    def _both_nan(value: pa.Scalar, expected: pa.Scalar) -> bool:
+    def _are_nan(value: pa.Scalar, expected: pa.Scalar) -> bool:
         first, second = value.as_py(), expected.as_py()
         return isinstance(first, float) and isinstance(second, float) and math.isnan(first) and math.isnan(second)
 
@@ -302,29 +305,29 @@ class Encoder:
                     )
 
     def _convert(self, column: LogColumn, array: pa.Array) -> _Piece:
-        """A column's values as the kernel wants them."""
+        """Return a column's values as the kernel wants them."""
         valid = None
         if array.null_count:
-            valid = boolean_values(array.is_valid())
+            valid = unpack_booleans(array.is_valid())
         if column.type is LogType.ENUM:
-            return _Piece(self._indices(column, array, valid), None, valid)
+            return _Piece(self._map_indices(column, array, valid), None, valid)
         if column.width == 0:
-            ends, data = self._bytes(column, array)
+            ends, data = self._encode_bytes(column, array)
             return _Piece(ends, data, valid)
         if column.type is LogType.BOOLEAN:
-            return _Piece(boolean_values(array), None, valid)
+            return _Piece(unpack_booleans(array), None, valid)
         original, scalar = array, layout.SCALARS[column.type]
         if pa.types.is_timestamp(array.type):
-            array = self._times(column, array)
-        error = partial(self._error, column)
+            array = self._cast_times(column, array)
+        error = partial(self._make_error, column)
         if column.type is LogType.CHAR and array.type != pa.uint16():
-            values = code_units(array, error)
+            values = encode_code_units(array, error)
         else:
-            values = values_of(array, scalar.bits)
+            values = view_values(array, scalar.bits)
         refuse_nulls(values, valid, (scalar.nulls[0], scalar.null_mask), original, column.type.title, error)
         return _Piece(values, None, valid)
 
-    def _times(self, column: LogColumn, array: pa.Array) -> pa.Array:
+    def _cast_times(self, column: LogColumn, array: pa.Array) -> pa.Array:
         unit = self._unit or array.type.unit
         kind = pa.timestamp(unit, array.type.tz)
         try:
@@ -334,14 +337,14 @@ class Encoder:
                 try:
                     array.slice(row, 1).cast(kind)
                 except pa.ArrowInvalid as error:
-                    raise self._error(column, row, f"not a whole number of {unit}: {error}") from error
+                    raise self._make_error(column, row, f"not a whole number of {unit}: {error}") from error
             raise
 
-    def _error(self, column: LogColumn, row: int, message: str) -> SchemaError:
+    def _make_error(self, column: LogColumn, row: int, message: str) -> SchemaError:
         """Return the error to raise about a row of the batch."""
         return SchemaError(f"column {column.name!r}, row {self._rows + row}: {message}")
 
-    def _indices(self, column: LogColumn, array: pa.DictionaryArray, valid: Any) -> NDArray[np.int32]:
+    def _map_indices(self, column: LogColumn, array: pa.DictionaryArray, valid: Any) -> NDArray[np.int32]:
         places: dict[str, int] = {}
         for place, value in enumerate(column.values):
             places.setdefault(value, place)
@@ -351,7 +354,7 @@ class Encoder:
         else:
             remap = np.array([*(places.get(value, -1) for value in values), 0], np.int32)
         indices = array.indices.cast(pa.int32())
-        numbers = values_of(indices, np.int32)
+        numbers = view_values(indices, np.int32)
         if valid is not None:
             numbers = np.where(valid, numbers, len(values))
         if len(numbers) and (numbers.min() < 0 or numbers.max() > len(values)):
@@ -365,13 +368,13 @@ class Encoder:
             )
         return table_indices
 
-    def _bytes(self, column: LogColumn, array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """Ends (the first is a start) and bytes of values with a length, strings in their charset."""
+    def _encode_bytes(self, column: LogColumn, array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Return ends (the first is a start) and bytes of values with a length, strings in their charset."""
         try:
             binary = array.cast(pa.binary())
         except pa.ArrowInvalid as error:
             raise SchemaError(f"column {column.name!r}: 2 GiB or more in {len(array)} rows: {error}") from error
-        data, ends = binary_parts(binary)
+        data, ends = view_binary(binary)
         plain = column.type is LogType.BLOB or column.charset == "UTF-8"
         low, high = int(ends[0]), int(ends[-1])
         if plain or (not column.charset.startswith("UTF-16") and not (data[low:high] & 0x80).any()):
@@ -382,6 +385,6 @@ class Encoder:
                 encoded.append(None if value is None else encode_string(value, column.charset))
             except UnicodeError as error:
                 message = f'{value!r} cannot be written in {column.charset}; charset="UTF-8" takes every text'
-                raise self._error(column, row, message) from error
-        data, ends = binary_parts(array_of(encoded, pa.binary()))
+                raise self._make_error(column, row, message) from error
+        data, ends = view_binary(make_array(encoded, pa.binary()))
         return ends, data

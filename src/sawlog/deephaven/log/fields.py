@@ -19,14 +19,14 @@ _MOST = 64 << 10
 """Bytes of an entry that are looked at."""
 
 
-def parts(source: Source, offset: int, header: Header | None) -> Iterator[Part]:
-    """The header, if it is at the offset, and entries from there on."""
+def parse_parts(source: Source, offset: int, header: Header | None) -> Iterator[Part]:
+    """Yield the header, if it is at the offset, and entries from there on."""
     position = offset
     if position == 0:
-        yield from _header(source)
+        yield from _parse_header(source)
         position = header.size if header is not None else source.size
     while header is not None and position + layout.SIZE_SIZE <= source.size:
-        data = source.window(position, _MOST).tobytes()
+        data = source.read_window(position, _MOST).tobytes()
         size = int.from_bytes(data[: layout.SIZE_SIZE], "big", signed=True)
         total = layout.SIZE_SIZE + size
         fits = layout.MIN_ENTRY_SIZE <= size <= source.size - position - layout.SIZE_SIZE
@@ -34,11 +34,11 @@ def parts(source: Source, offset: int, header: Header | None) -> Iterator[Part]:
         yield Part("size", position, layout.SIZE_SIZE, f"{size:,}", "" if fits else expected_length)
         if not fits:
             return
-        yield from _entry(data, position, total, header)
+        yield from _parse_entry(data, position, total, header)
         position += total
 
 
-def _entry(data: bytes, offset: int, total: int, header: Header) -> Iterator[Part]:
+def _parse_entry(data: bytes, offset: int, total: int, header: Header) -> Iterator[Part]:
     flags, body, end = data[layout.SIZE_SIZE], layout.SIZE_SIZE + layout.FLAGS_SIZE, total - layout.DIGEST_SIZE
     wrong = "" if flags in _FLAGS else "0 to 4"
     yield Part(
@@ -56,13 +56,13 @@ def _entry(data: bytes, offset: int, total: int, header: Header) -> Iterator[Par
         if end > layout.RECORD_DATA_OFFSET:
             yield Part("data", offset + layout.RECORD_DATA_OFFSET, end - layout.RECORD_DATA_OFFSET)
     else:
-        yield from _row(data[:end], offset, body, header)
+        yield from _parse_row(data[:end], offset, body, header)
     if total <= len(data):
         digest, expected = int.from_bytes(data[end:total], "big"), zlib.adler32(data[:end])
         yield Part("digest", offset + end, layout.DIGEST_SIZE, hex(digest), "" if digest == expected else hex(expected))
 
 
-def _row(data: bytes, offset: int, body: int, header: Header) -> Iterator[Part]:
+def _parse_row(data: bytes, offset: int, body: int, header: Header) -> Iterator[Part]:
     presence = data[body : body + header.presence_bytes]
     yield Part("presence", offset + body, header.presence_bytes, " ".join(f"{byte:08b}" for byte in presence))
     position = body + header.presence_bytes
@@ -74,20 +74,20 @@ def _row(data: bytes, offset: int, body: int, header: Header) -> Iterator[Part]:
                 column.name,
                 offset + position,
                 column.width,
-                layout.SCALARS[column.type].shown(data[position : position + column.width]),
+                layout.SCALARS[column.type].render(data[position : position + column.width]),
             )
             position += column.width
             continue
-        yield from slice_parts(column.name, layout.VALUE, data, offset, position, partial(_text, column))
-        position = layout.VALUE.ends(data, position)[1]
+        yield from slice_parts(column.name, layout.VALUE, data, offset, position, partial(_render_text, column))
+        position = layout.VALUE.find_ends(data, position)[1]
 
 
-def _text(column: LogColumn, stored: bytes) -> str:
+def _render_text(column: LogColumn, stored: bytes) -> str:
     return "" if column.type is LogType.BLOB else repr(stored[:200].decode("utf-8", "replace"))
 
 
-def _header(source: Source) -> Iterator[Part]:
-    data = source.window(0, _MOST).tobytes()
+def _parse_header(source: Source) -> Iterator[Part]:
+    data = source.read_window(0, _MOST).tobytes()
     if len(data) < layout.PREAMBLE_SIZE:
         return
     magic = int.from_bytes(data[: layout.VERSION_OFFSET], "big")

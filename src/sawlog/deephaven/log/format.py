@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.names import is_log_name, order_key, parse_name
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, WriterPosition
-from sawlog.format.lazy import lazy_attribute
+from sawlog.format.lazy import make_lazy_attribute
 from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ class DeephavenLog(Format):
     aliases: ClassVar = {"entries": "frames"}
     directory_layout = _Tables()
     stream_rules = _Partitions()
-    read_options = lazy_attribute("sawlog.deephaven.log.options", "ReadOptions")
-    write_options = lazy_attribute("sawlog.deephaven.log.options", "WriteOptions")
+    read_options = make_lazy_attribute("sawlog.deephaven.log.options", "ReadOptions")
+    write_options = make_lazy_attribute("sawlog.deephaven.log.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By the magic number; a file that has none yet, or a damaged one, by its name.
+        """Recognize by the magic number; a file that has none yet, or a damaged one, by its name.
 
         A name without a namespace, such as `x.bin`, is not enough where most of the magic number is something else.
         """
@@ -70,12 +70,12 @@ class DeephavenLog(Format):
             return Match.NO
         return Match.NAME
 
-    def file_options(self, options: ReadOptions) -> ReadOptions:
+    def choose_file_options(self, options: ReadOptions) -> ReadOptions:
         """Return options for all rows, those that a DELETE_PARTITION has deleted, too."""
         return replace(options, deletes="ignore", split="scan")
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """Logs by partition, those of a partition in the order in which they were begun."""
+        """Return logs by partition, those of a partition in the order in which they were begun."""
         logs = [file for file in files if file.explicit or is_log_name(file.name)]
         return sorted(logs, key=lambda file: order_key(parse_name(file.name), file.path))
 

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, fixed_array
+from sawlog.arrow import make_array, make_fixed_array
 from sawlog.chain.walk import Span
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.layout import BinaryLogDamageKind, Flag
 from sawlog.deephaven.log.walk import Entries, RowWalk
-from sawlog.deephaven.text import encoded_array
+from sawlog.deephaven.text import make_utf8_array
 from sawlog.errors import ChangedError
 from sawlog.format.contract import Fragment, Projection, Scan, assemble
 from sawlog.format.damage import Damage, Findings, Tail, TailStatus
@@ -74,13 +74,13 @@ class LogFragment(Fragment):
         return self.end - self.size, self.size
 
     def open_source(self) -> Source:
-        """The log, whose header is the one that the range was planned by, wherever that was found.
+        """Return the log, whose header is the one that the range was planned by, wherever that was found.
 
         Raises:
             ChangedError: When it is not.
         """
         source = self.scan.storage.open(self.file, self.end)
-        if self.start == self.header.size and source.window(0, self.start).tobytes() != self.header.raw:
+        if self.start == self.header.size and source.read_window(0, self.start).tobytes() != self.header.raw:
             source.close()
             raise ChangedError(
                 f"{self.path}: the header is not the one that the read was planned by: the file was replaced, or an"
@@ -88,7 +88,7 @@ class LogFragment(Fragment):
             )
         return source
 
-    def entries(self, source: Source) -> Entries:
+    def make_entries(self, source: Source) -> Entries:
         """Return what a walk over the range goes by."""
         from sawlog.deephaven.log.walk import Entries
 
@@ -101,10 +101,10 @@ class RowRange(LogFragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         with closing(self.open_source()) as source:
-            yield from self.walk(source, schema, findings).batches()
+            yield from self.walk(source, schema, findings).read_batches()
 
     def walk(self, source: Source, schema: pa.Schema, findings: Findings) -> RowWalk:
-        """A pass over the range as the options ask for it."""
+        """Return a pass over the range as the options ask for it."""
         from sawlog.deephaven.log.batches import RowBatch
         from sawlog.deephaven.log.walk import RowWalk
 
@@ -118,10 +118,10 @@ class RowRange(LogFragment):
             sentinels=options.sentinels_as_null,
             strict=options.strict,
         )
-        return RowWalk(self.entries(source), findings, batch, self.live_from, optimistic=self.optimistic)
+        return RowWalk(self.make_entries(source), findings, batch, self.live_from, optimistic=self.optimistic)
 
 
-def whole_log(file: File, header: Header, options: Any, storage: Storage) -> RowRange:
+def make_log_range(file: File, header: Header, options: Any, storage: Storage) -> RowRange:
     """Return a range over all of a log that delivers no columns: to check, to repair, to go on writing it."""
     scan = Scan(options=options, on_damage="skip", storage=storage)
     projection = Projection(pa.schema([]), pa.schema([]))
@@ -140,38 +140,38 @@ class EntryRange(LogFragment):
             def show(entries: Any) -> pa.RecordBatch:
                 if self.scan.view == "commands":
                     entries = entries[entries["role"] & layout.KNOWN_FLAGS >= Flag.RECORD]
-                    return self._deliver(self._commands(entries, again), schema, entries["offset"])
-                return self._deliver(self._entries(entries), schema, entries["offset"])
+                    return self._deliver(self._make_command_batch(entries, again), schema, entries["offset"])
+                return self._deliver(self._make_entry_batch(entries), schema, entries["offset"])
 
-            yield from EntryWalk(self.entries(source), findings, show).batches()
+            yield from EntryWalk(self.make_entries(source), findings, show).read_batches()
 
     def _deliver(self, batch: pa.RecordBatch, schema: pa.Schema, offsets: NDArray[np.int64]) -> pa.RecordBatch:
         columns = {name: batch.column(name) for name in batch.schema.names}
-        return assemble(schema, len(offsets), columns, self.path, _integers(offsets, pa.int64()))
+        return assemble(schema, len(offsets), columns, self.path, _make_integers(offsets, pa.int64()))
 
-    def _entries(self, entries: Any) -> pa.RecordBatch:
+    def _make_entry_batch(self, entries: Any) -> pa.RecordBatch:
         checked = b"ok" if self.scan.options.verify_checksums else b"unchecked"
         kinds = [_KINDS.get(flags, "record").encode() for flags in (entries["role"] & layout.KNOWN_FLAGS).tolist()]
         arrays = [
-            _integers(entries["offset"], pa.int64()),
-            _integers(entries["length"], pa.int32()),
-            _integers(entries["role"], pa.uint8()),
-            encoded_array(kinds),
-            encoded_array([b"mismatch" if bad else checked for bad in entries["mismatch"].tolist()]),
+            _make_integers(entries["offset"], pa.int64()),
+            _make_integers(entries["length"], pa.int32()),
+            _make_integers(entries["role"], pa.uint8()),
+            make_utf8_array(kinds),
+            make_utf8_array([b"mismatch" if bad else checked for bad in entries["mismatch"].tolist()]),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=ENTRIES_SCHEMA)
 
-    def _commands(self, entries: Any, source: Source) -> pa.RecordBatch:
+    def _make_command_batch(self, entries: Any, source: Source) -> pa.RecordBatch:
         rows: list[Command] = []
         for entry in entries:
             command = Command(None, None, None, None)
             if not entry.mismatch:
-                command = Command.of(bytes(source.window(int(entry.offset), int(entry.length))))
+                command = Command.of(bytes(source.read_window(int(entry.offset), int(entry.length))))
             rows.append(command)
-        numbers = [array_of([row[i] for row in rows], pa.int32()) for i in range(3)]
-        data = array_of([row.data for row in rows], pa.binary())
+        numbers = [make_array([row[i] for row in rows], pa.int32()) for i in range(3)]
+        data = make_array([row.data for row in rows], pa.binary())
         return pa.RecordBatch.from_arrays(
-            [_integers(entries["offset"], pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA
+            [_make_integers(entries["offset"], pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA
         )
 
 
@@ -185,23 +185,23 @@ class Command(NamedTuple):
 
     @classmethod
     def of(cls, entry: bytes) -> Command:
-        """The record that a whole entry holds. A command without room for a digest has none."""
+        """Return the record that a whole entry holds. A command without room for a digest has none."""
 
-        def number(offset: int) -> int | None:
+        def read_number(offset: int) -> int | None:
             piece = body[offset : offset + layout.COUNT_SIZE]
             return int.from_bytes(piece, "big", signed=True) if len(piece) == layout.COUNT_SIZE else None
 
         body = entry
-        if number(layout.RECORD_TYPE_OFFSET) != layout.COMMAND_RECORD or len(entry) != layout.BARE_COMMAND_SIZE:
+        if read_number(layout.RECORD_TYPE_OFFSET) != layout.COMMAND_RECORD or len(entry) != layout.BARE_COMMAND_SIZE:
             body = entry[: -layout.DIGEST_SIZE]
-        kind = number(layout.RECORD_TYPE_OFFSET)
-        command = number(layout.RECORD_DATA_OFFSET) if kind == layout.COMMAND_RECORD else None
+        kind = read_number(layout.RECORD_TYPE_OFFSET)
+        command = read_number(layout.RECORD_DATA_OFFSET) if kind == layout.COMMAND_RECORD else None
         data = body[layout.RECORD_DATA_OFFSET + (layout.COUNT_SIZE if command is not None else 0) :]
-        return cls(kind, number(layout.RECORD_VERSION_OFFSET), command, data)
+        return cls(kind, read_number(layout.RECORD_VERSION_OFFSET), command, data)
 
 
-def _integers(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
-    wide = fixed_array(pa.int64(), values.astype(np.int64))  # a copy: the kernel writes there again
+def _make_integers(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    wide = make_fixed_array(pa.int64(), values.astype(np.int64))  # a copy: the kernel writes there again
     return wide if kind == pa.int64() else wide.cast(kind)
 
 
@@ -214,13 +214,13 @@ class UnreadableFile(Fragment):
     newer: Damage | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """There are no rows."""
+        """Yield no rows; report why the file has none that can be read."""
         del schema
         if self.incomplete:
             findings.account.tail += self.size
             findings.tail = Tail(TailStatus.TORN, 0, self.size, "the file ends inside its header")
         elif self.newer is not None:
-            findings.damage(replace(self.newer, offset=0, length=self.size))
+            findings.add_damage(replace(self.newer, offset=0, length=self.size))
         else:
-            findings.damage(Damage(self.path, 0, self.size, BinaryLogDamageKind.BAD_HEADER.label, self.reason))
+            findings.add_damage(Damage(self.path, 0, self.size, BinaryLogDamageKind.BAD_HEADER.label, self.reason))
         yield from ()

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.layout import HeaderRecord
-from sawlog.deephaven.text import DEFAULT_CHARSET, charset_name, decode_string, encode_string
+from sawlog.deephaven.text import DEFAULT_CHARSET, decode_string, encode_string, find_charset
 from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.errors import FormatError, SchemaError, UnsupportedError
 from sawlog.format.damage import UNSUPPORTED, Damage
@@ -96,31 +96,31 @@ class _Cursor(ByteCursor):
     def fail(self, expected: str, actual: object) -> FormatError:
         return FormatError(f"{self.path}: header at byte {self.position}: expected {expected}, found {actual}")
 
-    def missing(self, label: str, length: int) -> FormatError:
+    def make_missing_error(self, label: str, length: int) -> FormatError:
         return self.fail(f"{label} of at most {self.left} bytes", f"a length of {length}")
 
-    def integer(self, description: str) -> int:
+    def read_integer(self, description: str) -> int:
         (value,) = struct.unpack(">i", self.take(layout.COUNT_SIZE, description))
         return int(value)
 
     def count(self, description: str, smallest: int) -> int:
-        """A count of things that take at least `smallest` bytes each."""
-        count = self.integer(description)
+        """Return a count of things that take at least `smallest` bytes each."""
+        count = self.read_integer(description)
         if not 0 <= count <= self.left // smallest:
             raise self.fail(f"{description} that fits into {self.left} bytes", count)
         return count
 
-    def string(self, description: str, charset: str = "UTF-8") -> str:
-        return decode_string(self.take(self.integer(description), description), charset, "replace")
+    def read_string(self, description: str, charset: str = "UTF-8") -> str:
+        return decode_string(self.take(self.read_integer(description), description), charset, "replace")
 
-    def inner(self, length: int, description: str) -> _Cursor:
+    def take_cursor(self, length: int, description: str) -> _Cursor:
         start = self.position
         self.take(length, description)
         return _Cursor(self.path, self.data, start, start + length)
 
 
-def header_size(head: bytes) -> int:
-    """Bytes of the header that the first bytes of a file begin; of the preamble, where they begin none."""
+def measure_header(head: bytes) -> int:
+    """Return bytes of the header that the first bytes of a file begin; of the preamble, where they begin none."""
     if len(head) < layout.PREAMBLE_SIZE:
         return len(head)
     magic, _, remaining = struct.unpack_from(">Iii", head)
@@ -170,7 +170,7 @@ def read_header(path: str, size: int, storage: Storage, head: bytes, *, strict: 
 
 
 def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
-    """A whole header, preamble and digest included. Errors are those of `read_header`."""
+    """Return a whole header, preamble and digest included. Errors are those of `read_header`."""
     version = int.from_bytes(raw[layout.VERSION_OFFSET : layout.REMAINING_OFFSET], "big", signed=True)
     body_end = len(raw) - layout.DIGEST_SIZE
     notes: list[str] = []
@@ -183,30 +183,30 @@ def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
         if strict:
             raise FormatError(f"{path}: {note}")
         notes.append(note)
-    records, unknown, places = _records(_Cursor(path, raw, layout.PREAMBLE_SIZE, body_end))
+    records, unknown, places = _read_records(_Cursor(path, raw, layout.PREAMBLE_SIZE, body_end))
     if HeaderRecord.COLUMNS not in records:
         raise FormatError(f"{path}: the header has no column definitions (record type 1)")
-    columns = _columns(records[HeaderRecord.COLUMNS], version, notes, strict=strict)
+    columns = _read_columns(records[HeaderRecord.COLUMNS], version, notes, strict=strict)
     if HeaderRecord.CONSTANTS in records:
-        columns = _constants(records[HeaderRecord.CONSTANTS], columns, notes, strict=strict)
+        columns = _read_constants(records[HeaderRecord.CONSTANTS], columns, notes, strict=strict)
     application_version = None
     if HeaderRecord.APPLICATION_VERSION in records:
-        application_version = records[HeaderRecord.APPLICATION_VERSION].integer("an application version")
+        application_version = records[HeaderRecord.APPLICATION_VERSION].read_integer("an application version")
     return Header(
         version, tuple(columns), application_version, raw, tuple(unknown), tuple(places), digest, tuple(notes)
     )
 
 
-def _records(
+def _read_records(
     cursor: _Cursor,
 ) -> tuple[dict[HeaderRecord, _Cursor], list[tuple[int, bytes]], list[tuple[int, int]]]:
     records: dict[HeaderRecord, _Cursor] = {}
     unknown, places = [], []
     while cursor.left:
         start = cursor.position
-        length = cursor.integer("the size of a header record")
-        code = cursor.integer("the type of a header record")
-        inner = cursor.inner(length, "a header record")
+        length = cursor.read_integer("the size of a header record")
+        code = cursor.read_integer("the type of a header record")
+        inner = cursor.take_cursor(length, "a header record")
         if code in list(HeaderRecord):
             if code in records:
                 raise inner.fail("one header record of each type", f"a second one of type {code}")
@@ -217,13 +217,13 @@ def _records(
     return records, unknown, places
 
 
-def _columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -> list[LogColumn]:
+def _read_columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -> list[LogColumn]:
     columns: list[LogColumn] = []
     names: set[str] = set()
     for _ in range(cursor.count("a number of columns", 3 * layout.COUNT_SIZE)):
-        name = cursor.string("a column name")
-        code = cursor.integer("a column type")
-        meta = cursor.inner(cursor.integer("the size of metadata"), f"metadata of column {name!r}")
+        name = cursor.read_string("a column name")
+        code = cursor.read_integer("a column type")
+        meta = cursor.take_cursor(cursor.read_integer("the size of metadata"), f"metadata of column {name!r}")
         kind = LogType(code) if code in BY_LOG else None
         if code > max(BY_LOG):
             detail = f"column {name!r} of type {code}; known up to {max(BY_LOG)}"
@@ -236,69 +236,69 @@ def _columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -
         charset = ""
         values: tuple[str, ...] = ()
         if kind is LogType.ENHANCED_STRING:
-            charset = _charset(meta, version, name, notes)
+            charset = _read_charset(meta, version, name, notes)
         elif kind is LogType.ENUM:
-            charset, values = _enum(meta, version, name, notes)
+            charset, values = _read_enum(meta, version, name, notes)
         if strict and meta.left and kind not in (LogType.ENHANCED_STRING, LogType.ENUM):
             raise meta.fail(f"no metadata for column {name!r}", f"{meta.left} bytes")
         columns.append(LogColumn(name, kind, charset, values))
     return columns
 
 
-def _charset(meta: _Cursor, version: int, name: str, notes: list[str]) -> str:
+def _read_charset(meta: _Cursor, version: int, name: str, notes: list[str]) -> str:
     if not meta.left:
         return DEFAULT_CHARSET
     if version == layout.JAVA_METADATA_VERSION:
-        stored = java_enum_name(meta.take(meta.left, "a charset"))
+        stored = find_enum_name(meta.take(meta.left, "a charset"))
     else:
-        stored = meta.string("a charset name")
-    charset = charset_name(stored) if stored is not None else None
+        stored = meta.read_string("a charset name")
+    charset = find_charset(stored) if stored is not None else None
     if charset is None:
         notes.append(f"column {name!r}: unknown charset {stored!r}; read as {DEFAULT_CHARSET}")
     return charset or DEFAULT_CHARSET
 
 
-def _enum(meta: _Cursor, version: int, name: str, notes: list[str]) -> tuple[str, tuple[str, ...]]:
+def _read_enum(meta: _Cursor, version: int, name: str, notes: list[str]) -> tuple[str, tuple[str, ...]]:
     if version != layout.JAVA_METADATA_VERSION:
-        return _enum_table(meta, name, notes, with_charset=True)
+        return _read_enum_table(meta, name, notes, with_charset=True)
     # What the vendor says of version 2 contradicts itself: with or without a charset, whichever fits exactly.
     start = meta.position
     doubts: list[str] = []
     try:
-        values = _enum_table(meta, name, doubts, with_charset=True)
+        values = _read_enum_table(meta, name, doubts, with_charset=True)
     except FormatError:
         doubts.append("it does not fit")
     if not doubts and not meta.left:
         return values
     meta.position = start
-    return _enum_table(meta, name, notes, with_charset=False)
+    return _read_enum_table(meta, name, notes, with_charset=False)
 
 
-def _enum_table(meta: _Cursor, name: str, notes: list[str], *, with_charset: bool) -> tuple[str, tuple[str, ...]]:
+def _read_enum_table(meta: _Cursor, name: str, notes: list[str], *, with_charset: bool) -> tuple[str, tuple[str, ...]]:
     count = meta.count(f"a number of values of enum {name!r}", layout.COUNT_SIZE)
     charset = DEFAULT_CHARSET
     if with_charset:
-        stored = meta.string("a charset name")
-        known_charset = charset_name(stored)
+        stored = meta.read_string("a charset name")
+        known_charset = find_charset(stored)
         if known_charset is None:
             notes.append(f"column {name!r}: unknown charset {stored!r}; read as {charset}")
         charset = known_charset or charset
-    return charset, tuple(meta.string(f"a value of enum {name!r}", charset) for _ in range(count))
+    return charset, tuple(meta.read_string(f"a value of enum {name!r}", charset) for _ in range(count))
 
 
-def _constants(cursor: _Cursor, columns: list[LogColumn], notes: list[str], *, strict: bool) -> list[LogColumn]:
+def _read_constants(cursor: _Cursor, columns: list[LogColumn], notes: list[str], *, strict: bool) -> list[LogColumn]:
     places = {column.name: place for place, column in enumerate(columns)}
     for _ in range(cursor.count("a number of constant columns", layout.COUNT_SIZE + 1)):
-        name = cursor.string("the name of a constant column")
+        name = cursor.read_string("the name of a constant column")
         if name not in places:
             raise cursor.fail("a constant of a defined column", repr(name))
         column = columns[places[name]]
         if column.constant is not None:
             raise cursor.fail("one value per constant column", f"a second one of {name!r}")
-        value = _constant(cursor, column)
+        value = _read_constant(cursor, column)
         columns[places[name]] = replace(column, constant=value)
         index = int.from_bytes(value, "big")
-        if column.type is LogType.ENUM and index >= len(column.values) and value != layout.null_bytes(column.type):
+        if column.type is LogType.ENUM and index >= len(column.values) and value != layout.encode_null(column.type):
             if strict:
                 raise cursor.fail(
                     f"a constant of {name!r} in its table", f"index {index} in a table of {len(column.values)}"
@@ -307,18 +307,21 @@ def _constants(cursor: _Cursor, columns: list[LogColumn], notes: list[str], *, s
     return columns
 
 
-def _constant(cursor: _Cursor, column: LogColumn) -> bytes:
+def _read_constant(cursor: _Cursor, column: LogColumn) -> bytes:
     if column.width:
         return cursor.take(column.width, f"the value of constant column {column.name!r}")
     start = cursor.position
-    length = cursor.integer("the length of a constant")
+    length = cursor.read_integer("the length of a constant")
     if length != layout.NULL_LENGTH:
         cursor.take(length, f"the value of constant column {column.name!r}")
     return cursor.data[start : cursor.position]
 
 
-def java_enum_name(data: bytes) -> str | None:
-    """The constant's name at the end of a serialized Java enum, which is never deserialized; None if there is none."""
+def find_enum_name(data: bytes) -> str | None:
+    """Return the constant's name at the end of a serialized Java enum, which is never deserialized.
+
+    None if there is none.
+    """
     if layout.JAVA_STREAM_MAGIC not in (data[:4], data[4:8]):
         return None
     for start in range(len(data) - 3, 3, -1):
@@ -331,43 +334,43 @@ def java_enum_name(data: bytes) -> str | None:
 def build_header(
     columns: Sequence[LogColumn], application_version: int | None, further: Sequence[tuple[int, bytes]]
 ) -> bytes:
-    """A header of the current version; `further` records, type and payload each, come last."""
+    """Return a header of the current version; `further` records, type and payload each, come last."""
     definitions = [struct.pack(">i", len(columns))]
     for column in columns:
-        meta = schema_metadata(column)
-        definitions += [_string(column.name), struct.pack(">ii", column.type, len(meta)), meta]
-    records = [_record(HeaderRecord.COLUMNS, b"".join(definitions))]
-    constants = [_string(column.name) + column.constant for column in columns if column.constant is not None]
+        meta = encode_metadata(column)
+        definitions += [_encode_text(column.name), struct.pack(">ii", column.type, len(meta)), meta]
+    records = [_encode_record(HeaderRecord.COLUMNS, b"".join(definitions))]
+    constants = [_encode_text(column.name) + column.constant for column in columns if column.constant is not None]
     if constants:
-        records.append(_record(HeaderRecord.CONSTANTS, struct.pack(">i", len(constants)) + b"".join(constants)))
+        records.append(_encode_record(HeaderRecord.CONSTANTS, struct.pack(">i", len(constants)) + b"".join(constants)))
     if application_version is not None:
-        records.append(_record(HeaderRecord.APPLICATION_VERSION, struct.pack(">i", application_version)))
-    records += [_record(kind, payload) for kind, payload in further]
+        records.append(_encode_record(HeaderRecord.APPLICATION_VERSION, struct.pack(">i", application_version)))
+    records += [_encode_record(kind, payload) for kind, payload in further]
     body = b"".join(records)
     remaining = len(body) + layout.DIGEST_SIZE
     head = struct.pack(">Iii", layout.MAGIC, layout.CURRENT_VERSION, remaining) + body
     return head + struct.pack(">I", zlib.adler32(head))
 
 
-def schema_metadata(column: LogColumn) -> bytes:
+def encode_metadata(column: LogColumn) -> bytes:
     """Return a column's metadata besides its name and type: a character set, the names of an Enum."""
     if column.type is LogType.ENHANCED_STRING:
-        return _string(column.charset)
+        return _encode_text(column.charset)
     if column.type is LogType.ENUM:
         try:
-            values = b"".join(_string(value, column.charset) for value in column.values)
+            values = b"".join(_encode_text(value, column.charset) for value in column.values)
         except UnicodeEncodeError as error:
             raise SchemaError(
                 f'column {column.name!r}: {error.object!r} cannot be written in {column.charset}; charset="UTF-8" takes'
                 " every text"
             ) from error
-        return struct.pack(">i", len(column.values)) + _string(column.charset) + values
+        return struct.pack(">i", len(column.values)) + _encode_text(column.charset) + values
     return b""
 
 
-def _record(kind: int, payload: bytes) -> bytes:
+def _encode_record(kind: int, payload: bytes) -> bytes:
     return struct.pack(">ii", len(payload), kind) + payload
 
 
-def _string(text: str, charset: str = "UTF-8") -> bytes:
+def _encode_text(text: str, charset: str = "UTF-8") -> bytes:
     return layout.VALUE.encode(encode_string(text, charset))

@@ -116,17 +116,17 @@ class BinaryLogDamageKind(DamageKind):
     )
 
 
-def _scalar(kind: LogType) -> Scalar:
+def _make_scalar(kind: LogType) -> Scalar:
     facts = BY_LOG[kind]
     nulls = (facts.null, facts.also_null) if facts.log_null is None else (facts.log_null,)
     return Scalar(facts.packed, facts.arrow, tuple(null for null in nulls if null is not None))
 
 
-SCALARS = {kind: _scalar(kind) for kind, facts in BY_LOG.items() if facts.width}
+SCALARS = {kind: _make_scalar(kind) for kind, facts in BY_LOG.items() if facts.width}
 """How values of fixed width are stored. Patterns stand for null where there is no presence bit, and in the engine."""
 
 
-def null_bytes(kind: LogType) -> bytes:
+def encode_null(kind: LogType) -> bytes:
     """Return the bytes of a constant null of a type."""
     if kind in SCALARS:
         return SCALARS[kind].encode(None)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sawlog.arrow import validate_batches
 from sawlog.deephaven.log import layout
-from sawlog.deephaven.log.columns import enum_table
+from sawlog.deephaven.log.columns import read_enum_table
 from sawlog.deephaven.log.encode import SINGLE_FLAGS, Encoder
 from sawlog.deephaven.log.layout import Flag
 from sawlog.deephaven.log.names import LogName, format_name
@@ -124,7 +124,7 @@ class Logger:
         Raises:
             SchemaError: For a value that cannot be represented; names column and row. Rows before it are written.
         """
-        for batch in self._batches(data):
+        for batch in self._conform_batches(data):
             self._roll(batch)
             self._encode(batch, SINGLE_FLAGS)
         self._commit()
@@ -136,7 +136,7 @@ class Logger:
         """
         before = None
         first = True
-        for batch in self._batches(data):
+        for batch in self._conform_batches(data):
             if before is not None:
                 self._encode(before, (SET_FLAGS[0] if first else 0, 0, 0))
                 first = False
@@ -195,9 +195,9 @@ class Logger:
 
     @staticmethod
     def _has_table(field: pa.Field) -> bool:
-        return bool(enum_table(field))
+        return bool(read_enum_table(field))
 
-    def _batches(self, data: Any) -> Iterator[pa.RecordBatch]:
+    def _conform_batches(self, data: Any) -> Iterator[pa.RecordBatch]:
         column_names = [name for name in self._schema.names if name not in self._constants]
         if not isinstance(data, pa.RecordBatch) and not hasattr(data, "__arrow_c_stream__"):
             raise SchemaError(f"cannot log {type(data).__name__}: expected a record batch, a table or an Arrow stream")
@@ -253,9 +253,9 @@ class Logger:
     def _begin(self, batch: pa.RecordBatch | None) -> None:
         """Open the log, or the next one."""
         self._begun = self._clock()
-        path = self._next_path() if self._named else self._path
+        path = self._choose_path() if self._named else self._path
         self._encoder = Encoder.of(self._options, self._schema, path, self._constants)
-        header = self._encoder.header(batch)
+        header = self._encoder.encode_header(batch)
         if self._append and os.path.exists(path):
             self._file = AppendedLog(path, header, Storage())
         else:
@@ -263,8 +263,8 @@ class Logger:
             self._file = AppendedLog(path, header, Storage())
         self.files.append(path)
 
-    def _next_path(self) -> str:
-        """A name that no log in the directory has yet."""
+    def _choose_path(self) -> str:
+        """Return a name that no log in the directory has yet."""
         millis = int(self._begun * 1000)
         while True:
             start_time = datetime.fromtimestamp(millis / 1000, UTC)

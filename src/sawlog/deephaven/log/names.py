@@ -44,7 +44,7 @@ class LogName:
 
 
 def is_log_name(name: str) -> bool:
-    """Whether a file is called like a binary log."""
+    """Return whether a file is called like a binary log."""
     return _WHOLE_BIN.search(name) is not None
 
 
@@ -75,7 +75,7 @@ def parse_name(name: str) -> LogName:
 
 
 def format_name(name: LogName) -> str:
-    """The standard name of a log.
+    """Return the standard name of a log.
 
     Raises:
         ValueError: When a part is missing or would be read back otherwise.
@@ -104,12 +104,12 @@ def _parse_begin(text: str) -> datetime | None:
         return None
     year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
     try:
-        return datetime(year, month, day, hour, minute, second, int(match[7].ljust(6, "0")), _zone(match[8]))
+        return datetime(year, month, day, hour, minute, second, int(match[7].ljust(6, "0")), _parse_zone(match[8]))
     except ValueError:
         return None
 
 
-def _zone(text: str | None) -> timezone:
+def _parse_zone(text: str | None) -> timezone:
     """Return a time's zone, `+0130` or `Z`; UTC where none is named."""
     if text in (None, "Z", "+0000"):
         return UTC

@@ -71,7 +71,7 @@ class ReadOptions:
             raise OptionError('incomplete="error" and salvage="incomplete" exclude each other')
 
     def without_incomplete(self) -> Self:
-        """The same options, by which the rows of incomplete sets are dropped."""
+        """Return the same options, by which the rows of incomplete sets are dropped."""
         return replace(self, incomplete="drop", salvage=tuple(kind for kind in self.salvage if kind != "incomplete"))
 
 

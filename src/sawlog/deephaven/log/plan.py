@@ -25,7 +25,7 @@ from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.walk import CutWalk
 from sawlog.format.contract import PROBE_BYTES, Scan
 from sawlog.storage import File, Source
-from sawlog.storage.index import SEARCHES, pack_numbers, remote_state, unpack_numbers
+from sawlog.storage.index import SEARCHES, find_remote_state, pack_numbers, unpack_numbers
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import map_all
 
@@ -75,12 +75,12 @@ def scan(
         task_bytes: Distance of cuts; None for none.
         threads: How many walk it, where there are cuts.
     """
-    question = _question(file, scan, start, task_bytes)
+    question = _make_question(file, scan, start, task_bytes)
     remembered_layout = _recall(question, task_bytes)
     if remembered_layout is not None:
         return remembered_layout
     layout = _search(file, header, scan, start, task_bytes, threads)
-    if question is not None and question == _question(file, scan, start, task_bytes):
+    if question is not None and question == _make_question(file, scan, start, task_bytes):
         for distance, cuts in {None: (), task_bytes: layout.cuts}.items():
             answer = pack_numbers([layout.live_from, *cuts])
             SEARCHES.keep((*question, distance), answer, is_shared=file.size > SEARCHED_BYTES)
@@ -89,7 +89,7 @@ def scan(
 
 def recall(file: File, scan: Scan, start: int, task_bytes: int | None) -> Layout | None:
     """Return what `scan` has found in a log that has not changed since; None where that is not known."""
-    return _recall(_question(file, scan, start, task_bytes), task_bytes)
+    return _recall(_make_question(file, scan, start, task_bytes), task_bytes)
 
 
 def _recall(question: tuple[Any, ...] | None, task_bytes: int | None) -> Layout | None:
@@ -100,7 +100,7 @@ def _recall(question: tuple[Any, ...] | None, task_bytes: int | None) -> Layout 
     return Layout(cuts, live_from)
 
 
-def _question(file: File, scan: Scan, start: int, task_bytes: int | None) -> tuple[Any, ...] | None:
+def _make_question(file: File, scan: Scan, start: int, task_bytes: int | None) -> tuple[Any, ...] | None:
     """Return what answers depend on; None where a log may change unnoticed, or is searched sooner than remembered.
 
     The first is so just after a change, in the same clock tick, where a log ends in zeros, for a process that mapped
@@ -114,7 +114,7 @@ def _question(file: File, scan: Scan, start: int, task_bytes: int | None) -> tup
         return None
     settings = start, scan.on_damage, repr(scan.options)
     if not is_near:
-        state = remote_state(file)
+        state = find_remote_state(file)
         return (*state, repr(scan.storage.options), *settings) if state is not None else None
     try:
         status = os.stat(file.path)
@@ -141,7 +141,7 @@ def _search(
 
     layout = None
     if task_bytes is not None and threads > 1:
-        layout = in_stretches(file, header, scan, start, task_bytes, threads)
+        layout = search_stretches(file, header, scan, start, task_bytes, threads)
         if layout is not None:
             return layout
     with closing(scan.storage.open(file.path)) as source:
@@ -149,14 +149,14 @@ def _search(
             return Layout()
         entries = Entries(Span(file, start, file.size), source, header, scan.options)
         if scan.on_damage == "fail":
-            layout = _layout(CutWalk(entries, verify=False, stops=True), task_bytes)
+            layout = _collect_layout(CutWalk(entries, verify=False, stops=True), task_bytes)
         if layout is None:
             verify = scan.options.verify_checksums
-            layout = _layout(CutWalk(entries, verify=verify, stops=False), task_bytes)
+            layout = _collect_layout(CutWalk(entries, verify=verify, stops=False), task_bytes)
     return layout or Layout()
 
 
-def in_stretches(file: File, header: Header, scan: Scan, start: int, distance: int, threads: int) -> Layout | None:
+def search_stretches(file: File, header: Header, scan: Scan, start: int, distance: int, threads: int) -> Layout | None:
     """Return the layout by threads, a stretch each; None if there is damage, or a stretch misses the next.
 
     Where a stretch begins is guessed by resynchronisation; that the one before ends there, entry by entry, proves it.
@@ -164,16 +164,16 @@ def in_stretches(file: File, header: Header, scan: Scan, start: int, distance: i
     length = (file.size - start) // threads
     targets = range(start + length, start + threads * length, length) if length > PROOF_BYTES else ()
 
-    def guessed(target: int) -> int | None:
+    def guess_cut(target: int) -> int | None:
         return find_cut(file, header, scan, target)
 
-    def walked(stretch: tuple[int, int]) -> Layout | None:
+    def find_layout(stretch: tuple[int, int]) -> Layout | None:
         stretch_layout = walk_stretch(file, header, scan, *stretch, distance)
         return stretch_layout[0] if stretch_layout is not None and stretch_layout[1] == stretch[1] else None
 
-    guesses = {cut for cut in map_all(targets, guessed, threads) if cut is not None}
+    guesses = {cut for cut in map_all(targets, guess_cut, threads) if cut is not None}
     begins = [start, *sorted(guesses)]
-    layouts = map_all(pairwise([*begins, file.size]), walked, threads)
+    layouts = map_all(pairwise([*begins, file.size]), find_layout, threads)
     complete_layouts = [layout for layout in layouts if layout is not None]
     if len(complete_layouts) < len(layouts):
         return None
@@ -210,7 +210,7 @@ def may_hold_delete(source: Source, start: int, end: int) -> bool:
     searched_to = start
     while searched_to < end:
         begin = max(start, searched_to - MARK_BYTES + 1)
-        data = source.window(begin, min(SEARCHED_BYTES, end - begin))
+        data = source.read_window(begin, min(SEARCHED_BYTES, end - begin))
         if may_delete(data):
             return True
         if begin + len(data) <= searched_to:
@@ -220,7 +220,7 @@ def may_hold_delete(source: Source, start: int, end: int) -> bool:
 
 
 def find_cuts(file: File, header: Header, scan: Scan, *, task_bytes: int) -> Iterator[int]:
-    """The cuts of a whole log, each found when it is asked for; where damage raises, none after the first one."""
+    """Yield the cuts of a whole log, each found when it is asked for; where damage raises, none after the first one."""
     from sawlog.deephaven.log.walk import CutWalk, Entries
 
     fails = scan.on_damage == "fail"
@@ -230,7 +230,7 @@ def find_cuts(file: File, header: Header, scan: Scan, *, task_bytes: int) -> Ite
         yield from _cuts(CutWalk(entries, verify=verify, stops=fails), task_bytes)
 
 
-def _layout(walk: CutWalk, task_bytes: int | None) -> Layout | None:
+def _collect_layout(walk: CutWalk, task_bytes: int | None) -> Layout | None:
     """Return what a walk finds; None if it stops at damage."""
     cuts = tuple(_cuts(walk, task_bytes or walk.span.file.size))
     return None if walk.stopped else Layout(cuts, int(walk.state.last_delete))
@@ -244,7 +244,7 @@ def _cuts(walk: CutWalk, distance: int) -> Iterator[int]:
 
 
 def find_cut(file: File, header: Header, scan: Scan, target: int) -> int | None:
-    """The first entry at or past byte `target` that begins a set, found without the bytes before; None for none."""
+    """Return first entry at or past byte `target` that begins a set, found without the bytes before; None for none."""
     from sawlog.deephaven.log.walk import CutWalk, Entries
 
     with closing(scan.storage.open(file.path, target + 2 * PROOF_BYTES)) as source:

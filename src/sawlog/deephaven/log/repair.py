@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.dataset import open_log
-from sawlog.deephaven.log.fragments import whole_log
+from sawlog.deephaven.log.fragments import make_log_range
 from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.layout import BinaryLogDamageKind, Flag
 from sawlog.deephaven.log.options import ReadOptions
@@ -30,24 +30,24 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
     """
     header = open_log(file, options, storage)
     findings = Findings("skip", drained=True)
-    log_range = whole_log(file, header, options, storage)
+    log_range = make_log_range(file, header, options, storage)
     with closing(storage.open(file.path)) as source, closing(storage.open(file.path)) as original:
         staged = storage.stage(target)
         try:
             staged.write(_correct_digest(header))
             walk = log_range.walk(source, pa.schema([]), findings)
             copy = _Copy(original, staged, header, header.size, walk.remarkable, walk.bad_values)
-            for _ in walk.batches():
-                copy.around(take_listed_damage(findings))
-            copy.around(take_listed_damage(findings))
+            for _ in walk.read_batches():
+                copy.copy_around(take_listed_damage(findings))
+            copy.copy_around(take_listed_damage(findings))
             tail = findings.tail
             if tail is None or tail.status is TailStatus.CLEAN:
-                copy.up_to(file.size)
+                copy.copy_up_to(file.size)
             elif tail.status is TailStatus.OPEN:
-                copy.up_to(tail.offset)
-                copy.commands(file.size)
+                copy.copy_up_to(tail.offset)
+                copy.copy_commands(file.size)
             else:
-                copy.up_to(tail.offset)
+                copy.copy_up_to(tail.offset)
             storage.publish([staged.finish()])
         except BaseException:
             staged.discard(storage)
@@ -55,7 +55,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
 
 
 def _correct_digest(header: Header) -> bytes:
-    """The header as it is, but for a digest that does not match."""
+    """Return the header as it is, but for a digest that does not match."""
     if header.digest:
         return header.raw
     body = header.raw[: -layout.DIGEST_SIZE]
@@ -83,29 +83,29 @@ class _Copy:
     remarkable: list[Remarkable]
     bad_values: list[tuple[int, int]]
 
-    def around(self, damages: list[Damage]) -> None:
+    def copy_around(self, damages: list[Damage]) -> None:
         """Copy what is between damaged ranges; a value that is none is left out where its row is copied."""
         for damage in damages:
             if damage.kind != _BAD_VALUE:
-                self.up_to(damage.offset)
+                self.copy_up_to(damage.offset)
                 self.position = max(self.position, damage.offset + damage.length)
 
-    def up_to(self, end: int) -> None:
+    def copy_up_to(self, end: int) -> None:
         """Copy everything before byte `end`."""
         while self.remarkable and self.remarkable[0].start < end:
             remarkable = self.remarkable.pop(0)
             self._copy_plain(remarkable.start)
             if remarkable.salvaged:
                 while self.position < remarkable.end:
-                    self._entry(standalone=True)
+                    self._copy_entry(standalone=True)
             else:
-                self.commands(remarkable.end)
+                self.copy_commands(remarkable.end)
         self._copy_plain(end)
 
-    def commands(self, end: int) -> None:
+    def copy_commands(self, end: int) -> None:
         """Copy the complete entries that are no rows: all that is kept of sets that were aborted or have no end."""
         while end - self.position > layout.SIZE_SIZE:
-            head = self.source.window(self.position, layout.SIZE_SIZE + layout.FLAGS_SIZE).tobytes()
+            head = self.source.read_window(self.position, layout.SIZE_SIZE + layout.FLAGS_SIZE).tobytes()
             total = layout.SIZE_SIZE + int.from_bytes(head[: layout.SIZE_SIZE], "big")
             if total <= layout.SIZE_SIZE or total > end - self.position:
                 return
@@ -116,21 +116,21 @@ class _Copy:
 
     def _copy_plain(self, end: int) -> None:
         while self.bad_values and self.bad_values[0][0] < end:
-            self._bytes(self.bad_values[0][0])
-            self._entry(standalone=False)
-        self._bytes(end)
+            self._copy_bytes(self.bad_values[0][0])
+            self._copy_entry(standalone=False)
+        self._copy_bytes(end)
 
-    def _bytes(self, end: int) -> None:
+    def _copy_bytes(self, end: int) -> None:
         while self.position < end:
-            piece = self.source.window(self.position, min(end - self.position, _COPY_BYTES))
+            piece = self.source.read_window(self.position, min(end - self.position, _COPY_BYTES))
             self.target.write(piece)
             self.position += len(piece)
 
-    def _entry(self, *, standalone: bool) -> None:
+    def _copy_entry(self, *, standalone: bool) -> None:
         """Copy one entry, as a set of its own or in its role, without the values that are none."""
-        size = int.from_bytes(self.source.window(self.position, layout.SIZE_SIZE).tobytes(), "big")
+        size = int.from_bytes(self.source.read_window(self.position, layout.SIZE_SIZE).tobytes(), "big")
         total = layout.SIZE_SIZE + size
-        entry = self.source.window(self.position, total).tobytes()
+        entry = self.source.read_window(self.position, total).tobytes()
         places = []
         while self.bad_values and self.bad_values[0][0] == self.position:
             places.append(self.bad_values.pop(0)[1])

@@ -52,7 +52,7 @@ def survey(fragment: RowRange, step: int | None = None, max_bytes: int | None = 
         walk = fragment.walk(source, pa.schema([]), findings)
         if step is not None:
             walk.most_rows = max(1, min(step, max_bytes or step) // _STEPS // _ROW_BYTES)
-        for _ in walk.batches():
+        for _ in walk.read_batches():
             position = int(walk.state.position)
             if not walk.between_sets:
                 continue
@@ -61,10 +61,10 @@ def survey(fragment: RowRange, step: int | None = None, max_bytes: int | None = 
             if step is not None and position - last_cut >= step:
                 cuts.append(position)
                 last_cut = position
-    return Survey(_end(walk, findings, last=last), tuple(cuts), int(walk.state.last_delete))
+    return Survey(_find_end(walk, findings, last=last), tuple(cuts), int(walk.state.last_delete))
 
 
-def _end(walk: RowWalk, findings: Findings, *, last: bool) -> int:
+def _find_end(walk: RowWalk, findings: Findings, *, last: bool) -> int:
     if last and walk.state.orphaned:
         return int(walk.state.orphaned_from)
     tail = findings.tail

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.deephaven.log import layout
-from sawlog.deephaven.log.batches import RowBatch, stored_columns
+from sawlog.deephaven.log.batches import RowBatch, describe_columns
 from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.kernels import digest, gather, rows, scan
 from sawlog.deephaven.log.kernels import judge as k
@@ -44,7 +44,7 @@ def locate_values(header: Header, body: bytes) -> Iterator[tuple[int, int, int]]
         byte, bit = divmod(place, layout.PRESENCE_BITS)
         if body[byte] >> bit & 1:
             start = position
-            position = start + column.width if column.width else layout.VALUE.ends(body, start)[1]
+            position = start + column.width if column.width else layout.VALUE.find_ends(body, start)[1]
             yield place, start, position
 
 
@@ -119,7 +119,7 @@ class LogWalk(ChainWalk):
         for name in ("following", "origin", "set_start", "last_delete", "cut"):
             self.state[name] = -1
         self.state.target = span.file.size
-        stored = stored_columns(header) if columns is None else columns
+        stored = describe_columns(header) if columns is None else columns
         self._rules = k.Rules(
             longest=np.uint64(options.max_item_bytes),
             verify=options.verify_checksums if verify is None else verify,
@@ -136,27 +136,27 @@ class LogWalk(ChainWalk):
             notes_aborted=findings.drained,
         )
 
-    def rules(self) -> k.Rules:
-        """Rules of the kernel. Once a file has shown damage, there is room for the sums that bound its cost."""
+    def prepare_rules(self) -> k.Rules:
+        """Return rules of the kernel. Once a file has shown damage, there is room for the sums that bound its cost."""
         if self.state.sums_wanted and len(self._rules.totals) < 2:
             steps = min(digest.SUMMED_BYTES, max(self.span.file.size, 1)) // digest.STEP + 2
             self._rules = self._rules._replace(totals=np.zeros(steps, np.uint64), weights=np.zeros(steps, np.uint64))
         return self._rules
 
-    def window_length(self, position: int) -> int:
-        length = super().window_length(position)
+    def choose_window_length(self, position: int) -> int:
+        length = super().choose_window_length(position)
         return max(length, SUSPICIOUS_BYTES) if self.state.lost >= 0 else length
 
     def reset(self) -> None:
         """Do nothing: no rows are in memory."""
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def read_batches(self) -> Iterator[pa.RecordBatch]:
         if self.span.start == self.header.size:
             self._account_for_header()
-        yield from super().batches()
+        yield from super().read_batches()
 
     def _account_for_header(self) -> None:
-        """Records of unknown types are unsupported; a wrong digest is damage where damage is listed, else a warning."""
+        """Report records of unknown types as unsupported; a wrong digest as damage where listed, else a warning."""
         length = layout.DIGEST_SIZE if not self.header.digest and not self.fails else 0
         places = () if self._force else self.header.places
         self.state.header_bytes = self.header.size - length - sum(size for _, size in places)
@@ -165,10 +165,10 @@ class LogWalk(ChainWalk):
                 f"a header record of type {kind}; types 1 to 3 are known: what it says of the rows is not applied;"
                 ' salvage="unknown_versions" takes it for nothing that they need'
             )
-            self.findings.damage(Damage(self.path, offset, size, UNSUPPORTED, detail))
+            self.findings.add_damage(Damage(self.path, offset, size, UNSUPPORTED, detail))
         if length:
             offset, damage_kind = self.header.size - length, BinaryLogDamageKind.HEADER_DIGEST.label
-            self.findings.damage(Damage(self.path, offset, length, damage_kind, self.header.notes[0]))
+            self.findings.add_damage(Damage(self.path, offset, length, damage_kind, self.header.notes[0]))
 
 
 class RowWalk(LogWalk):
@@ -204,9 +204,9 @@ class RowWalk(LogWalk):
         self.remarkable: list[Remarkable] = []
         self.bad_values: list[tuple[int, int]] = []
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def read_batches(self) -> Iterator[pa.RecordBatch]:
         self._reset_batch()
-        yield from super().batches()
+        yield from super().read_batches()
 
     @property
     def between_sets(self) -> bool:
@@ -222,7 +222,7 @@ class RowWalk(LogWalk):
             self._rows_before = None
             self._reset_batch()
         out = rows.Out(batch.arena, batch.scratch, batch.starts, self._fixed, self.events)
-        status = int(rows.decode_rows(window, self.state, out, self.rules()))
+        status = int(rows.decode_rows(window, self.state, out, self.prepare_rules()))
         if self._optimistic and self.state.last_delete >= 0:
             raise DeletionFoundError(f"{self.path}: a DELETE_PARTITION ends at byte {self.state.last_delete}")
         return status
@@ -244,9 +244,9 @@ class RowWalk(LogWalk):
                 continue
             else:
                 self._complaints_left -= 1
-            size = int.from_bytes(self.source.window(row_start, layout.SIZE_SIZE).tobytes(), "big")
+            size = int.from_bytes(self.source.read_window(row_start, layout.SIZE_SIZE).tobytes(), "big")
             body_start = row_start + layout.SIZE_SIZE + layout.FLAGS_SIZE
-            body = self.source.window(body_start, size - layout.FLAGS_SIZE).tobytes()
+            body = self.source.read_window(body_start, size - layout.FLAGS_SIZE).tobytes()
             offset = next(start for place, start, _ in locate_values(self.header, body) if place == bad.place)
             self.complain(BinaryLogDamageKind.BAD_VALUE, body_start + offset, bad.length, bad.what)
         yield rows, batch.slice(0, rows)
@@ -263,7 +263,7 @@ class RowWalk(LogWalk):
         self.state.max_rows = room if self.most_rows is None else min(room, self.most_rows)
         self.starts = self._batch.starts
 
-    def remark(self, event: Event) -> None:
+    def note_event(self, event: Event) -> None:
         """Note what became of a set."""
         if event.kind == rows.SALVAGED:
             self.findings.notes["salvaged_rows"] += event.one
@@ -271,7 +271,7 @@ class RowWalk(LogWalk):
             self.remarkable.append(Remarkable(event.kind == rows.SALVAGED, event.offset, event.offset + event.length))
 
     def close(self) -> bool:
-        """Decide what becomes of a set that has no end."""
+        """Return decide what becomes of a set that has no end."""
         state = self.state
         start, count = int(state.set_start), int(state.set_rows)
         if start < 0:
@@ -291,7 +291,7 @@ class RowWalk(LogWalk):
         state.set_start = -1
         if self._incomplete == "error":
             kind = BinaryLogDamageKind.INCOMPLETE_SET
-            self.findings.damage(Damage(self.path, start, end - start, kind.label, kind.detail.format(count)))
+            self.findings.add_damage(Damage(self.path, start, end - start, kind.label, kind.detail.format(count)))
             return False
         self._remember(True, start, end)
         self.findings.notes["salvaged_rows"] += count
@@ -304,16 +304,16 @@ class RowWalk(LogWalk):
         if self.findings.drained:
             self.remarkable.append(Remarkable(salvaged, start, end))
 
-    def pending(self) -> tuple[int, ...]:
+    def find_pending(self) -> tuple[int, ...]:
         return int(self.state.set_start), int(self.state.lost)
 
-    def tail(self) -> Tail | None:
+    def judge_tail(self) -> Tail | None:
         state, size = self.state, self.span.file.size
         if state.set_start >= 0 and (state.position >= size or state.tail >= 0):
             start = int(state.set_start)
             end = int(state.zeros) if state.zeros >= 0 else size
             return Tail(TailStatus.OPEN, start, end - start, f"a set of {int(state.set_rows)} rows so far has no end")
-        return super().tail()
+        return super().judge_tail()
 
     def _account(self) -> None:
         super()._account()
@@ -337,7 +337,7 @@ class EntryWalk(LogWalk):
         self.starts = self._entries["offset"]
 
     def read(self, window: Window) -> int:
-        return int(scan.walk_entries(window, self.state, scan.Out(self._entries, self.events), self.rules()))
+        return int(scan.walk_entries(window, self.state, scan.Out(self._entries, self.events), self.prepare_rules()))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         batch = self._show(self._entries[:rows])
@@ -363,9 +363,9 @@ class CutWalk(LogWalk):
         self._held: Window | None = None
         self._out = scan.Out(np.zeros(0, scan.ENTRY), self.events)
 
-    def window_length(self, position: int) -> int:
-        """A search for an entry that is near needs no more than its kernel asks for."""
-        return _NEARBY_BYTES if self._near and self.state.lost >= 0 else super().window_length(position)
+    def choose_window_length(self, position: int) -> int:
+        """Return a search for an entry that is near needs no more than its kernel asks for."""
+        return _NEARBY_BYTES if self._near and self.state.lost >= 0 else super().choose_window_length(position)
 
     def search(self) -> None:
         """Begin with a search for the first good entry, as after damage."""
@@ -374,10 +374,10 @@ class CutWalk(LogWalk):
         self.state.sums_wanted = 1
 
     def read(self, window: Window) -> int:
-        return int(scan.walk_entries(window, self.state, self._out, self.rules()))
+        return int(scan.walk_entries(window, self.state, self._out, self.prepare_rules()))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """There are none."""
+        """Yield nothing: there are no rows."""
         del rows
         yield from ()
 
@@ -390,7 +390,7 @@ class CutWalk(LogWalk):
         status = MORE if self._held is None else FULL
         while status != END and not self.stopped:
             if status == MORE:
-                self._held = self._window()
+                self._held = self._read_window()
             state.events = 0
             assert self._held is not None
             status = self.read(self._held)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sawlog.deephaven.log.dataset import open_log
 from sawlog.deephaven.log.encode import SINGLE_FLAGS, Encoder
-from sawlog.deephaven.log.fragments import whole_log
+from sawlog.deephaven.log.fragments import make_log_range
 from sawlog.deephaven.log.layout import Flag
 from sawlog.deephaven.log.options import ReadOptions, WriteOptions
 from sawlog.errors import OptionError
@@ -56,7 +56,7 @@ class LogWriter(Writer):
             self._file.discard(self.storage)
 
     def _begin(self, batch: pa.RecordBatch | None) -> StagedFile | AppendedLog:
-        header = self._encoder.header(batch)
+        header = self._encoder.encode_header(batch)
         if self._options.append and self.storage.exists(self._path):
             return AppendedLog(self._path, header, self.storage)
         file = self.storage.stage(self._path)
@@ -85,7 +85,7 @@ class AppendedLog:
             self._file.close()
             raise OptionError(f"{path}: another process is writing this log")
         try:
-            self.start = committed_end(path, header, storage)
+            self.start = find_committed_end(path, header, storage)
             self._file.truncate(self.start)
             self._file.seek(self.start)
         except BaseException:
@@ -125,7 +125,7 @@ class AppendedLog:
         self._file.close()
 
 
-def committed_end(path: str, header: bytes, storage: Storage) -> int:
+def find_committed_end(path: str, header: bytes, storage: Storage) -> int:
     """Return where the last complete set of a log ends.
 
     Raises:
@@ -138,7 +138,7 @@ def committed_end(path: str, header: bytes, storage: Storage) -> int:
     if log_header.raw != header:
         raise OptionError(f"{path}: append=True: the log has another header: other columns, constants or versions")
     findings = Findings("fail")
-    log_range = whole_log(file, log_header, options, storage)
+    log_range = make_log_range(file, log_header, options, storage)
     for _ in log_range.decode(pa.schema([]), findings):
         pass
     tail = findings.tail

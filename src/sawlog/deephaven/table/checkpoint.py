@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.location import ColumnFiles, Headers, Location, plain_count, read_checkpoint
+from sawlog.deephaven.table.location import ColumnFiles, Headers, Location, decode_count, read_checkpoint
 from sawlog.deephaven.table.types import ColumnSpec
 from sawlog.errors import Damage, OptionError
 from sawlog.storage import Storage, read_indexed
@@ -29,8 +29,8 @@ class DataFile:
     width: int | None
 
 
-def heuristic_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | None:
-    """The row count of a record of a later version, whose layout is not public; None unless everything agrees.
+def guess_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | None:
+    """Return the row count of a record of a later version, whose layout is not public; None unless everything agrees.
 
     For every data file that the record names, the size after the name has to be within the file; those of a fixed
     width per row have to agree on the number of rows, and the record has to contain that number.
@@ -100,19 +100,19 @@ class Verdict:
     rows: Rows
     gaps: tuple[Gap, ...] = ()
 
-    def gaps_for(self, names: Collection[str]) -> list[Damage]:
-        """The gaps that concern a reader of some columns: theirs, and those of columns that nobody can name."""
+    def select_gaps(self, names: Collection[str]) -> list[Damage]:
+        """Return the gaps that concern a reader of some columns: theirs, and those of columns that nobody can name."""
         return [gap.damage for gap in self.gaps if gap.column in ("", *names) or gap.column not in self.specs]
 
 
-def committed_rows(
+def find_committed_rows(
     location: Location,
     headers: Headers,
     specs: Mapping[str, ColumnSpec],
     requested_rows: int | None,
     storage: Storage,
 ) -> Rows:
-    """The rows of a location, by the first of: what the user says, `table.size`, what the files have room for.
+    """Return the rows of a location, by the first of: what the user says, `table.size`, what the files have room for.
 
     Raises:
         OptionError: When the user asks for more rows than any column has.
@@ -125,26 +125,26 @@ def committed_rows(
             )
         return Rows(requested_rows, "num_rows")
     checkpoint = read_checkpoint(location, partial(read_indexed, storage))
-    count = plain_count(checkpoint)
+    count = decode_count(checkpoint)
     if count is not None:
         if not capacities.reach(count):
             # Rows may have been committed since the files were listed.
-            location = location.with_files(storage.files_in(location.directory))
+            location = location.with_files(storage.list_files(location.directory))
             capacities = _Capacities(location, headers, specs, storage)
         if capacities.reach(count):
             return Rows(count, "table.size")
         return Rows(capacities.most, "table.size", count)
     if checkpoint is not None and len(checkpoint) > layout.ROW_COUNT_SIZE:
-        count = heuristic_count(checkpoint, capacities.data_files())
+        count = guess_count(checkpoint, capacities.list_data_files())
         if count is not None and capacities.reach(count):
             return Rows(count, "checkpoint-heuristic")
     room = capacities.count_rows()
-    unknown = _why_unknown(location, room) or capacities.torn()
+    unknown = _explain_unknown(location, room) or capacities.describe_cut()
     if not room:
         return Rows(0, "files", unknown=unknown)
     low = min(room, key=room.__getitem__)
     remark = ""
-    if not unknown and capacities.idle(room[low]):
+    if not unknown and capacities.is_idle(room[low]):
         remark = (
             f"{location.directory}: its {room[low]} rows end in zeros in every column and no row count is known: room"
             " that was reserved and not used would look like that; num_rows= says how many rows there are"
@@ -152,9 +152,9 @@ def committed_rows(
     return Rows(min(room[low], layout.MAX_ROWS), "files", remark=remark, unknown=unknown)
 
 
-def _why_unknown(location: Location, room: Mapping[str, int]) -> str:
-    """Why no record of the rows can be used that must be there; empty where the files may speak for themselves."""
-    file = location.other(layout.TABLE_SIZE)
+def _explain_unknown(location: Location, room: Mapping[str, int]) -> str:
+    """Return why no record of the rows, which must be there, is usable; empty if files may speak for themselves."""
+    file = location.find_other_file(layout.TABLE_SIZE)
     if file is not None and file.size < layout.ROW_COUNT_SIZE:
         return f"expected {layout.ROW_COUNT_SIZE} bytes or more, found {file.size}: the rows are those of the files"
     low, high = (
@@ -187,7 +187,7 @@ class _Capacities:
         self._over: dict[str, tuple[int, int]] = {}
 
     def reach(self, count: int) -> bool:
-        """Whether any column has so many rows."""
+        """Return whether any column has so many rows."""
         return any((self._of(name) or 0) >= count for name in self._location.columns) or not count
 
     @property
@@ -199,7 +199,7 @@ class _Capacities:
         """Return how many rows the files of each column have room for; without columns that cannot be counted."""
         return {name: count for name in self._location.columns if (count := self._of(name)) is not None}
 
-    def torn(self) -> str:
+    def describe_cut(self) -> str:
         """Say which column ends within a value, so that its file was cut; empty where none does."""
         for name in self.count_rows():
             width, over = self._over[name]
@@ -210,14 +210,14 @@ class _Capacities:
                 )
         return ""
 
-    def idle(self, rows: int) -> bool:
-        """Whether the last rows, quite a few, are zeros in every column."""
+    def is_idle(self, rows: int) -> bool:
+        """Return whether the last rows, quite a few, are zeros in every column."""
         if rows <= _IDLE_ROWS:
             return False
         for name in self.count_rows():
             column = self._location.columns[name]
             header = self._headers.of(column, layout.DATA)
-            width = row_width(self._specs.get(name), column)
+            width = compute_row_width(self._specs.get(name), column)
             assert column.data is not None
             assert header is not None
             assert width is not None
@@ -226,14 +226,14 @@ class _Capacities:
                 return False
         return True
 
-    def data_files(self) -> dict[str, DataFile]:
+    def list_data_files(self) -> dict[str, DataFile]:
         data_files = {}
         for name, column in self._location.columns.items():
             for suffix in (layout.DATA, layout.SYMBOL_OFFSETS):
                 file = column.files.get(suffix)
                 header = self._headers.of(column, suffix) if file is not None else None
                 if file is not None and header is not None:
-                    width = row_width(self._specs.get(name), column) if suffix == layout.DATA else None
+                    width = compute_row_width(self._specs.get(name), column) if suffix == layout.DATA else None
                     data_files[file.name] = DataFile(file.size - header.data_start, width)
             for suffix in (layout.BINARY, layout.SYMBOL_BINARY):
                 if suffix in column.files:
@@ -243,7 +243,7 @@ class _Capacities:
     def _of(self, name: str) -> int | None:
         if name not in self._known:
             column = self._location.columns[name]
-            width = row_width(self._specs.get(name), column)
+            width = compute_row_width(self._specs.get(name), column)
             header = self._headers.of(column, layout.DATA) if column.data is not None and width else None
             size = column.data.size - header.data_start if column.data is not None and header is not None else None
             self._known[name] = None if size is None or width is None else size // width
@@ -252,10 +252,10 @@ class _Capacities:
         return self._known[name]
 
 
-def row_width(spec: ColumnSpec | None, column: ColumnFiles) -> int | None:
-    """Bytes per row in a column's `.dat`; None for an unknown type."""
+def compute_row_width(spec: ColumnSpec | None, column: ColumnFiles) -> int | None:
+    """Return bytes per row in a column's `.dat`; None for an unknown type."""
     if spec is None:
         return None
     if layout.BINARY in column.files and spec.slot_width:
         return layout.OFFSET_SIZE
-    return spec.stored(column.files).width
+    return spec.adapt_to_files(column.files).width

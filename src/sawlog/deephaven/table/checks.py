@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict, row_width
+from sawlog.deephaven.table.checkpoint import Verdict, compute_row_width
 from sawlog.deephaven.table.columns import ColumnReader
-from sawlog.deephaven.table.fragments import BATCH_ROWS, bad_metadata
+from sawlog.deephaven.table.fragments import BATCH_ROWS, make_metadata_damage
 from sawlog.deephaven.table.groups.grouping import GroupComparison, is_comparable
 from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles
-from sawlog.deephaven.table.values import check_ends, words
-from sawlog.deephaven.table.views import column_grouping
+from sawlog.deephaven.table.values import check_ends, decode_words
+from sawlog.deephaven.table.views import read_column_grouping
 from sawlog.errors import FormatError
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Damage, Findings, Tail, TailStatus, take_listed_damage
@@ -44,32 +44,32 @@ class FileCheck(Fragment):
     escapes: str = ""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """Report the damage of the file, and yield empty batches between the steps of the check."""
+        """Yield report the damage of the file, and yield empty batches between the steps of the check."""
         del schema
         if self.counts:
             findings.rows += self.verdict.rows.count
         listed_paths = {file.path for file in self.verdict.location.files}
         for gap in (damage_gap.damage for damage_gap in self.verdict.gaps):
             if gap.path == self.path or (self.first and gap.path not in listed_paths):
-                findings.damage(gap)
+                findings.add_damage(gap)
         parts = layout.split_name(self.file.name)
         header = used = unreadable = 0
         if self.escapes:
             detail = f"a link to {self.escapes}, outside of what was named: not read"
-            self._damage(findings, ColumnDamageKind.UNSAFE_PATH, detail)
+            self._report_damage(findings, ColumnDamageKind.UNSAFE_PATH, detail)
         elif parts is None:
             header = self._check_other_file(findings)
         elif parts[0] not in self.verdict.specs:
             used = self.file.size
         else:
             column = self.verdict.location.columns[parts[0]]
-            header, used = self._column_file(column, parts[1])
+            header, used = self._measure_file(column, parts[1])
             column_paths = {file.path for file in column.files.values()}
-            for damages in self._values(column, parts[1]):
+            for damages in self._check_values(column, parts[1]):
                 for damage in damages:
                     if damage.path == self.path or (parts[1] == layout.DATA and damage.path not in column_paths):
                         unreadable += damage.length if damage.offset < header else 0
-                        findings.damage(damage)
+                        findings.add_damage(damage)
                 yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
         self._resolve(findings, header, used, unreadable)
 
@@ -78,37 +78,37 @@ class FileCheck(Fragment):
         rows = self.verdict.rows
         if self.file.name == layout.TABLE_SIZE and rows.stated is not None:
             detail = f"expected columns of {rows.stated} rows, found {rows.count} in the longest"
-            self._damage(findings, ColumnDamageKind.SHORT_FILE, detail)
+            self._report_damage(findings, ColumnDamageKind.SHORT_FILE, detail)
             return 0
         return self.file.size
 
-    def _column_file(self, column: ColumnFiles, suffix: str) -> tuple[int, int]:
-        """Bytes of the file's header, and of its data as far as they belong to committed rows."""
+    def _measure_file(self, column: ColumnFiles, suffix: str) -> tuple[int, int]:
+        """Return bytes of the file's header, and of its data as far as they belong to committed rows."""
         if suffix in (layout.OVERFLOW, layout.SYMBOL_OVERFLOW):
             return self.file.size, 0
         if suffix in (layout.BINARY, layout.SYMBOL_BINARY):
             offsets = layout.DATA if suffix == layout.BINARY else layout.SYMBOL_OFFSETS
-            return 0, min(self.file.size, self._last_end(column, offsets))
+            return 0, min(self.file.size, self._find_last_end(column, offsets))
         header = self.verdict.headers.of(column, suffix)
         if header is None:
             return 0, 0
         if suffix == layout.SYMBOL_OFFSETS:
             return header.data_start, (self.file.size - header.data_start) // layout.OFFSET_SIZE * layout.OFFSET_SIZE
-        width = row_width(self.verdict.specs[column.name], column) or 1
+        width = compute_row_width(self.verdict.specs[column.name], column) or 1
         return header.data_start, min(self.verdict.rows.count * width, self.file.size - header.data_start)
 
-    def _values(self, column: ColumnFiles, suffix: str) -> Iterator[list[Damage]]:
-        """Damage of the column, as opening it finds it and, for its primary file, decoding all of its rows."""
+    def _check_values(self, column: ColumnFiles, suffix: str) -> Iterator[list[Damage]]:
+        """Yield damage of the column, as opening it finds it and, for its primary file, decoding all of its rows."""
         if column.data is None or suffix not in (layout.DATA, layout.SYMBOL_OFFSETS):
             return
         value_findings = Findings("skip", drained=True)
         headers, count = self.verdict.headers, self.verdict.rows.count
         reader = ColumnReader(column.name, self.verdict, self.scan, value_findings)
         try:
-            groups = self._groups(column, reader.type) if suffix == layout.DATA else None
+            groups = self._make_comparison(column, reader.type) if suffix == layout.DATA else None
         except FormatError as error:
             groups = None
-            value_findings.damage(bad_metadata(column, headers, str(error)))
+            value_findings.add_damage(make_metadata_damage(column, headers, str(error)))
         row = 0
         while row < count and suffix == layout.DATA:
             array = reader.read(row, reader.fit(row, min(BATCH_ROWS, count - row)))
@@ -116,20 +116,20 @@ class FileCheck(Fragment):
             if wrong is not None:
                 groups = None
                 detail = f"grouping: row {wrong} is {array[wrong - row]}, and in the group of another value"
-                value_findings.damage(bad_metadata(column, headers, detail))
+                value_findings.add_damage(make_metadata_damage(column, headers, detail))
             row += len(array)
             yield take_listed_damage(value_findings)
         reader.close()
         yield take_listed_damage(value_findings)
 
-    def _groups(self, column: ColumnFiles, target: pa.DataType) -> GroupComparison | None:
-        grouping = column_grouping(column, self.verdict, self.scan.storage)
+    def _make_comparison(self, column: ColumnFiles, target: pa.DataType) -> GroupComparison | None:
+        grouping = read_column_grouping(column, self.verdict, self.scan.storage)
         kind = self.verdict.specs[column.name].type
         return (
             GroupComparison(grouping, kind, target) if grouping is not None and is_comparable(grouping, kind) else None
         )
 
-    def _last_end(self, column: ColumnFiles, suffix: str) -> int:
+    def _find_last_end(self, column: ColumnFiles, suffix: str) -> int:
         """Return how far the binary data is referred to."""
         headers, offsets = self.verdict.headers, column.files.get(suffix)
         header = headers.of(column, suffix) if offsets is not None else None
@@ -141,8 +141,10 @@ class FileCheck(Fragment):
         source = self.scan.storage.open(offsets.path)
         last = 0
         for first_byte in range(0, count * layout.OFFSET_SIZE, _CHUNK):
-            data = source.window(header.data_start + first_byte, min(_CHUNK, count * layout.OFFSET_SIZE - first_byte))
-            ends = words(data, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
+            data = source.read_window(
+                header.data_start + first_byte, min(_CHUNK, count * layout.OFFSET_SIZE - first_byte)
+            )
+            ends = decode_words(data, layout.OFFSET_SIZE, little=headers.is_little(header)).view(np.int64)
             inside = ends[~check_ends(np.concatenate([ends[:1], ends]), self.file.size)]
             last = max(last, int(inside.max(initial=0)))
         source.close()
@@ -168,8 +170,8 @@ class FileCheck(Fragment):
         detail = "bytes after the committed rows" if tail else ""
         findings.tail = Tail(status, start, tail, detail)
 
-    def _damage(
+    def _report_damage(
         self, findings: Findings, kind: ColumnDamageKind, detail: str, offset: int = 0, length: int | None = None
     ) -> None:
         size = self.file.size if length is None else length
-        findings.damage(Damage(self.path, offset, size, kind.label, detail))
+        findings.add_damage(Damage(self.path, offset, size, kind.label, detail))

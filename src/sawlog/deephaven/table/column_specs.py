@@ -10,7 +10,7 @@ import pyarrow as pa
 from sawlog.arrow import is_binary, is_text
 from sawlog.deephaven.table.layout import COLUMN_NAME
 from sawlog.deephaven.table.types import CHARSET_KEY, GUESS_KEY, ColumnSpec, parse_type
-from sawlog.deephaven.text import charset_name
+from sawlog.deephaven.text import find_charset
 from sawlog.deephaven.types import ARRAYS, BOXED, BY_COLUMN, INTEGERS, MAPS, ColumnType
 from sawlog.errors import SchemaError
 
@@ -19,10 +19,10 @@ _ARRAYS = {row.arrow.value_type: kind for kind, row in ARRAYS.items()}
 _MAPS = {row.arrow.item_type: kind for kind, row in MAPS.items()}
 
 
-def column_spec(
+def choose_spec(
     field: pa.Field, types: Mapping[str, str], charset: str, defined: ColumnSpec | None = None
 ) -> ColumnSpec:
-    """The column that a field is written as: as options say, else a schema, else its metadata, else its Arrow type.
+    """Return column that a field is written as: as options say, else a schema, else its metadata, else its Arrow type.
 
     Raises:
         SchemaError: When column files cannot hold it.
@@ -44,20 +44,20 @@ def column_spec(
         )
     described = ColumnSpec.of_metadata(field.metadata)
     if CHARSET_KEY in (field.metadata or {}):  # of this format or another one
-        charset = charset_name(field.metadata[CHARSET_KEY].decode("utf-8", "replace")) or charset
-    spec = described if described is not None and fits(described, field.type) else _natural(field)
+        charset = find_charset(field.metadata[CHARSET_KEY].decode("utf-8", "replace")) or charset
+    spec = described if described is not None and fits(described, field.type) else _choose_natural_spec(field)
     return replace(spec, charset=charset)
 
 
 def _widens(spec: ColumnSpec, kind: pa.DataType) -> bool:
-    """Whether values of another Arrow type can be cast, each of them or with an error, to a column's type."""
+    """Return whether values of another Arrow type can be cast, each of them or with an error, to a column's type."""
     if spec.type in INTEGERS:
         return bool(pa.types.is_integer(kind))
     return spec.type is ColumnType.DOUBLE and kind == pa.float32()
 
 
 def fits(spec: ColumnSpec, kind: pa.DataType) -> bool:
-    """Whether values of an Arrow type can be written as a column's type."""
+    """Return whether values of an Arrow type can be written as a column's type."""
     if pa.types.is_null(kind):
         return True
     if pa.types.is_dictionary(kind):
@@ -71,14 +71,14 @@ def fits(spec: ColumnSpec, kind: pa.DataType) -> bool:
     if spec.type is ColumnType.CHAR:
         return kind == pa.uint16() or is_text(kind)
     if spec.type is ColumnType.ZONED_DATE_TIME:
-        return bool(pa.types.is_timestamp(kind) and kind.tz is not None) or kind == spec.arrow_type()
+        return bool(pa.types.is_timestamp(kind) and kind.tz is not None) or kind == spec.choose_arrow_type()
     if spec.type in (ColumnType.BIG_DECIMAL, ColumnType.BIG_INTEGER):
         return bool(pa.types.is_decimal(kind)) or is_text(kind)
     if spec.type is ColumnType.LOCAL_TIME:
         return bool(pa.types.is_time(kind))
     if spec.type is ColumnType.STRING_SET:
         return is_list(kind) and is_text(kind.value_type)
-    expected = spec.arrow_type()
+    expected = spec.choose_arrow_type()
     if pa.types.is_list(expected):
         return is_list(kind) and kind.value_type == expected.value_type
     if pa.types.is_map(expected):
@@ -88,12 +88,12 @@ def fits(spec: ColumnSpec, kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds lists."""
+    """Return whether an Arrow type holds lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _natural(field: pa.Field) -> ColumnSpec:
-    """The column that an Arrow type is written as when nothing else is said."""
+def _choose_natural_spec(field: pa.Field) -> ColumnSpec:
+    """Return the column that an Arrow type is written as when nothing else is said."""
     kind = field.type
     if is_text(kind) or (pa.types.is_dictionary(kind) and is_text(kind.value_type)):
         return ColumnSpec(ColumnType.STRING)

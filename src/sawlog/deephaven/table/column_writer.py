@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import fill_null, index_of, values_of
+from sawlog.arrow import fill_null, find_index, view_values
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.codecs import encode_slots, encode_variable
 from sawlog.deephaven.table.location import Generation
 from sawlog.deephaven.table.symbol_table import SymbolTable
 from sawlog.deephaven.table.types import ColumnSpec
-from sawlog.deephaven.table.values import ElementPlace, Place, cast, encode_fixed, encode_strings, validity
+from sawlog.deephaven.table.values import ElementPlace, Place, cast, encode_fixed, encode_strings, make_validity
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.errors import SchemaError
 
@@ -63,17 +63,17 @@ class ColumnWriter:
         """Write the metadata into the header of the data file, and what does not fit into a file next to it."""
         if metadata == layout.JAVA_NULL:  # it is there
             return
-        begin, overflow = self._generation.header(metadata)
-        with open(self._path(layout.DATA), "r+b") as file:
+        begin, overflow = self._generation.encode_header(metadata)
+        with open(self._build_path(layout.DATA), "r+b") as file:
             file.write(begin)
         if overflow:
             self._append(layout.OVERFLOW, overflow)
 
     def _write_symbols(self, symbols: SymbolTable, array: pa.Array, place: Place) -> None:
         if self.spec.type is ColumnType.STRING:
-            numbers = symbols.numbers(array, place).view("<u4")
+            numbers = symbols.assign_ids(array, place).view("<u4")
         else:
-            numbers = _masks(symbols, array, place)
+            numbers = _encode_masks(symbols, array, place)
         ends, data = symbols.take()
         self._append(layout.SYMBOL_BINARY, data)
         self._append_numbers(layout.SYMBOL_OFFSETS, ends)
@@ -93,9 +93,9 @@ class ColumnWriter:
         self._append(suffix, numbers if self._generation.little else numbers.byteswap())
 
     def _begin(self, suffix: str) -> None:
-        header = self._generation.header(layout.JAVA_NULL)[0]
+        header = self._generation.encode_header(layout.JAVA_NULL)[0]
         try:
-            with open(self._path(suffix), "xb") as file:
+            with open(self._build_path(suffix), "xb") as file:
                 file.write(header.rstrip(b"\0"))
                 file.truncate(len(header))  # most of it stays a hole
         except FileExistsError as error:
@@ -104,13 +104,13 @@ class ColumnWriter:
             ) from error
 
     def _append(self, suffix: str, data: Any) -> None:
-        with open(self._path(suffix), "ab", buffering=0) as file:
+        with open(self._build_path(suffix), "ab", buffering=0) as file:
             view = memoryview(data)
             view = view.cast("B") if view.nbytes else memoryview(b"")  # what has no rows has no shape to be cast
             while len(view):
                 view = view[file.write(view) :]
 
-    def _path(self, suffix: str) -> str:
+    def _build_path(self, suffix: str) -> str:
         return os.path.join(self._directory, self.name + suffix)
 
 
@@ -121,7 +121,7 @@ def check(spec: ColumnSpec, array: pa.Array, place: Place) -> None:
         SchemaError: When it cannot.
     """
     if spec.type is ColumnType.STRING_SET:
-        _masks(SymbolTable(spec.charset), array, place)
+        _encode_masks(SymbolTable(spec.charset), array, place)
     elif spec.type is ColumnType.STRING:
         encode_strings(array, spec.charset, place)
     elif spec.type in FIXED:
@@ -132,24 +132,24 @@ def check(spec: ColumnSpec, array: pa.Array, place: Place) -> None:
         encode_slots(spec, array, place)
 
 
-def _masks(symbols: SymbolTable, array: pa.Array, place: Place) -> NDArray[np.uint64]:
-    """Sets of strings as masks: bit k stands for symbol k."""
+def _encode_masks(symbols: SymbolTable, array: pa.Array, place: Place) -> NDArray[np.uint64]:
+    """Return sets of strings as masks: bit k stands for symbol k."""
     import pyarrow.compute as pc
 
     null = np.uint64(FIXED[ColumnType.STRING_SET].null)
     if pa.types.is_null(array.type):
         return np.full(len(array), null, np.uint64)
     lists = cast(array, pa.list_(array.type.value_type), place)
-    counts = values_of(fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
+    counts = view_values(fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
     elements = lists.flatten()
     element_place = ElementPlace(place.column, place.row, np.cumsum(counts))
     if elements.null_count:
-        raise element_place.error(index_of(elements.is_null(), True), "a null in a set of strings")
-    numbers = symbols.numbers(elements, element_place)
+        raise element_place.make_error(find_index(elements.is_null(), True), "a null in a set of strings")
+    numbers = symbols.assign_ids(elements, element_place)
     if numbers.max(initial=0) >= layout.MAX_SYMBOLS_IN_SET:
         row = int((numbers >= layout.MAX_SYMBOLS_IN_SET).argmax())
         number = layout.MAX_SYMBOLS_IN_SET
-        raise element_place.error(
+        raise element_place.make_error(
             row, f"{elements[row].as_py()!r} is one string too many: sets have {number} different ones"
         )
     masks = np.zeros(len(array), np.uint64)
@@ -158,6 +158,6 @@ def _masks(symbols: SymbolTable, array: pa.Array, place: Place) -> NDArray[np.ui
     if ambiguous.any():
         row = int(ambiguous.argmax())
         text = lists[row].as_py()[0]
-        raise place.error(row, f"the set of only {text!r} stands for null, so that it cannot be written")
-    valid = validity(lists)
+        raise place.make_error(row, f"the set of only {text!r} stands for null, so that it cannot be written")
+    valid = make_validity(lists)
     return masks if valid is None else np.where(valid, masks, null)

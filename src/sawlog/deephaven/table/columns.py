@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, value_offsets
+from sawlog.arrow import make_array, view_offsets
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict, row_width
+from sawlog.deephaven.table.checkpoint import Verdict, compute_row_width
 from sawlog.deephaven.table.codecs import decode_arrays, decode_objects, decode_slots
 from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import HEAD_SIZE
-from sawlog.deephaven.table.symbols import UNUSABLE, SymbolTable, load_symbols, symbol_sets
-from sawlog.deephaven.table.values import MAX_VALUE, check_ends, gather, plain_array, text_array, words
+from sawlog.deephaven.table.symbols import UNUSABLE, SymbolTable, decode_symbol_sets, load_symbols
+from sawlog.deephaven.table.values import MAX_VALUE, check_ends, decode_words, gather, make_plain_array, make_text_array
 from sawlog.deephaven.types import ARRAYS, ColumnType
 from sawlog.errors import SchemaError
 from sawlog.format.damage import Damage, Findings
@@ -52,15 +52,15 @@ class ColumnReader:
     def __init__(self, name: str, verdict: Verdict, scan: Scan, findings: Findings) -> None:
         options: ReadOptions = scan.options
         self._column = verdict.location.columns[name]
-        self._spec = verdict.specs[name].stored(self._column.files)
-        self.type = verdict.specs[name].arrow_type(options.char, options.decimal)
+        self._spec = verdict.specs[name].adapt_to_files(self._column.files)
+        self.type = verdict.specs[name].choose_arrow_type(options.char, options.decimal)
         self._rows = verdict.rows.count
         self._headers = verdict.headers
         self._storage = scan.storage
         self._findings = findings
         self._sentinels = options.sentinels_as_null
         self._slots = bool(self._spec.slot_width)
-        self.width = row_width(self._spec, self._column) or self._spec.width
+        self.width = compute_row_width(self._spec, self._column) or self._spec.width
         self._capacity = 0
         self._source: Source | None = None
         self._binary: Source | None = None
@@ -68,7 +68,7 @@ class ColumnReader:
         self._ahead: tuple[int, NDArray[np.int64], NDArray[np.bool_]] | None = None
         self._budget = 0
         self._open()
-        self._most = self._most_rows()
+        self._most = self._limit_rows()
 
     def fit(self, first: int, count: int) -> int:
         """Return how many of the next rows make a batch of a reasonable size; at least one."""
@@ -76,7 +76,7 @@ class ColumnReader:
         if self._binary is None or first >= self._capacity:
             return count
         stored_rows = min(count, self._capacity - first)
-        ends, bad = self._offsets(first, stored_rows)
+        ends, bad = self._read_offsets(first, stored_rows)
         if int(ends[-1]) - int(ends[0]) <= min(BATCH_BYTES, self._budget) and not bad.any():
             return count
         lengths = np.where(bad, 0, np.diff(ends))
@@ -87,7 +87,7 @@ class ColumnReader:
         return count if fitting == stored_rows else fitting
 
     def read(self, first: int, count: int) -> pa.Array:
-        """Rows `first` to `first + count`."""
+        """Return rows `first` to `first + count`."""
         stored_rows = min(count, max(0, self._capacity - first))
         if not stored_rows:
             return pa.nulls(count, self.type)
@@ -117,7 +117,7 @@ class ColumnReader:
                 source.close()
 
     def _fit_type(self, array: pa.Array) -> pa.Array:
-        """The values as the Arrow type that is asked for."""
+        """Return the values as the Arrow type that is asked for."""
         if array.type == self.type:
             return array
         return array.dictionary_encode() if pa.types.is_dictionary(self.type) else array.cast(self.type)
@@ -137,24 +137,24 @@ class ColumnReader:
         self._source = self._storage.open(data.path, None if is_remote(data.path) else HEAD_SIZE)
         header = self._headers.of(self._column, layout.DATA, self._source)
         if header is None:
-            head = bytes(self._source.window(0, layout.HEADER_SIZE)).hex(" ") or "nothing"
+            head = bytes(self._source.read_window(0, layout.HEADER_SIZE)).hex(" ") or "nothing"
             detail = f"expected sizes of metadata and header within the file, found {head}"
-            self._damage(ColumnDamageKind.BAD_HEADER, 0, data.size, detail)
+            self._report_damage(ColumnDamageKind.BAD_HEADER, 0, data.size, detail)
             return
         self._start = header.data_start
-        self._little = self._headers.little(header)
+        self._little = self._headers.is_little(header)
         self._capacity = min(self._rows, max(0, self._source.size - self._start) // self.width)
         if self._capacity < self._rows:
             end = self._start + self._capacity * self.width
             detail = f"expected {self._rows} rows of {self.width} bytes, found {self._capacity}"
-            self._damage(ColumnDamageKind.SHORT_FILE, end, max(0, self._source.size - end), detail)
+            self._report_damage(ColumnDamageKind.SHORT_FILE, end, max(0, self._source.size - end), detail)
         if spec.has_symbols:
             self._open_symbols()
         elif self.width == layout.OFFSET_SIZE and (spec.variable or layout.BINARY in files):
             self._open_binary()
 
-    def _most_rows(self) -> int:
-        """Rows of one batch, by what may at most come of them."""
+    def _limit_rows(self) -> int:
+        """Return rows of one batch, by what may at most come of them."""
         table = self._symbols
         if self._slots and self._binary is None:
             return max(1, BATCH_BYTES // self.width)
@@ -162,7 +162,7 @@ class ColumnReader:
             return MAX_VALUE
         if self._spec.type is ColumnType.STRING_SET:
             return max(1, EXPANDED_BYTES // (int(table.strings.nbytes) + layout.MAX_SYMBOLS_IN_SET))
-        longest = int(np.diff(value_offsets(table.strings)).max())
+        longest = int(np.diff(view_offsets(table.strings)).max())
         return max(1, EXPANDED_BYTES // max(1, longest))
 
     def _open_symbols(self) -> None:
@@ -174,7 +174,7 @@ class ColumnReader:
                 file is not None and suffix == layout.SYMBOL_OFFSETS and self._headers.of(self._column, suffix) is None
             ):
                 detail = "expected sizes of metadata and header within the file"
-                self._damage(ColumnDamageKind.BAD_HEADER, 0, file.size, detail, file.path)
+                self._report_damage(ColumnDamageKind.BAD_HEADER, 0, file.size, detail, file.path)
         self._symbols = load_symbols(self._column, self._headers, self._spec.charset, self._storage)
 
     def _open_binary(self) -> None:
@@ -190,23 +190,25 @@ class ColumnReader:
     def _report_missing(self, suffix: str) -> None:
         assert self._column.data is not None
         path = self._column.data.path.removesuffix(layout.DATA) + suffix
-        self._damage(ColumnDamageKind.MISSING_FILE, 0, 0, "expected a file next to the column's .dat, found none", path)
+        self._report_damage(
+            ColumnDamageKind.MISSING_FILE, 0, 0, "expected a file next to the column's .dat, found none", path
+        )
 
     def _decode(self, first: int, count: int) -> pa.Array:
         if self._binary is not None:
             return self._decode_variable(first, count)
-        return self._decode_words(self._window(first, count), first)
+        return self._decode_words(self._read_window(first, count), first)
 
     def _decode_words(self, data: Bytes, first: int) -> pa.Array:
-        """Values of a fixed width, of which the first is that of a row."""
+        """Return values of a fixed width, of which the first is that of a row."""
         spec = self._spec
         if self._slots:
             array, bad = decode_slots(spec, data, self.type)
             self._report(ColumnDamageKind.BAD_VALUE, first, bad, f"no {spec.type.value} of its codec")
             return array
-        values = words(data, self.width, little=self._little)
+        values = decode_words(data, self.width, little=self._little)
         if self._symbols is not None and spec.type is ColumnType.STRING:
-            indices, unknown = self._symbols.indices(values)
+            indices, unknown = self._symbols.convert_ids(values)
             if unknown is not None:
                 detail = f"expected an id of {self._symbols.count} readable symbols"
                 self._report(ColumnDamageKind.BAD_SYMBOL, first, unknown, detail)
@@ -214,26 +216,26 @@ class ColumnReader:
         if self._symbols is not None:
             places = self._symbols.places
             unusable = None if places is None else places == UNUSABLE
-            array, bad = symbol_sets(values, self._all_symbols(self._symbols), unusable, self.type)
+            array, bad = decode_symbol_sets(values, self._take_symbols(self._symbols), unusable, self.type)
             detail = f"a set with members beyond its {self._symbols.count} symbols, or that cannot be read"
             self._report(ColumnDamageKind.BAD_SYMBOL, first, bad, detail)
             return array
-        return plain_array(spec.type, values, self.type, sentinels=self._sentinels)
+        return make_plain_array(spec.type, values, self.type, sentinels=self._sentinels)
 
     def _decode_variable(self, first: int, count: int) -> pa.Array:
         assert self._binary is not None
-        ends, bad = self._offsets(first, count)
+        ends, bad = self._read_offsets(first, count)
         base, end = int(ends[0]), int(ends[-1])
         if bad.any():
             good = np.flatnonzero(~bad)
             base, end = (int(ends[good].min()), int(ends[good + 1].max())) if len(good) else (0, 0)
-        slices = gather(ends, bad, self._binary.window(base, end - base), base)
+        slices = gather(ends, bad, self._binary.read_window(base, end - base), base)
         self._budget -= int(slices.ends[-1])
         detail = f"expected ends in order and within {self._binary.size} bytes"
         self._report(ColumnDamageKind.BAD_OFFSET, first, bad, detail)
         spec = self._spec
         if spec.type is ColumnType.STRING:
-            array, replaced = text_array(slices, spec.charset)
+            array, replaced = make_text_array(slices, spec.charset)
             malformed = np.zeros(count, np.bool_)
             malformed[replaced] = True
             detail = f"not {spec.charset}: what is malformed was replaced"
@@ -249,31 +251,31 @@ class ColumnReader:
     def _read_rows(self, rows: NDArray[np.int64]) -> Bytes:
         """Return the bytes of some rows, by one read from the first to the last."""
         first = int(rows[0])
-        return self._window(first, int(rows[-1]) + 1 - first).reshape(-1, self.width)[rows - first].ravel()
+        return self._read_window(first, int(rows[-1]) + 1 - first).reshape(-1, self.width)[rows - first].ravel()
 
-    def _window(self, first: int, count: int) -> Bytes:
+    def _read_window(self, first: int, count: int) -> Bytes:
         assert self._source is not None
-        return self._source.window(self._start + first * self.width, count * self.width)
+        return self._source.read_window(self._start + first * self.width, count * self.width)
 
-    def _offsets(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The end before the first row and the ends of the rows, and which of these cannot be."""
+    def _read_offsets(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the end before the first row and the ends of the rows, and which of these cannot be."""
         if self._ahead is not None and self._ahead[0] == first and len(self._ahead[2]) >= count:
             return self._ahead[1][: count + 1], self._ahead[2][:count]
         assert self._binary is not None
         ends = np.zeros(count + 1, np.int64)
         before = min(first, 1)
-        data = self._window(first - before, count + before)
-        ends[1 - before :] = words(data, layout.OFFSET_SIZE, little=self._little).view(np.int64)
+        data = self._read_window(first - before, count + before)
+        ends[1 - before :] = decode_words(data, layout.OFFSET_SIZE, little=self._little).view(np.int64)
         bad = check_ends(ends, self._binary.size)
         self._ahead = (first, ends, bad)
         return ends, bad
 
     @staticmethod
-    def _all_symbols(table: SymbolTable) -> pa.Array:
+    def _take_symbols(table: SymbolTable) -> pa.Array:
         if table.places is None:
             return table.strings
         missing = table.places < 0
-        return table.strings.take(array_of(np.where(missing, 0, table.places), pa.int64(), missing))
+        return table.strings.take(make_array(np.where(missing, 0, table.places), pa.int64(), missing))
 
     def _report(self, kind: ColumnDamageKind, first: int, bad: NDArray[np.bool_], detail: str) -> None:
         """Report bad rows, neighbours together."""
@@ -287,9 +289,13 @@ class ColumnReader:
                 return
             rows = f"row {first + begin}" if end == begin + 1 else f"rows {first + begin} to {first + end - 1}"
             offset = self._start + (first + begin) * self.width
-            self._damage(kind, offset, (end - begin) * self.width, f"column {self._column.name!r}, {rows}: {detail}")
+            self._report_damage(
+                kind, offset, (end - begin) * self.width, f"column {self._column.name!r}, {rows}: {detail}"
+            )
 
-    def _damage(self, kind: ColumnDamageKind, offset: int, length: int, detail: str, path: str | None = None) -> None:
+    def _report_damage(
+        self, kind: ColumnDamageKind, offset: int, length: int, detail: str, path: str | None = None
+    ) -> None:
         assert self._column.data is not None
         damaged_path = self._column.data.path if path is None else path
-        self._findings.damage(Damage(damaged_path, offset, length, kind.label, detail))
+        self._findings.add_damage(Damage(damaged_path, offset, length, kind.label, detail))

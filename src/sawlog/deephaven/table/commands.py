@@ -9,7 +9,7 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, format_count, show
+from sawlog.cli.output import Outcome, render_count, show
 
 if TYPE_CHECKING:
     from sawlog.deephaven.table.validation import Expectations
@@ -61,11 +61,11 @@ def validate(
     from sawlog.deephaven.table.validation import validate as run
 
     expected = expectations.add_to(Expectations.read(expect) if expect is not None else Expectations())
-    options = {**({} if schema is None else {"schema": schema}), **arguments.format_options(option, call=run)}
+    options = {**({} if schema is None else {"schema": schema}), **arguments.parse_format_options(option, call=run)}
     validation = run(
-        tree, expected, column_partition=partition, storage_options=arguments.storage_options(storage), **options
+        tree, expected, column_partition=partition, storage_options=arguments.parse_storage_options(storage), **options
     )
-    facts = [(location.path, format_count(location.rows, "row")) for location in validation.locations]
+    facts = [(location.path, render_count(location.rows, "row")) for location in validation.locations]
     document = {
         "tree": tree,
         "valid": validation.valid,
@@ -73,15 +73,15 @@ def validate(
         "locations": [asdict(location) for location in validation.locations],
     }
     summary = (
-        f"in {format_count(len(validation.locations), 'location')}: {format_count(len(validation.problems), 'problem')}"
+        f"in {render_count(len(validation.locations), 'location')}: {render_count(len(validation.problems), 'problem')}"
     )
-    show(Outcome(document, format_count(validation.rows, "row"), summary, facts), json=json)
+    show(Outcome(document, render_count(validation.rows, "row"), summary, facts), json=json)
     for problem in validation.problems:
         complain(problem)
     return Exit.OK if validation.valid else Exit.DAMAGED
 
 
 def _expect_columns(expected: Expectations, columns: list[str] | None, **changes: object) -> Expectations:
-    for name in arguments.column_names(columns) or ():
+    for name in arguments.parse_column_names(columns) or ():
         expected = expected.expect(name, **changes)
     return expected

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, scalar_of
+from sawlog.arrow import make_array, make_scalar
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import Verdict
 from sawlog.deephaven.table.checks import FileCheck
 from sawlog.deephaven.table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
-from sawlog.deephaven.table.fields import parts
+from sawlog.deephaven.table.fields import parse_parts
 from sawlog.deephaven.table.fragments import BATCH_ROWS, RowRange
 from sawlog.deephaven.table.groups.grouping import GroupComparison, Grouping, is_comparable
 from sawlog.deephaven.table.layout import ColumnDamageKind
@@ -25,15 +25,21 @@ from sawlog.deephaven.table.options import ReadOptions
 from sawlog.deephaven.table.specs import TableSpecs
 from sawlog.deephaven.table.tree import TreeWalk, find_locations
 from sawlog.deephaven.table.types import PARTITION_KEY, TYPE_KEY, ColumnSpec
-from sawlog.deephaven.table.views import COLUMNS_SCHEMA, GROUPS_SCHEMA, LocationColumns, LocationGroups, column_grouping
+from sawlog.deephaven.table.views import (
+    COLUMNS_SCHEMA,
+    GROUPS_SCHEMA,
+    LocationColumns,
+    LocationGroups,
+    read_column_grouping,
+)
 from sawlog.deephaven.types import ColumnType
 from sawlog.errors import DamageError, FormatError, OptionError, warn
 from sawlog.format.charts import BarChart, Picture
 from sawlog.format.contract import PROVENANCE, BoundScan, Contents, Format, Fragment, Scan, View
 from sawlog.format.damage import DAMAGE_SCHEMA, Damage, DamageWarning, Findings
 from sawlog.format.fields import FieldParser
-from sawlog.format.query import EVERY_ROW, Condition, can_match, conditions
-from sawlog.storage import File, Source, each_file, is_remote
+from sawlog.format.query import EVERY_ROW, Condition, can_match, iterate_conditions
+from sawlog.storage import File, Source, is_remote, map_files
 
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
 
@@ -48,7 +54,7 @@ class DeephavenTableContents(Contents):
         walk = TreeWalk(scan.roots, files)
         chosen_locations = self._choose(find_locations(walk, files, self._options.layout, scan.storage))
         location_files = [file for location in chosen_locations for file in location.files]
-        self._links = {**walk.escaping_files(chosen_locations), **walk.escaping}
+        self._links = {**walk.find_escaping_files(chosen_locations), **walk.escaping}
         safe = chosen_locations
         if self._links:
             safe = [
@@ -68,7 +74,7 @@ class DeephavenTableContents(Contents):
     @cached_property
     def rows_schema(self) -> pa.Schema:
         """Schema of the view `rows`: the columns of all locations by name, the partitioning column included."""
-        fields = [spec.field(name, self._options.char, self._options.decimal) for name, spec in self.specs.items()]
+        fields = [spec.make_field(name, self._options.char, self._options.decimal) for name, spec in self.specs.items()]
         names = list(self.specs)
         name = self.partition_column
         if name and name not in names and any(location.column_partition for location in self.locations):
@@ -93,35 +99,35 @@ class DeephavenTableContents(Contents):
         """Return how many locations there are, or files to check: a thread reads all columns of one."""
         return len(self.files if request.scan.view == "damage" else self.locations)
 
-    def _columns(self, request: BoundScan, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
+    def _plan_columns(self, request: BoundScan, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
         self._judge_remote(self.locations)
         for location in self.locations:
             size = sum(file.size for file in location.files)
-            yield kind(*request, location.directory, size, self._verdict(location))
+            yield kind(*request, location.directory, size, self._judge_location(location))
 
-    def _row_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """Ranges of rows, fewer where a filter names groups."""
+    def _plan_rows(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Yield ranges of rows, fewer where a filter names groups."""
         locations = [location for location in self.locations if self._can_match(request, location)]
         self._judge_remote(locations)
         for location in locations:
-            yield from self._ranges(request, location, task_bytes)
+            yield from self._plan_ranges(request, location, task_bytes)
 
     def prefetch_headers(self, request: BoundScan) -> None:
         """Ask how files begin, and how many rows locations have."""
-        deque(self._row_ranges(request, None), 0)
+        deque(self._plan_rows(request, None), 0)
 
-    def verifying_request(self, request: BoundScan) -> BoundScan:
+    def make_verify_request(self, request: BoundScan) -> BoundScan:
         """Return the request that checks each file of every location."""
         return request._replace(scan=replace(request.scan, view="damage"))
 
-    def field_parser(self, file: File, source: Source) -> FieldParser:
-        """The header of a column file, and values of a fixed width."""
+    def make_field_parser(self, file: File, source: Source) -> FieldParser:
+        """Return the header of a column file, and values of a fixed width."""
         named = layout.split_name(file.name)
         spec = self.specs.get(named[0]) if named is not None else None
-        return lambda offset: parts(source, file.path, offset, spec)
+        return lambda offset: parse_parts(source, file.path, offset, spec)
 
-    def pictures(self, request: BoundScan) -> Iterator[Picture]:
-        """Rows by partition, bytes by column and kind of file."""
+    def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
+        """Yield rows by partition, bytes by column and kind of file."""
         del request
         self._judge_remote(self.locations)
         rows, sizes = BarChart("rows"), BarChart("bytes")
@@ -129,7 +135,7 @@ class DeephavenTableContents(Contents):
         for location in self.locations:
             partition = location.column_partition or location.directory.removeprefix(shared).strip("/")
             first = next((file.path for file in location.files), "")
-            verdict = self._verdict(location)
+            verdict = self._judge_location(location)
             rows.add(partition, location.internal_partition or "", verdict.rows.count, first)
             for name, column in location.columns.items():
                 type = self.specs[name].type.value if name in self.specs else "unknown"
@@ -138,11 +144,11 @@ class DeephavenTableContents(Contents):
                 for suffix, file in column.files.items():
                     offset = start if suffix == layout.DATA else 0
                     sizes.add(f"{name}: {type}", suffix, file.size, file.path, offset)
-        yield rows.picture("Rows by partition")
-        yield sizes.picture("Bytes by column and kind of file", order=(layout.DATA,))
+        yield rows.draw_picture("Rows by partition")
+        yield sizes.draw_picture("Bytes by column and kind of file", order=(layout.DATA,))
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Layout, table, partitions and columns."""
+        """Return layout, table, partitions and columns."""
         del request
         self._judge_remote(self.locations)
         first = self.locations[0]
@@ -153,7 +159,7 @@ class DeephavenTableContents(Contents):
         if first.layout != "splayed":
             facts["internal partitions"] = len({location.internal_partition for location in self.locations})
             facts["column partitions"] = len({location.column_partition for location in self.locations})
-        rows = [self._verdict(location).rows for location in self.locations]
+        rows = [self._judge_location(location).rows for location in self.locations]
         facts["rows"] = sum(location_rows.count for location_rows in rows)
         facts["row count from"] = ", ".join(sorted({location_rows.source for location_rows in rows}))
         grouping = [name for name, spec in self.specs.items() if spec.grouping]
@@ -180,7 +186,7 @@ class DeephavenTableContents(Contents):
             raise OptionError(f"locations of several tables: {table_names}; choose one with namespace= and table=")
         return matching_locations
 
-    def _verdict(self, location: Location) -> Verdict:
+    def _judge_location(self, location: Location) -> Verdict:
         """Judge a location; the first time, with a warning where its row count is uncertain."""
         verdict = self._verdicts.get(location.directory) or self._types.judge(location)
         if verdict.rows.remark:
@@ -198,25 +204,25 @@ class DeephavenTableContents(Contents):
         }
         if not waiting:
             return
-        judged = each_file(
+        judged = map_files(
             lambda file: self._types.judge(waiting[file.path]), [location.files[0] for location in waiting.values()]
         )
         self._verdicts |= {verdict.location.directory: verdict for verdict in judged}
 
     def _can_match(self, request: BoundScan, location: Location) -> bool:
-        """Whether filters on partitions let any row of a location through."""
+        """Return whether filters on partitions let any row of a location through."""
         if request.projection.query == EVERY_ROW:
             return True
         named = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
         partition_values = {
-            name: array_of([value], pa.string()) for name, value in named.items() if name not in self.specs
+            name: make_array([value], pa.string()) for name, value in named.items() if name not in self.specs
         }
         return can_match(request.projection.query, pa.record_batch(partition_values))
 
-    def _ranges(self, request: BoundScan, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
-        verdict = self._verdict(location)
+    def _plan_ranges(self, request: BoundScan, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
+        verdict = self._judge_location(location)
         count = verdict.rows.count
-        size = self._size(request, location)
+        size = self._count_bytes(request, location)
         step = max(count, 1)
         if task_bytes is not None and size > task_bytes:
             # Cuts lie between batches, so that all fragments together make the batches of one.
@@ -230,19 +236,19 @@ class DeephavenTableContents(Contents):
         if not count:
             yield RowRange(*request, location.directory, 0, verdict, 0, 0)
 
-    def _size(self, request: BoundScan, location: Location) -> int:
-        """Bytes of the columns that are wanted."""
+    def _count_bytes(self, request: BoundScan, location: Location) -> int:
+        """Return bytes of the columns that are wanted."""
         names = set(request.projection.decoded.names)
         return sum(column.size for name, column in location.columns.items() if name in names)
 
     def _select_groups(
         self, request: BoundScan, verdict: Verdict
     ) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
-        """Ranges of rows that filters on grouped columns leave, and these filters."""
+        """Return ranges of rows that filters on grouped columns leave, and these filters."""
         used = []
         count = verdict.rows.count
         ranges = [(0, count)] if count else []
-        for condition in conditions(request.projection.query):
+        for condition in iterate_conditions(request.projection.query):
             column = verdict.location.columns.get(condition.column)
             if column is None or condition.key is not None or not condition.values or not count:
                 continue
@@ -254,14 +260,14 @@ class DeephavenTableContents(Contents):
                 warn(f"{error}; all rows are read", DamageWarning)
                 continue
             if grouping is not None:
-                ranges = _intersection(ranges, self._group_ranges(grouping, condition))
+                ranges = _intersect_ranges(ranges, self._group_ranges(grouping, condition))
                 used.append(condition)
         return ranges, tuple(used)
 
     def _find_trusted(self, request: BoundScan, column: ColumnFiles, verdict: Verdict) -> Grouping | None:
-        """The groups of a column, if filters can use them."""
+        """Return the groups of a column, if filters can use them."""
         spec = verdict.specs[column.name]
-        grouping = column_grouping(column, verdict, self._storage)
+        grouping = read_column_grouping(column, verdict, self._storage)
         if grouping is None or not is_comparable(grouping, spec.type):
             return None
         if spec.variable and len(grouping) > SAMPLED_ONE_BY_ONE:
@@ -278,22 +284,24 @@ class DeephavenTableContents(Contents):
 
     def _group_ranges(self, grouping: Any, condition: Condition) -> list[tuple[int, int]]:
         field = self.rows_schema.field(condition.column)
-        ranges = [(group.first, group.end) for value in condition.values for group in grouping.find(_key(value, field))]
+        ranges = [
+            (group.first, group.end) for value in condition.values for group in grouping.find(_make_key(value, field))
+        ]
         return sorted(set(ranges))
 
-    def _every(self, location: Location) -> list[File]:
-        """The files of a location; with the first, the links that lead out of the tree."""
+    def _list_files(self, location: Location) -> list[File]:
+        """Return the files of a location; with the first, the links that lead out of the tree."""
         links = [file for file in self.files if file.path in self._links]
         return location.files + (links if location is self.locations[0] else [])
 
-    def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[FileCheck]:
-        """A check per file of every location."""
+    def _plan_checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[FileCheck]:
+        """Yield a check per file of every location."""
         del task_bytes
         self._judge_remote(self.locations)
         for location in self.locations:
-            verdict = self._verdict(location)
+            verdict = self._judge_location(location)
             counted = False
-            for number, file in enumerate(self._every(location)):
+            for number, file in enumerate(self._list_files(location)):
                 parts = layout.split_name(file.name)
                 counts = not counted and parts is not None and parts[1] == layout.DATA
                 counted |= counts
@@ -301,10 +309,10 @@ class DeephavenTableContents(Contents):
                 yield FileCheck(*common, self._links.get(file.path, ""))
 
     views: ClassVar = {
-        "rows": View(lambda self: self.rows_schema, _row_ranges, (*PROVENANCE, _INTERNAL)),
-        "columns": View(COLUMNS_SCHEMA, lambda self, request, _: self._columns(request, LocationColumns)),
-        "groups": View(GROUPS_SCHEMA, lambda self, request, _: self._columns(request, LocationGroups)),
-        "damage": View(DAMAGE_SCHEMA, _checks),
+        "rows": View(lambda self: self.rows_schema, _plan_rows, (*PROVENANCE, _INTERNAL)),
+        "columns": View(COLUMNS_SCHEMA, lambda self, request, _: self._plan_columns(request, LocationColumns)),
+        "groups": View(GROUPS_SCHEMA, lambda self, request, _: self._plan_columns(request, LocationGroups)),
+        "damage": View(DAMAGE_SCHEMA, _plan_checks),
     }
 
 
@@ -313,7 +321,9 @@ def _link_damage(path: str, target: str) -> Damage:
     return Damage(path, 0, 0, ColumnDamageKind.UNSAFE_PATH.label, detail)
 
 
-def _intersection(ranges: Sequence[tuple[int, int]], other_ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _intersect_ranges(
+    ranges: Sequence[tuple[int, int]], other_ranges: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
     """Return the ranges common to two lists of ranges, each in order; ranges that touch become one."""
     common: list[tuple[int, int]] = []
     index = other_index = 0
@@ -331,10 +341,10 @@ def _intersection(ranges: Sequence[tuple[int, int]], other_ranges: Sequence[tupl
     return common
 
 
-def _key(value: Any, field: pa.Field) -> Any:
+def _make_key(value: Any, field: pa.Field) -> Any:
     """A value of a filter as groups name it: of the column's precision, times as nanoseconds, characters as numbers."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    scalar = scalar_of(value, kind)
+    scalar = make_scalar(value, kind)
     if pa.types.is_timestamp(kind):
         return scalar.value
     text = scalar.as_py()

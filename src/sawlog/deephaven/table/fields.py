@@ -20,9 +20,9 @@ _MOST = 64
 """Values that are named one by one."""
 
 
-def parts(source: Source, path: str, offset: int, spec: ColumnSpec | None = None) -> Iterator[Part]:
-    """The header, if the file has one, and the data: values of a fixed width one by one, others as they are."""
-    head = source.window(0, HEAD_SIZE).tobytes()
+def parse_parts(source: Source, path: str, offset: int, spec: ColumnSpec | None = None) -> Iterator[Part]:
+    """Yield the header, if the file has one, and the data: values of a fixed width one by one, others as they are."""
+    head = source.read_window(0, HEAD_SIZE).tobytes()
     header = parse_header(head, source.size) if path.endswith((layout.DATA, layout.SYMBOL_OFFSETS)) else None
     position = offset
     if not offset and header is not None:
@@ -38,22 +38,22 @@ def parts(source: Source, path: str, offset: int, spec: ColumnSpec | None = None
             yield Part("reserved", position, header.data_start - position, use="header")
         position = header.data_start
     if spec is not None and path.endswith(layout.DATA) and position == (header.data_start if header is not None else 0):
-        for part in _values(source, position, spec, little=header is not None and bool(header.little)):
+        for part in _parse_values(source, position, spec, little=header is not None and bool(header.little)):
             yield part
             position = part.end
     if position < source.size:
         yield Part("data", position, source.size - position)
 
 
-def _values(source: Source, offset: int, spec: ColumnSpec, *, little: bool) -> Iterator[Part]:
-    """The first values of a column whose width is that of its type, or of the numbers of its symbols."""
+def _parse_values(source: Source, offset: int, spec: ColumnSpec, *, little: bool) -> Iterator[Part]:
+    """Yield the first values of a column whose width is that of its type, or of the numbers of its symbols."""
     kind = BY_COLUMN[ColumnType.INT if spec.type is ColumnType.STRING and spec.symbols else spec.type]
     if not kind.packed or kind.width != spec.width:
         return
-    data = source.window(offset, _MOST * kind.width).tobytes()
+    data = source.read_window(offset, _MOST * kind.width).tobytes()
     nulls = tuple(null for null in (kind.null, kind.also_null) if null is not None)
     scalar = Scalar(f"{'<' if little else '>'}{kind.packed[1:]}", kind.arrow, nulls)
     for number in range(min(_MOST, len(data) // kind.width)):
-        value = scalar.shown(data[number * kind.width :][: kind.width])
+        value = scalar.render(data[number * kind.width :][: kind.width])
         symbol = "symbol " if kind.type is not spec.type else ""
         yield Part(f"row {number:,}", offset + number * kind.width, kind.width, symbol + value)

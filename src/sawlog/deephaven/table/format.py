@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.deephaven.table import layout
 from sawlog.errors import OptionError
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, Writer
-from sawlog.format.lazy import lazy_attribute
+from sawlog.format.lazy import make_lazy_attribute
 from sawlog.storage import File, Storage, normalize
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ class _Locations(DirectoryLayout):
 
     def dataset_directory(self, file: File) -> str:
         """Return the directory of the table, above its partitions; of a historical tree that of its tables."""
-        from sawlog.deephaven.table.tree import place
+        from sawlog.deephaven.table.tree import parse_location
 
-        location = place(posixpath.dirname(file.path), "auto")
+        location = parse_location(posixpath.dirname(file.path), "auto")
         above = {"intraday": 3, "historical": 4}.get(location.layout, 0)
         return "/".join(location.directory.split("/")[: -above or None])
 
@@ -53,11 +53,11 @@ class DeephavenTable(Format):
         "damage": "one row per damaged range",
     }
     directory_layout = _Locations()
-    read_options = lazy_attribute("sawlog.deephaven.table.options", "ReadOptions")
-    write_options = lazy_attribute("sawlog.deephaven.table.options", "WriteOptions")
+    read_options = make_lazy_attribute("sawlog.deephaven.table.options", "ReadOptions")
+    write_options = make_lazy_attribute("sawlog.deephaven.table.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By a header with metadata; headerless files only by the files next to them."""
+        """Recognize by a header with metadata; headerless files only by the files next to them."""
         parts = layout.split_name(file.name)
         if parts is not None and parts[1] in (layout.DATA, layout.SYMBOL_OFFSETS):
             from sawlog.deephaven.table.location import parse_header
@@ -70,7 +70,7 @@ class DeephavenTable(Format):
         return Match.NAME if named else Match.NO
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """The files of locations: of directories with a primary file, or with the record of their rows."""
+        """Return the files of locations: of directories with a primary file, or with the record of their rows."""
         del view
         named = [(file, file.name) for file in files]
         members = [(file, name, posixpath.dirname(file.path)) for file, name in named if layout.is_member(name)]
@@ -78,7 +78,7 @@ class DeephavenTable(Format):
         return [file for file, _, owner in members if owner in locations]
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """By headers; otherwise by the names of files that nobody else has."""
+        """Recognize by headers; otherwise by the names of files that nobody else has."""
         match = super().recognize([file for file in files if file.name.endswith(layout.DATA)], storage)
         return max([match, *(self.match(file, b"") for file in files)])
 
@@ -93,7 +93,7 @@ class DeephavenTable(Format):
 
         return LocationWriter(path, schema, options, storage, replace=True)
 
-    def partitioned_writer(
+    def open_partitioned_writer(
         self, path: str, column: str, schema: pa.Schema, options: WriteOptions, storage: Storage
     ) -> Writer:
         """Open a writer of partitions; the path is an internal partition, `TABLE/INTERNAL`.
@@ -122,7 +122,7 @@ class DeephavenTable(Format):
         return PartitionedWriter(column, storage, begin)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
-        """Refused: the files of a location only make sense together.
+        """Refuse: the files of a location only make sense together.
 
         Raises:
             OptionError: Always; says what to do instead.

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import constant_string, fixed_array, index_of
+from sawlog.arrow import find_index, make_constant_string, make_fixed_array
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict, row_width
+from sawlog.deephaven.table.checkpoint import Verdict, compute_row_width
 from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.layout import ColumnDamageKind
-from sawlog.deephaven.table.location import ColumnFiles, Headers, plain_count, read_checkpoint
+from sawlog.deephaven.table.location import ColumnFiles, Headers, decode_count, read_checkpoint
 from sawlog.deephaven.table.types import PARTITION_KEY
 from sawlog.errors import SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
@@ -27,7 +27,7 @@ BATCH_BYTES = 32 << 20
 """Bytes per batch of what is in primary files, so that tables of many columns make no huge batches."""
 
 
-def bad_metadata(column: ColumnFiles, headers: Headers, detail: str) -> Damage:
+def make_metadata_damage(column: ColumnFiles, headers: Headers, detail: str) -> Damage:
     """Return the damage of the groups of a column."""
     data, header = column.data, headers.of(column, layout.DATA)
     assert data is not None
@@ -57,7 +57,7 @@ class RowRange(Fragment):
         rows, names = max(1, self.verdict.rows.count), self.projection.decoded.names
         for name in names:
             column = self.verdict.location.columns.get(name)
-            width = row_width(self.verdict.specs.get(name), column) if column is not None else None
+            width = compute_row_width(self.verdict.specs.get(name), column) if column is not None else None
             for suffix, file in column.files.items() if column is not None and width else ():
                 if suffix == layout.DATA and width:
                     first = self.start * width if self.start else 0
@@ -70,8 +70,8 @@ class RowRange(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         self._report_lost(schema.names or self.projection.decoded.names, findings)
-        end = self._committed_end()
-        readers = self._readers(schema, findings)
+        end = self._find_committed_end()
+        readers = self._open_readers(schema, findings)
         columns = [(field, readers.get(field.name)) for field in schema]
         width = sum(reader.width for reader in readers.values())
         max_rows = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
@@ -84,7 +84,7 @@ class RowRange(Fragment):
                 arrays = [
                     self._convert(reader.read(row, count), field)
                     if reader is not None
-                    else self._constant(field, row, count)
+                    else self._make_constant(field, row, count)
                     for field, reader in columns
                 ]
                 batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -100,16 +100,16 @@ class RowRange(Fragment):
         """Report rows that are not what their groups say: then rows of other groups may be what is looked for."""
         for condition in self.group_conditions:
             if condition.column in batch.schema.names:
-                place = index_of(condition.met(batch.column(condition.column)), False)
+                place = find_index(condition.mask_values(batch.column(condition.column)), False)
                 if place >= 0:
                     value = batch.column(condition.column)[place]
                     detail = f"grouping: row {row + place} is {value}, and in the group of another value"
                     column = self.verdict.location.columns[condition.column]
-                    findings.damage(bad_metadata(column, self.verdict.headers, detail))
+                    findings.add_damage(make_metadata_damage(column, self.verdict.headers, detail))
 
-    def _readers(self, schema: pa.Schema, findings: Findings) -> dict[str, ColumnReader]:
+    def _open_readers(self, schema: pa.Schema, findings: Findings) -> dict[str, ColumnReader]:
         columns, specs = self.verdict.location.columns, self.verdict.specs
-        names = [field.name for field in schema if _partition(field) is None and field.name in specs]
+        names = [field.name for field in schema if _find_partition(field) is None and field.name in specs]
         return {
             name: ColumnReader(name, self.verdict, self.scan, findings)
             for name in names
@@ -117,7 +117,7 @@ class RowRange(Fragment):
         }
 
     def _convert(self, array: pa.Array, field: pa.Field) -> pa.Array:
-        """The values as the table's column has them, where the location's is of another type."""
+        """Return the values as the table's column has them, where the location's is of another type."""
         if array.type == field.type:
             return array
         try:
@@ -129,36 +129,36 @@ class RowRange(Fragment):
                 " types= names another type, columns= leaves it out"
             ) from error
 
-    def _constant(self, field: pa.Field, row: int, count: int) -> pa.Array:
-        """A column that is in no file."""
+    def _make_constant(self, field: pa.Field, row: int, count: int) -> pa.Array:
+        """Return a column that is in no file."""
         if field.name == FILE_COLUMN:
-            return constant_string(self.path, count)
+            return make_constant_string(self.path, count)
         if field.name == OFFSET_COLUMN:
-            return fixed_array(pa.int64(), np.arange(row, row + count, dtype=np.int64))
-        partition = _partition(field)
+            return make_fixed_array(pa.int64(), np.arange(row, row + count, dtype=np.int64))
+        partition = _find_partition(field)
         if partition is None:
             return pa.nulls(count, field.type)
         location = self.verdict.location
         value = location.column_partition if partition == b"column" else location.internal_partition
-        return pa.nulls(count, field.type) if value is None else constant_string(value, count)
+        return pa.nulls(count, field.type) if value is None else make_constant_string(value, count)
 
-    def _committed_end(self) -> int:
-        """The end of the range, or of the rows: a location may have been truncated since."""
+    def _find_committed_end(self) -> int:
+        """Return the end of the range, or of the rows: a location may have been truncated since."""
         if self.verdict.rows.source != "table.size":
             return self.end
-        count = plain_count(read_checkpoint(self.verdict.location, self.scan.storage.read))
+        count = decode_count(read_checkpoint(self.verdict.location, self.scan.storage.read))
         return self.end if count is None else min(self.end, count)
 
     def _report_lost(self, names: Collection[str], findings: Findings) -> None:
-        for gap in self.verdict.gaps_for(names) if self.start == 0 else ():
-            findings.damage(gap)
-        rows, checkpoint = self.verdict.rows, self.verdict.location.other(layout.TABLE_SIZE)
+        for gap in self.verdict.select_gaps(names) if self.start == 0 else ():
+            findings.add_damage(gap)
+        rows, checkpoint = self.verdict.rows, self.verdict.location.find_other_file(layout.TABLE_SIZE)
         if rows.stated is not None and checkpoint is not None and self.start == 0:
             detail = f"expected columns of {rows.stated} rows, found {rows.count} in the longest"
-            findings.damage(Damage(checkpoint.path, 0, checkpoint.size, ColumnDamageKind.SHORT_FILE.label, detail))
+            findings.add_damage(Damage(checkpoint.path, 0, checkpoint.size, ColumnDamageKind.SHORT_FILE.label, detail))
 
 
-def _partition(field: pa.Field) -> bytes | None:
+def _find_partition(field: pa.Field) -> bytes | None:
     """Return the partition that a column names, if it is not out of files."""
     value: bytes | None = (field.metadata or {}).get(PARTITION_KEY)
     return value

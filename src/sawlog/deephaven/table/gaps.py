@@ -13,8 +13,8 @@ from sawlog.deephaven.table.types import ColumnSpec
 from sawlog.format.damage import CUT_METADATA, MISSING_FILE, Damage
 
 
-def promised_by_others(locations: Sequence[Location]) -> dict[str, frozenset[str]]:
-    """The columns that a location without them must have lost, by its directory.
+def find_lost_columns(locations: Sequence[Location]) -> dict[str, frozenset[str]]:
+    """Return the columns that a location without them must have lost, by its directory.
 
     In a historical tree, one merge writes all internal partitions of a date; and what an earlier and a later date of
     an internal partition have, those between them have.
@@ -66,20 +66,20 @@ def find_gaps(
         promised: Columns that other locations show it must have.
     """
     defined, unreadable = schema
-    gaps = list(_missing_columns(location, defined if location.whole else (), promised if location.whole else ()))
+    gaps = list(_find_missing_columns(location, defined if location.whole else (), promised if location.whole else ()))
     if unreadable:
         path = f"{location.directory}/{layout.TABLE_SCHEMA}"
         detail = f"{unreadable}: types were inferred and may be others; give schema= or types=, or restore the file"
         gaps.append(Gap("", Damage(path, 0, 0, CUT_METADATA, detail)))
     if rows.unknown:
-        kind = MISSING_FILE if location.other(layout.TABLE_SIZE) is None else CUT_METADATA
+        kind = MISSING_FILE if location.find_other_file(layout.TABLE_SIZE) is None else CUT_METADATA
         detail = f"{rows.unknown}; num_rows= says how many rows there are"
         gaps.append(Gap("", Damage(f"{location.directory}/{layout.TABLE_SIZE}", 0, 0, kind, detail)))
-    return (*gaps, *_stumps(location, rows, headers, specs))
+    return (*gaps, *_find_stumps(location, rows, headers, specs))
 
 
-def _missing_columns(location: Location, defined: Iterable[str], promised: Iterable[str]) -> Iterable[Gap]:
-    """A gap for each column without a data file."""
+def _find_missing_columns(location: Location, defined: Iterable[str], promised: Iterable[str]) -> Iterable[Gap]:
+    """Yield a gap for each column without a data file."""
     reasons = dict.fromkeys(promised, "other locations have the column")
     reasons |= dict.fromkeys(defined, f"{layout.TABLE_SCHEMA} names the column")
     for name, column in location.columns.items():
@@ -93,8 +93,8 @@ def _missing_columns(location: Location, defined: Iterable[str], promised: Itera
             yield Gap(name, Damage(f"{location.directory}/{name}{layout.DATA}", 0, 0, MISSING_FILE, detail))
 
 
-def _stumps(location: Location, rows: Rows, headers: Headers, specs: Mapping[str, ColumnSpec]) -> Iterable[Gap]:
-    """Damage of data files that are so short that not even a type can be inferred: no reader opens them."""
+def _find_stumps(location: Location, rows: Rows, headers: Headers, specs: Mapping[str, ColumnSpec]) -> Iterable[Gap]:
+    """Yield damage of data files that are so short that not even a type can be inferred: no reader opens them."""
     for name, column in location.columns.items():
         data = column.data
         if name in specs or data is None or not rows.count:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from sawlog.deephaven.schema_xml import SchemaColumn
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.location import ColumnFiles, Headers, Location
-from sawlog.deephaven.table.types import GROUPING, ColumnSpec, class_spec, codec_spec
-from sawlog.deephaven.text import charset_name
+from sawlog.deephaven.table.types import GROUPING, ColumnSpec, make_class_spec, make_codec_spec
+from sawlog.deephaven.text import find_charset
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.errors import SchemaError
 from sawlog.storage import Storage, read_indexed
@@ -41,25 +41,27 @@ class Evidence:
     rows: int | None
 
 
-def schema_spec(column: SchemaColumn, source_name: str) -> ColumnSpec:
-    """The column that a schema file defines."""
+def make_schema_spec(column: SchemaColumn, source_name: str) -> ColumnSpec:
+    """Return the column that a schema file defines."""
     spec = (
-        codec_spec(column.codec, column.codec_arguments, f"{source_name}: column {column.name!r}")
+        make_codec_spec(column.codec, column.codec_arguments, f"{source_name}: column {column.name!r}")
         if column.codec
         else None
     )
     if spec is None:
         spec = (
-            class_spec(column.data_type) if not column.codec else ColumnSpec(ColumnType.BLOB, class_name=column.codec)
+            make_class_spec(column.data_type)
+            if not column.codec
+            else ColumnSpec(ColumnType.BLOB, class_name=column.codec)
         )
     if spec.type in (ColumnType.STRING, ColumnType.STRING_SET):
-        charset = charset_name(column.encoding) or layout.DEFAULT_CHARSET
+        charset = find_charset(column.encoding) or layout.DEFAULT_CHARSET
         spec = replace(spec, symbols=column.symbol_table.lower() != "none", charset=charset)
     return replace(spec, grouping=column.kind == GROUPING)
 
 
 def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSpec | None:
-    """The type of a column, as far as its files show it; None for one that is without rows.
+    """Return the type of a column, as far as its files show it; None for one that is without rows.
 
     Raises:
         SchemaError: When the width of its values cannot be inferred.
@@ -97,14 +99,14 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
 
 def _of_bytes(sample: bytes) -> ColumnSpec:
     for kind, row in ARRAYS.items():
-        if sample.startswith(layout.array_prefix(row.descriptor)):
+        if sample.startswith(layout.make_array_prefix(row.descriptor)):
             return ColumnSpec(kind)
     if sample.startswith(layout.JAVA_STREAM_MAGIC):
         return ColumnSpec(ColumnType.BLOB, guessed="serialized objects")
     return ColumnSpec(ColumnType.STRING, symbols=False, guessed="text in ISO-8859-1, or objects of a codec")
 
 
-def known_rows(location: Location, headers: Headers, specs: Mapping[str, ColumnSpec]) -> int | None:
+def count_rows(location: Location, headers: Headers, specs: Mapping[str, ColumnSpec]) -> int | None:
     """Return how many rows the columns of known width have room for; None without such a column.
 
     Without one, all columns together may leave a single possibility: a number of rows by which the sizes of all of
@@ -120,19 +122,19 @@ def known_rows(location: Location, headers: Headers, specs: Mapping[str, ColumnS
         size = data.size - header.data_start
         sizes.append(size)
         if name in specs:
-            counts.append(size // specs[name].stored(column.files).width)
+            counts.append(size // specs[name].adapt_to_files(column.files).width)
         elif layout.BINARY in column.files and layout.SYMBOL_OFFSETS not in column.files:
             counts.append(size // layout.OFFSET_SIZE)
     if counts:
         return min(counts)
-    symbols = _symbol_rows(location, headers)
+    symbols = _count_symbol_rows(location, headers)
     if symbols is not None:
         return symbols
-    return _only_count(sizes)
+    return _find_single_count(sizes)
 
 
-def _symbol_rows(location: Location, headers: Headers) -> int | None:
-    """Rows by the columns with symbols. Almost all are Strings; sets of strings are twice as wide."""
+def _count_symbol_rows(location: Location, headers: Headers) -> int | None:
+    """Return rows by the columns with symbols. Almost all are Strings; sets of strings are twice as wide."""
     sizes = []
     for column in location.columns.values():
         header = headers.of(column, layout.DATA) if column.data is not None else None
@@ -141,7 +143,7 @@ def _symbol_rows(location: Location, headers: Headers) -> int | None:
     return min(sizes) // layout.SYMBOL_SIZE if sizes else None
 
 
-def _only_count(sizes: Sequence[int]) -> int | None:
+def _find_single_count(sizes: Sequence[int]) -> int | None:
     positive = [size for size in sizes if size > 0]
     if not positive:
         return 0 if sizes else None
@@ -150,7 +152,7 @@ def _only_count(sizes: Sequence[int]) -> int | None:
     return possible[0] if len(possible) == 1 else None
 
 
-def definition_specs(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]:
+def parse_definition(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]:
     """Types from the bytes of `table.tbl`, as far as they are known: a column's name, then the class of its values.
 
     The definition is a stream of objects whose classes were never published in full; nothing of it is run. What is
@@ -166,13 +168,13 @@ def definition_specs(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]
     specs = {}
     for index, (_, end, name) in enumerate(places):
         following = places[index + 1][0] if index + 1 < len(places) else len(data)
-        spec = _first_class(data, end, following)
+        spec = _find_class(data, end, following)
         if spec is not None:
             specs[name] = spec
     return specs
 
 
-def _first_class(data: bytes, start: int, end: int) -> ColumnSpec | None:
+def _find_class(data: bytes, start: int, end: int) -> ColumnSpec | None:
     for match in _CLASS.finditer(data, start, end):
         for position in range(match.start(), match.end()):
             # Names have their length before them.
@@ -184,7 +186,7 @@ def _first_class(data: bytes, start: int, end: int) -> ColumnSpec | None:
                 continue
             if word[:1] == b"[" and word[1:] in _DESCRIPTORS:
                 return ColumnSpec(_DESCRIPTORS[word[1:]])
-            spec = class_spec(word.decode("ascii", "replace"))
+            spec = make_class_spec(word.decode("ascii", "replace"))
             if spec.type is not ColumnType.BLOB:
                 return spec
     return None

@@ -24,7 +24,7 @@ def _holds(values: Any, pattern: Any) -> Any:
 
 @kernel
 def holds_1(values: Bytes, pattern: UInt64) -> Bool:
-    """Whether a bit pattern occurs among values of one byte."""
+    """Return whether a bit pattern occurs among values of one byte."""
     return _holds(values, np.uint8(pattern))
 
 
@@ -47,7 +47,7 @@ def holds_8(values: UInt64s, pattern: UInt64) -> Bool:
 
 
 def holds(values: NDArray[Any], pattern: int) -> bool:
-    """Whether a bit pattern occurs among unsigned integers."""
+    """Return whether a bit pattern occurs among unsigned integers."""
     if len(values) <= _FEW:
         return bool((values == pattern).any())
     return bool((holds_1, holds_2, holds_4, holds_8)[values.itemsize.bit_length() - 1](values, pattern))
@@ -55,7 +55,7 @@ def holds(values: NDArray[Any], pattern: int) -> bool:
 
 @wide_kernel
 def reaches(values: UInt32s, limit: UInt64) -> Bool:
-    """Whether a value is as large as a limit, or larger.
+    """Return whether a value is as large as a limit, or larger.
 
     Args:
         values: uint32, read-only.

@@ -170,7 +170,7 @@ class ColumnDamageKind(DamageKind):
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Column and suffix of a column file's name; None when it is not called like one."""
+    """Return the column and suffix of a column file's name; None when it is not called like one."""
     for suffix in SUFFIXES:
         if name.endswith(suffix):
             column = name[: -len(suffix)]
@@ -179,22 +179,22 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def is_member(name: str) -> bool:
-    """Whether a file of a location can have this name."""
+    """Return whether a file of a location can have this name."""
     return name in (TABLE_SIZE, TABLE_DEFINITION, TABLE_SCHEMA) or split_name(name) is not None
 
 
-def array_prefix(letter: str) -> bytes:
+def make_array_prefix(letter: str) -> bytes:
     """Return the first bytes of every serialized array of a primitive type, up to its length."""
     name = f"[{letter}".encode()
     described = b"\x72" + len(name).to_bytes(2, "big") + name + ARRAY_UIDS[letter].to_bytes(8, "big")
     return JAVA_STREAM_MAGIC + b"\x75" + described + b"\x02\0\0\x78\x70"
 
 
-def decimal_width(precision: int) -> int:
-    """Bytes of a BigDecimal or BigInteger of fixed width, its sign byte included."""
+def compute_decimal_width(precision: int) -> int:
+    """Return bytes of a BigDecimal or BigInteger of fixed width, its sign byte included."""
     return math.ceil(precision * math.log2(10) / 8) + 1
 
 
-def time_width(digits: int, nullable: bool) -> int:
-    """Bytes of a LocalTime with so many digits of its second."""
+def compute_time_width(digits: int, nullable: bool) -> int:
+    """Return bytes of a LocalTime with so many digits of its second."""
     return math.ceil((TIME_BITS + TIME_FRACTION_BITS[digits] + nullable) / 8)

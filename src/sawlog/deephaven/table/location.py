@@ -69,7 +69,7 @@ HEADERLESS = FileHeader(2, None, 0)
 
 
 def parse_header(head: bytes, size: int, *, forced: bool = False) -> FileHeader | None:
-    """The header of column version 1, if the bytes can be one.
+    """Return the header of column version 1, if the bytes can be one.
 
     Args:
         head: The first `HEAD_SIZE` bytes of the file, or all of it.
@@ -94,7 +94,7 @@ def parse_header(head: bytes, size: int, *, forced: bool = False) -> FileHeader 
 
 
 def read_metadata(file: File, overflow: File | None, header: FileHeader, storage: Storage) -> bytes:
-    """The metadata of a file, from its header and its overflow file.
+    """Return the metadata of a file, from its header and its overflow file.
 
     Raises:
         FormatError: When the overflow file is missing or too short.
@@ -127,8 +127,8 @@ class Generation:
     little: bool = True
     data_start: int = layout.MAX_DATA_START
 
-    def header(self, metadata: bytes) -> tuple[bytes, bytes]:
-        """The beginning of a file up to its data, and what of the metadata belongs into the overflow file."""
+    def encode_header(self, metadata: bytes) -> tuple[bytes, bytes]:
+        """Return the beginning of a file up to its data, and what of the metadata belongs into the overflow file."""
         if self.version != 1:
             return b"", b""
         order = layout.LITTLE_ENDIAN_BIT if self.little else 0
@@ -188,12 +188,12 @@ class Location:
         """All files, column by column."""
         return [file for column in self.columns.values() for file in column.files.values()] + list(self.others)
 
-    def other(self, name: str) -> File | None:
-        """A file of no column, by its name."""
+    def find_other_file(self, name: str) -> File | None:
+        """Return a file of no column, by its name."""
         return next((file for file in self.others if file.name == name), None)
 
     def with_files(self, files: Iterable[File]) -> Location:
-        """The location with the files that lie in its directory."""
+        """Return the location with the files that lie in its directory."""
         columns: dict[str, dict[str, File]] = {}
         other_files = []
         for file in files:
@@ -212,21 +212,21 @@ class Location:
 
 
 def read_checkpoint(location: Location, read: Callable[[File, int, int], bytes]) -> bytes | None:
-    """The bytes of `table.size`; None when there is none, or it is unreasonably large.
+    """Return the bytes of `table.size`; None when there is none, or it is unreasonably large.
 
     Args:
         location: Where it is.
         read: Reads a range of a file: `Storage.peek` for planning, `Storage.read` for what is there now.
     """
-    file = location.other(layout.TABLE_SIZE)
+    file = location.find_other_file(layout.TABLE_SIZE)
     if file is None:
         return None
     data = read(file, 0, layout.MAX_CHECKPOINT_SIZE + 1)
     return data if len(data) <= layout.MAX_CHECKPOINT_SIZE else None
 
 
-def plain_count(checkpoint: bytes | None) -> int | None:
-    """The row count of a record of version 0; None for other versions and for the count that means unknown."""
+def decode_count(checkpoint: bytes | None) -> int | None:
+    """Return the row count of a record of version 0; None for other versions and for the count that means unknown."""
     if checkpoint is None or len(checkpoint) != layout.ROW_COUNT_SIZE:
         return None
     count = int.from_bytes(checkpoint, "big", signed=True)
@@ -266,7 +266,7 @@ class _ColumnVersion:
 
 
 def _judge(primaries: list[_Primary], widths: Mapping[str, int], count: int | None, storage: Storage) -> _ColumnVersion:
-    """Weigh what there is: metadata, overflow files, sizes, unused space.
+    """Return weigh what there is: metadata, overflow files, sizes, unused space.
 
     Args:
         primaries: Every `.dat` and `.sym` of the location.
@@ -284,30 +284,30 @@ def _judge(primaries: list[_Primary], widths: Mapping[str, int], count: int | No
         return _ColumnVersion(1)
     if not primaries or any(header is None for header in headers):
         return _ColumnVersion(2)
-    with_header, without = (_exact(primaries, widths, count, version) for version in (1, 2))
+    with_header, without = (_fits_exactly(primaries, widths, count, version) for version in (1, 2))
     if with_header != without:
         return _ColumnVersion(1 if with_header else 2)
-    if not all(_unused_is_zero(primary, storage) for primary in primaries):
+    if not all(_is_unused_zero(primary, storage) for primary in primaries):
         return _ColumnVersion(2)
     starts = Counter(header.data_start for header in headers if header is not None)
     alike = len(starts) == 1 and (len(primaries) > 1 or next(iter(starts)) in _USUAL_STARTS)
     return _ColumnVersion(1, certain=alike)
 
 
-def _exact(primaries: list[_Primary], widths: Mapping[str, int], count: int | None, version: int) -> bool:
-    """Whether the data files are exactly as long as the committed rows make them in a column version."""
+def _fits_exactly(primaries: list[_Primary], widths: Mapping[str, int], count: int | None, version: int) -> bool:
+    """Return whether the data files are exactly as long as the committed rows make them in a column version."""
     data = [primary for primary in primaries if primary.suffix == layout.DATA]
     if not count or not data:
         return False
     for primary in data:
         start = primary.header.data_start if version == 1 and primary.header is not None else 0
-        if primary.file.size - start not in {count * width for width in _widths(primary.column, widths)}:
+        if primary.file.size - start not in {count * width for width in _list_widths(primary.column, widths)}:
             return False
     return True
 
 
-def _widths(column: ColumnFiles, widths: Mapping[str, int]) -> tuple[int, ...]:
-    """Bytes that a row of a column can have."""
+def _list_widths(column: ColumnFiles, widths: Mapping[str, int]) -> tuple[int, ...]:
+    """Return bytes that a row of a column can have."""
     if column.name in widths:
         return (widths[column.name],)
     if layout.SYMBOL_OFFSETS in column.files:
@@ -315,8 +315,8 @@ def _widths(column: ColumnFiles, widths: Mapping[str, int]) -> tuple[int, ...]:
     return (layout.OFFSET_SIZE,) if layout.BINARY in column.files else layout.WIDTHS
 
 
-def _unused_is_zero(primary: _Primary, storage: Storage) -> bool:
-    """Whether nothing is in the space between the metadata and the data."""
+def _is_unused_zero(primary: _Primary, storage: Storage) -> bool:
+    """Return whether nothing is in the space between the metadata and the data."""
     assert primary.header is not None
     begin, end = layout.HEADER_SIZE + primary.header.prefix_size, primary.header.data_start
     return all(
@@ -363,8 +363,8 @@ class Headers:
         """Whether nothing proves the column version."""
         return self._given.version is None and not self._judged_version.certain
 
-    def little(self, header: FileHeader) -> bool:
-        """Whether the data after a header is little endian."""
+    def is_little(self, header: FileHeader) -> bool:
+        """Return whether the data after a header is little endian."""
         if header.little is not None:
             return header.little
         return self._headerless_little is not False
@@ -395,7 +395,9 @@ class Headers:
         file = column.files[suffix]
         key = file.path, forced
         if key not in self._parsed:
-            read = read_indexed(self._storage, file, 0, HEAD_SIZE) if source is None else source.window(0, HEAD_SIZE)
+            read = (
+                read_indexed(self._storage, file, 0, HEAD_SIZE) if source is None else source.read_window(0, HEAD_SIZE)
+            )
             head = bytes(read)
             self._parsed[key] = parse_header(head, file.size, forced=forced)
         return self._parsed[key]
@@ -412,7 +414,7 @@ class Headers:
             for suffix in _HEADED
             if suffix in column.files
         ]
-        count = plain_count(read_checkpoint(self._location, partial(read_indexed, self._storage)))
+        count = decode_count(read_checkpoint(self._location, partial(read_indexed, self._storage)))
         return _judge(primaries, self._widths, count, self._storage)
 
     def _order_of(self, offsets: File, binary: File) -> bool | None:

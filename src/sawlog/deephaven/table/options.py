@@ -8,8 +8,8 @@ from typing import Literal, Self
 
 from sawlog.deephaven.table import layout as files
 from sawlog.deephaven.table.location import Declared, Generation
-from sawlog.deephaven.table.types import MAX_DECIMAL, codec_arguments
-from sawlog.deephaven.text import charset_name
+from sawlog.deephaven.table.types import MAX_DECIMAL, split_arguments
+from sawlog.deephaven.text import find_charset
 from sawlog.errors import OptionError
 
 
@@ -78,7 +78,7 @@ class ReadOptions:
         if self.num_rows is not None and self.num_rows < 0:
             raise OptionError(f"num_rows={self.num_rows}: expected 0 or more")
         if self.decimal is not None:
-            parts = codec_arguments(self.decimal)
+            parts = split_arguments(self.decimal)
             numbers = [int(part) for part in parts if part.isdecimal()]
             if (
                 len(numbers) != 2
@@ -121,7 +121,7 @@ class WriteOptions:
     def __post_init__(self) -> None:
         if self.column_version not in (1, 2):
             raise OptionError(f"column_version={self.column_version}: expected 1 or 2")
-        if charset_name(self.charset) is None:
+        if find_charset(self.charset) is None:
             raise OptionError(f"charset={self.charset!r}: expected one of {', '.join(files.CHARSETS.values())}")
         if self.group and self.column_version != 1:
             raise OptionError("group: where columns of version 2 keep their groups was never published; use version 1")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 
 from sawlog.deephaven.table.location import Declared, Generation
-from sawlog.deephaven.table.types import GROUPING, NO_SYMBOL_TABLE, SYMBOL_TABLE, ColumnSpec, codec_arguments
+from sawlog.deephaven.table.types import GROUPING, NO_SYMBOL_TABLE, SYMBOL_TABLE, ColumnSpec, split_arguments
 from sawlog.deephaven.types import BY_COLUMN, ColumnType
 
 _CODECS = "io.deephaven.util.codec"
@@ -19,19 +19,21 @@ _ROOT = re.compile(rb"<Table [^>]*>")
 _ATTRIBUTE = re.compile(rb'(\w+)="([^"]*)"')
 
 
-def schema_file(
+def build_schema_file(
     columns: Mapping[str, ColumnSpec | None], namespace: str | None, table: str | None, generation: Generation
 ) -> bytes:
-    """A `.schema` file, in the vendor's words but for the generation of the column files."""
+    """Return a `.schema` file, in the vendor's words but for the generation of the column files."""
     attributes = {"name": table or "", "namespace": namespace or "", "storageType": "NestedPartitionedOnDisk"}
     attributes[_VERSION] = str(generation.version)
     attributes[_ORDER] = _LITTLE if generation.little else _BIG
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<Table{_attributes(attributes)}>"]
-    lines += [f"  <Column{_attributes({'name': name, **_column(spec)})} />" for name, spec in columns.items()]
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<Table{_render_attributes(attributes)}>"]
+    lines += [
+        f"  <Column{_render_attributes({'name': name, **_describe_column(spec)})} />" for name, spec in columns.items()
+    ]
     return "\n".join([*lines, "</Table>", ""]).encode()
 
 
-def declared(data: bytes) -> Declared:
+def parse_declaration(data: bytes) -> Declared:
     """Return what a schema file that sawlog has left says of the files next to it."""
     root = _ROOT.search(data)
     attributes = dict(_ATTRIBUTE.findall(root[0])) if root else {}
@@ -40,7 +42,7 @@ def declared(data: bytes) -> Declared:
     return Declared(int(version) if version in (b"1", b"2") else None, little)
 
 
-def _column(spec: ColumnSpec | None) -> dict[str, str]:
+def _describe_column(spec: ColumnSpec | None) -> dict[str, str]:
     if spec is None:
         return {"dataType": BY_COLUMN[ColumnType.STRING].java, "columnType": "Partitioning"}
     facts = BY_COLUMN[spec.type]
@@ -55,12 +57,12 @@ def _column(spec: ColumnSpec | None) -> dict[str, str]:
     if spec.type in (ColumnType.STRING, ColumnType.STRING_SET):
         attributes["encoding"] = spec.charset.replace("-", "_")
     if facts.codec:
-        arguments = codec_arguments(spec.arguments)
+        arguments = split_arguments(spec.arguments)
         simple = "Simple" if _SIMPLE in arguments else ""
         attributes["objectCodec"] = f"{_CODECS}.{simple}{spec.type.value}Codec"
         attributes["objectCodecArguments"] = ",".join(argument for argument in arguments if argument != _SIMPLE)
     return attributes
 
 
-def _attributes(values: Mapping[str, str]) -> str:
+def _render_attributes(values: Mapping[str, str]) -> str:
     return "".join(f' {name}="{escape(value)}"' for name, value in values.items() if value)

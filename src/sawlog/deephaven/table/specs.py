@@ -9,16 +9,16 @@ from functools import cached_property, lru_cache, partial
 from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict, committed_rows, row_width
-from sawlog.deephaven.table.gaps import find_gaps, promised_by_others
-from sawlog.deephaven.table.infer import MAX_DEFINITION, Evidence, definition_specs, infer, known_rows, schema_spec
-from sawlog.deephaven.table.location import Headers, Location, plain_count, read_checkpoint
+from sawlog.deephaven.table.checkpoint import Verdict, compute_row_width, find_committed_rows
+from sawlog.deephaven.table.gaps import find_gaps, find_lost_columns
+from sawlog.deephaven.table.infer import MAX_DEFINITION, Evidence, count_rows, infer, make_schema_spec, parse_definition
+from sawlog.deephaven.table.location import Headers, Location, decode_count, read_checkpoint
 from sawlog.deephaven.table.options import ReadOptions
-from sawlog.deephaven.table.schema_file import declared
+from sawlog.deephaven.table.schema_file import parse_declaration
 from sawlog.deephaven.table.types import ColumnSpec, parse_type
 from sawlog.deephaven.types import FLOATS, INTEGERS
 from sawlog.errors import FormatError, OptionError, SchemaError, warn
-from sawlog.storage import File, Storage, each_file, read_indexed
+from sawlog.storage import File, Storage, map_files, read_indexed
 
 
 class TableSpecs:
@@ -83,7 +83,7 @@ class TableSpecs:
         }
 
     def of(self, location: Location) -> Mapping[str, ColumnSpec]:
-        """The columns as the files of a location have them."""
+        """Return the columns as the files of a location have them."""
         schema = self._left.get(location.directory)
         if schema is None:
             return self.specs
@@ -92,8 +92,8 @@ class TableSpecs:
 
     def judge(self, location: Location) -> Verdict:
         """Judge a location."""
-        specs, headers = self.of(location), self.headers_of(location)
-        rows = committed_rows(location, headers, specs, self._options.num_rows, self._storage)
+        specs, headers = self.of(location), self.read_headers(location)
+        rows = find_committed_rows(location, headers, specs, self._options.num_rows, self._storage)
         if location.columns:
             _ = headers.version  # found out before copies of it go to other processes
         left_schema = self._left.get(location.directory)
@@ -107,7 +107,7 @@ class TableSpecs:
         promised = self._promised_columns.get(location.directory, frozenset()) if left_schema is None else ()
         return Verdict(location, specs, headers, rows, find_gaps(location, rows, headers, specs, schema, promised))
 
-    def headers_of(self, location: Location) -> Headers:
+    def read_headers(self, location: Location) -> Headers:
         """Return the headers of the files of a location."""
         if location.directory not in self._headers:
             schema = self._left.get(location.directory)
@@ -115,7 +115,7 @@ class TableSpecs:
             widths = {
                 name: width
                 for name, spec in (specs.items() if location.declared.version is None else ())
-                if name in location.columns and (width := row_width(spec, location.columns[name])) is not None
+                if name in location.columns and (width := compute_row_width(spec, location.columns[name])) is not None
             }
             self._headers[location.directory] = Headers(location, self._storage, self._options.declared, widths)
         return self._headers[location.directory]
@@ -125,7 +125,7 @@ class TableSpecs:
         first = self.locations[0]
         if not first.columns:
             return
-        headers = self.headers_of(first)
+        headers = self.read_headers(first)
         if headers.assumes_version:
             warn(
                 f"{first.directory}: nothing shows that these files have headers, which they are taken to have;"
@@ -139,7 +139,7 @@ class TableSpecs:
 
     @cached_property
     def _promised_columns(self) -> dict[str, frozenset[str]]:
-        return promised_by_others(self.locations)
+        return find_lost_columns(self.locations)
 
     @cached_property
     def _stored_names(self) -> dict[str, None]:
@@ -151,7 +151,7 @@ class TableSpecs:
         """The columns of the schema file that is given, or of those in locations: the widest of their types."""
         if self._options.schema is not None:
             columns = [column for column in self.table.columns if column.name != self.partition_column]
-            return {column.name: schema_spec(column, self._options.schema) for column in columns}
+            return {column.name: make_schema_spec(column, self._options.schema) for column in columns}
         specs: dict[str, ColumnSpec] = {}
         complete_schemas = {
             id(self._left[location.directory])
@@ -161,7 +161,7 @@ class TableSpecs:
         for schema in {id(schema): schema for schema in self._left.values()}.values():
             for name, spec in self._find_owned_columns(schema).items():
                 if name in self._stored_names or id(schema) in complete_schemas:
-                    specs[name] = _wider(specs[name], spec) if name in specs else spec
+                    specs[name] = _choose_wider(specs[name], spec) if name in specs else spec
         return specs
 
     @cached_property
@@ -180,7 +180,7 @@ class TableSpecs:
         return {**defined, **known_groupings}
 
     def _infer_types(self, names: Sequence[str], known_specs: Mapping[str, ColumnSpec]) -> dict[str, ColumnSpec]:
-        """Types of columns that nobody names, from the first location that shows them."""
+        """Return types of columns that nobody names, from the first location that shows them."""
         inferred: dict[str, ColumnSpec] = {}
         for location in self.locations if names else ():
             missing = [name for name in names if name not in inferred and name in location.columns]
@@ -190,18 +190,18 @@ class TableSpecs:
             owned = {} if schema is None else self._find_owned_columns(schema)
             inferred |= {name: owned[name] for name in missing if name in owned}
             missing = [name for name in missing if name not in owned]
-            definition = location.other(layout.TABLE_DEFINITION)
+            definition = location.find_other_file(layout.TABLE_DEFINITION)
             if definition is not None and definition.size <= MAX_DEFINITION:
-                recovered = definition_specs(read_indexed(self._storage, definition, 0, definition.size), missing)
+                recovered = parse_definition(read_indexed(self._storage, definition, 0, definition.size), missing)
                 recovered = {name: spec for name, spec in recovered.items() if not _find_conflict(location, name, spec)}
                 inferred |= recovered
                 missing = [name for name in missing if name not in recovered]
-            headers = self.headers_of(location)
+            headers = self.read_headers(location)
             rows = self._options.num_rows
             if rows is None:
-                rows = plain_count(read_checkpoint(location, partial(read_indexed, self._storage)))
+                rows = decode_count(read_checkpoint(location, partial(read_indexed, self._storage)))
             if rows is None:
-                rows = known_rows(location, headers, {**known_specs, **inferred})
+                rows = count_rows(location, headers, {**known_specs, **inferred})
             evidence = Evidence(location, headers, rows)
             for name in missing:
                 try:
@@ -215,28 +215,28 @@ class TableSpecs:
         return inferred
 
     def _find_string_spec(self, name: str, spec: ColumnSpec, defined: bool) -> ColumnSpec:
-        """The spec of a String with or without symbols, as the first location has it."""
+        """Return the spec of a String with or without symbols, as the first location has it."""
         columns = [location.columns[name] for location in self.locations if name in location.columns]
-        return spec.stored(columns[0].files) if columns and not (defined and spec.symbols) else spec
+        return spec.adapt_to_files(columns[0].files) if columns and not (defined and spec.symbols) else spec
 
     def _find_owned_columns(self, schema: TableSchema) -> dict[str, ColumnSpec]:
-        """The columns that a schema file in a location defines, but for those whose types the reader gives."""
+        """Return the columns that a schema file in a location defines, but for those whose types the reader gives."""
         if id(schema) not in self._own:
             columns = [
                 column
                 for column in schema.columns
                 if column.name not in (schema.partition_column, *self._options.types)
             ]
-            self._own[id(schema)] = {column.name: schema_spec(column, layout.TABLE_SCHEMA) for column in columns}
+            self._own[id(schema)] = {column.name: make_schema_spec(column, layout.TABLE_SCHEMA) for column in columns}
         return self._own[id(schema)]
 
     def _apply_declarations(self, locations: Sequence[Location]) -> list[Location]:
-        """Locations with what the `.schema` files say that sawlog's writer has left in them."""
-        schema_files = {location.directory: location.other(layout.TABLE_SCHEMA) for location in locations}
+        """Return locations with what the `.schema` files say that sawlog's writer has left in them."""
+        schema_files = {location.directory: location.find_other_file(layout.TABLE_SCHEMA) for location in locations}
         files = {place: file for place, file in schema_files.items() if file is not None and file.size <= MAX_SCHEMA}
         large = {place: file.size for place, file in schema_files.items() if file is not None and place not in files}
         self._unreadable |= {place: f"larger than a schema file can be ({size} bytes)" for place, size in large.items()}
-        read = each_file(lambda file: read_indexed(self._storage, file, 0, file.size), files.values())
+        read = map_files(lambda file: read_indexed(self._storage, file, 0, file.size), files.values())
         data = dict(zip(files, read, strict=True))
         return [
             self._with_schema(location, files[location.directory], data[location.directory])
@@ -261,23 +261,23 @@ class TableSpecs:
                 self._unreadable[location.directory] = conflict
                 return location
         self._left[location.directory] = schema
-        return replace(location, declared=declared(data))
+        return replace(location, declared=parse_declaration(data))
 
 
 @lru_cache(maxsize=16)
 def _parse_own_schema(data: bytes) -> TableSchema:
-    """The schema file that sawlog's writer leaves in a location: most locations of a table have the same."""
+    """Return the schema file that sawlog's writer leaves in a location: most locations of a table have the same."""
     return parse_schema(layout.TABLE_SCHEMA, data)
 
 
 def _find_conflict(location: Location, name: str, spec: ColumnSpec) -> str:
     """Return in words why the files of a column are not those of a column of its type; empty where they are."""
     files = location.columns[name].files if name in location.columns else {}
-    foreign_file = spec.stored(files).find_foreign_file(files)
+    foreign_file = spec.adapt_to_files(files).find_foreign_file(files)
     return f"column {name!r} is {spec.type.value}, yet it has a {foreign_file} file" if foreign_file else ""
 
 
-def _wider(current: ColumnSpec, candidate: ColumnSpec) -> ColumnSpec:
+def _choose_wider(current: ColumnSpec, candidate: ColumnSpec) -> ColumnSpec:
     """Of two types that a column had, the one that has all values; the first where there is none."""
     for ladder in (INTEGERS, FLOATS):
         if current.type in ladder and candidate.type in ladder:

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, fixed_array, values_of
+from sawlog.arrow import make_fixed_array, view_binary, view_values
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.values import Place, cast, encode_strings, validity
+from sawlog.deephaven.table.values import Place, cast, encode_strings, make_validity
 from sawlog.errors import SchemaError
 from sawlog.kernels.intern import Interner, Strings
 
@@ -34,8 +34,8 @@ class SymbolTable:
         self._new: list[tuple[NDArray[np.int64], Any]] = []
         self._known = Interner()
 
-    def numbers(self, array: pa.Array, place: Place) -> NDArray[np.int32]:
-        """The ids of strings, plain or in a dictionary."""
+    def assign_ids(self, array: pa.Array, place: Place) -> NDArray[np.int32]:
+        """Return the ids of strings, plain or in a dictionary."""
         import pyarrow.compute as pc
 
         if pa.types.is_null(array.type):
@@ -44,17 +44,17 @@ class SymbolTable:
             ids = self._enter(cast(array, pa.large_string(), place), place)
         else:
             texts, indices = cast(array.dictionary, pa.large_string(), place), array.indices.cast(pa.int64())
-            valid = validity(indices)
-            places = values_of(indices, "<i8")
+            valid = make_validity(indices)
+            places = view_values(indices, "<i8")
             if valid is not None:
                 places = np.where(valid, places, len(texts))
             # In the order in which they first appear, as pyarrow does not promise to keep but does.
-            used = values_of(pc.unique(indices.drop_null()), "<i8")
+            used = view_values(pc.unique(indices.drop_null()), "<i8")
             if len(used) and not 0 <= used.min() <= used.max() < len(texts):
                 raise SchemaError(f"column {place.column!r}: an index outside the dictionary")
             of_texts = np.full(len(texts) + 1, layout.NULL_SYMBOL, np.int32)
             first = _FirstUse(place.column, place.row, places, used)
-            of_texts[used] = self._enter(texts.take(fixed_array(pa.int64(), used)), first)
+            of_texts[used] = self._enter(texts.take(make_fixed_array(pa.int64(), used)), first)
             ids = of_texts[places]
         if self._known.count > MAX_KNOWN_SYMBOLS:
             self._first += self._known.count
@@ -62,7 +62,7 @@ class SymbolTable:
         return ids
 
     def take(self) -> tuple[NDArray[np.int64], bytes]:
-        """End offsets and characters of the symbols that are new since the last call."""
+        """Return the end offsets and characters of the symbols that are new since the last call."""
         lengths = np.concatenate([np.zeros(0, np.int64), *(lengths for lengths, _ in self._new)])
         data = b"".join(bytes(data) for _, data in self._new)
         ends = np.cumsum(lengths, dtype=np.int64) + self._end
@@ -71,11 +71,11 @@ class SymbolTable:
         return ends, data
 
     def _enter(self, texts: pa.Array, place: Place) -> NDArray[np.int32]:
-        """The ids of strings, of which those that are new get the next ones."""
-        valid, count = validity(texts), self._known.count
-        data, ends = binary_parts(texts)
+        """Return the ids of strings, of which those that are new get the next ones."""
+        valid, count = make_validity(texts), self._known.count
+        data, ends = view_binary(texts)
         strings = Strings(ends, data)
-        numbers, rows = self._known.numbers(strings, None if valid is None else valid.view(np.uint8))
+        numbers, rows = self._known.assign_numbers(strings, None if valid is None else valid.view(np.uint8))
         if len(rows):
             self._add(count, _Nth(place.column, place.row, place, rows))
         numbers += np.int32(self._first)
@@ -106,8 +106,8 @@ class _FirstUse(Place):
     places: Any
     used: Any
 
-    def error(self, index: int, message: str) -> SchemaError:
-        return Place(self.column, self.row + int((self.places == self.used[index]).argmax())).error(0, message)
+    def make_error(self, index: int, message: str) -> SchemaError:
+        return Place(self.column, self.row + int((self.places == self.used[index]).argmax())).make_error(0, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,5 +117,5 @@ class _Nth(Place):
     whole: Place
     numbers: Any
 
-    def error(self, index: int, message: str) -> SchemaError:
-        return self.whole.error(int(self.numbers[index]), message)
+    def make_error(self, index: int, message: str) -> SchemaError:
+        return self.whole.make_error(int(self.numbers[index]), message)

@@ -9,11 +9,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, bitmap, call_function, ends_of, fill_null, fixed_array, values_of
+from sawlog.arrow import (
+    call_function,
+    compute_offsets,
+    fill_null,
+    make_array,
+    make_bitmap,
+    make_fixed_array,
+    view_values,
+)
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.kernels import reaches
 from sawlog.deephaven.table.location import ColumnFiles, Headers
-from sawlog.deephaven.table.values import MAX_VALUE, check_ends, gather, text_array, words
+from sawlog.deephaven.table.values import MAX_VALUE, check_ends, decode_words, gather, make_text_array
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.storage import Bytes, File, Storage
 
@@ -40,8 +48,8 @@ class SymbolTable:
     places: NDArray[np.int32] | None
     count: int
 
-    def indices(self, ids: NDArray[Any]) -> tuple[pa.Array, NDArray[np.bool_] | None]:
-        """Ids as places in `strings`.
+    def convert_ids(self, ids: NDArray[Any]) -> tuple[pa.Array, NDArray[np.bool_] | None]:
+        """Return ids as places in `strings`.
 
         Args:
             ids: uint32, the bit patterns of the file.
@@ -65,27 +73,27 @@ class SymbolTable:
             bad |= places == UNUSABLE
         valid = places >= 0
         places[~valid] = 0
-        array = pa.Array.from_buffers(pa.int32(), len(ids), [bitmap(valid), pa.py_buffer(places)])
+        array = pa.Array.from_buffers(pa.int32(), len(ids), [make_bitmap(valid), pa.py_buffer(places)])
         return array, bad if bad.any() else None
 
 
 def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: Storage) -> SymbolTable:
-    """The symbol table of a column. Symbols that cannot be read do no harm until a row uses them."""
+    """Return the symbol table of a column. Symbols that cannot be read do no harm until a row uses them."""
     offsets = column.files.get(layout.SYMBOL_OFFSETS)
     header = headers.of(column, layout.SYMBOL_OFFSETS) if offsets is not None else None
-    empty = array_of([], pa.string())
+    empty = make_array([], pa.string())
     if offsets is None or header is None:
         return SymbolTable(empty, None, 0)
-    data = _content(offsets, header.data_start, storage)
+    data = _read_content(offsets, header.data_start, storage)
     count = len(data) // layout.OFFSET_SIZE
     ends = np.zeros(count + 1, np.int64)
     offset_bytes = data[: count * layout.OFFSET_SIZE]
-    ends[1:] = words(offset_bytes, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
+    ends[1:] = decode_words(offset_bytes, layout.OFFSET_SIZE, little=headers.is_little(header)).view(np.int64)
     file = column.files.get(layout.SYMBOL_BINARY)
-    characters = np.zeros(0, np.uint8) if file is None else _content(file, 0, storage)
+    characters = np.zeros(0, np.uint8) if file is None else _read_content(file, 0, storage)
     bad = check_ends(ends, len(characters))
-    slices = gather(ends, bad, characters, 0) if not bad.any() else _prefix(ends, bad, characters)
-    strings, replaced = text_array(slices, charset)
+    slices = gather(ends, bad, characters, 0) if not bad.any() else _gather_symbols(ends, bad, characters)
+    strings, replaced = make_text_array(slices, charset)
     if (
         not bad.any()
         and not replaced
@@ -97,33 +105,33 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     encoded = call_function("dictionary_encode", strings)
     if not bad.any() and not replaced and len(encoded.dictionary) == count:
         return SymbolTable(strings, None, count)
-    places = values_of(fill_null(encoded.indices, NULL), np.int32).copy()
+    places = view_values(fill_null(encoded.indices, NULL), np.int32).copy()
     places[: len(bad)][bad[: len(places)]] = UNUSABLE
     places[replaced] = UNUSABLE
     return SymbolTable(encoded.dictionary, places, count)
 
 
-def _prefix(ends: NDArray[np.int64], bad: NDArray[np.bool_], characters: Bytes) -> Any:
-    """The readable symbols, together no longer than their file: what overlaps is unusable too."""
+def _gather_symbols(ends: NDArray[np.int64], bad: NDArray[np.bool_], characters: Bytes) -> Any:
+    """Return the readable symbols, together no longer than their file: what overlaps is unusable too."""
     lengths = np.where(bad, 0, np.diff(ends))
     bad |= np.cumsum(lengths) > len(characters)
     return gather(ends, bad, characters, 0)
 
 
-def _content(file: File, start: int, storage: Storage) -> Bytes:
+def _read_content(file: File, start: int, storage: Storage) -> Bytes:
     """Return the bytes of a file from a byte on; most tables of symbols are small."""
     if file.size - start <= _SMALL:
         return np.frombuffer(storage.read(file.path, start, _SMALL), np.uint8)
     source = storage.open(file.path)
-    data = source.window(start, min(max(0, source.size - start), _MAX_CONTENT))
+    data = source.read_window(start, min(max(0, source.size - start), _MAX_CONTENT))
     source.close()
     return data
 
 
-def symbol_sets(
+def decode_symbol_sets(
     masks: NDArray[np.uint64], symbols: pa.Array, unusable: NDArray[np.bool_] | None, target: pa.DataType
 ) -> tuple[pa.Array, Any]:
-    """Masks over a symbol table as lists of strings.
+    """Return masks over a symbol table as lists of strings.
 
     Args:
         masks: The values.
@@ -146,6 +154,6 @@ def symbol_sets(
     used = np.where(valid, masks, np.uint64(0)).astype("<u8")
     bits = np.unpackbits(used.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
     rows, members = np.nonzero(bits)
-    ends = ends_of(np.bincount(rows, minlength=len(masks)), np.int32)
-    values = symbols.take(fixed_array(pa.int64(), np.ascontiguousarray(members, np.int64)))
-    return pa.Array.from_buffers(target, len(masks), [bitmap(valid), pa.py_buffer(ends)], children=[values]), bad
+    ends = compute_offsets(np.bincount(rows, minlength=len(masks)), np.int32)
+    values = symbols.take(make_fixed_array(pa.int64(), np.ascontiguousarray(members, np.int64)))
+    return pa.Array.from_buffers(target, len(masks), [make_bitmap(valid), pa.py_buffer(ends)], children=[values]), bad

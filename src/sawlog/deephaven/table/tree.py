@@ -27,7 +27,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def find_locations(walk: TreeWalk, files: Sequence[File], layout_kind: Layout, storage: Storage) -> list[Location]:
-    """The locations that files lie in, by table, column partition and internal partition.
+    """Return the locations that files lie in, by table, column partition and internal partition.
 
     A directory is listed again: its files may have grown, and names that begin with an underscore are names of columns.
     Files that were named by themselves stand for their columns.
@@ -37,7 +37,7 @@ def find_locations(walk: TreeWalk, files: Sequence[File], layout_kind: Layout, s
     """
     directories: dict[str, list[File]] = {}
     for file in (*files, *walk.inner):
-        directories.setdefault(_directory(file), []).append(file)
+        directories.setdefault(_find_directory(file), []).append(file)
     listed = walk.listed | _list([name for name in directories if name not in walk.listed], storage)
     locations = []
     for directory, named_files in directories.items():
@@ -53,17 +53,17 @@ def find_locations(walk: TreeWalk, files: Sequence[File], layout_kind: Layout, s
                 for file in member_files
                 if (parts := layout.split_name(file.name)) is None or not columns or parts[0] in columns
             ]
-        location = replace(place(directory, layout_kind), whole=is_complete).with_files(member_files)
-        if location.columns or location.other(layout.TABLE_SIZE) is not None:
+        location = replace(parse_location(directory, layout_kind), whole=is_complete).with_files(member_files)
+        if location.columns or location.find_other_file(layout.TABLE_SIZE) is not None:
             locations.append(location)
-    return distinct(sorted(locations, key=_order))
+    return remove_duplicates(sorted(locations, key=_order))
 
 
-def _directory(file: File) -> str:
+def _find_directory(file: File) -> str:
     return posixpath.dirname(file.path) or "."
 
 
-def place(directory: str, layout_kind: Layout) -> Location:
+def parse_location(directory: str, layout_kind: Layout) -> Location:
     """Return a location with what its path or URL says of it, which decides on the tree for `auto`, too.
 
     Raises:
@@ -78,17 +78,17 @@ def place(directory: str, layout_kind: Layout) -> Location:
     padded = [""] * (5 - len(parts)) + parts
     namespace, first, second, column, table = padded[-5:]
     if layout_kind == "intraday" or (layout_kind == "auto" and table and table == first and second):
-        _complete(directory, "intraday", namespace, first, second, column, table)
+        _check_parts(directory, "intraday", namespace, first, second, column, table)
         return Location(directory, "intraday", namespace, table, second, column)
     if layout_kind == "historical" or (layout_kind == "auto" and first in layout.PARTITIONS):
-        _complete(directory, "historical", namespace, first, second, column, table)
+        _check_parts(directory, "historical", namespace, first, second, column, table)
         return Location(directory, "historical", namespace, table, second, column)
     above = padded[-2]
     owner = padded[-3] if above == layout.TABLES else None
     return Location(directory, "splayed", owner, table or None)
 
 
-def _complete(directory: str, kind: str, *parts: str) -> None:
+def _check_parts(directory: str, kind: str, *parts: str) -> None:
     if not all(parts):
         raise FormatError(f"{directory}: too few directories above it for the {kind} layout")
 
@@ -112,7 +112,7 @@ class TreeWalk:
         self._roots = [os.path.realpath(root) for root in roots if not is_remote(root)]
         self._holding: dict[str, set[str]] = defaultdict(set)
         for file in files:
-            self._holding[_directory(file)].add(file.path)
+            self._holding[_find_directory(file)].add(file.path)
         self._visits: Counter[str] = Counter()
         self._links: set[str] = set()
         self.listed: dict[str, list[File]] = {}
@@ -120,15 +120,15 @@ class TreeWalk:
         self.escaping: dict[str, str] = {}
         for root in roots:
             if not is_remote(root) and os.path.isdir(root):
-                self._down(root.rstrip("/") or root, linked=False)
+                self._walk_down(root.rstrip("/") or root, linked=False)
 
-    def escaping_files(self, locations: Iterable[Location]) -> dict[str, str]:
-        """Files of locations that are links out of what was named, and where to."""
+    def find_escaping_files(self, locations: Iterable[Location]) -> dict[str, str]:
+        """Return files of locations that are links out of what was named, and where to."""
         targets: dict[str, str] = {}
         for location in locations:
             links = [file.path for file in location.files if self._is_link(location.directory, file.path)]
             allowed = [*self._roots, os.path.realpath(location.directory)] if links else []
-            targets |= {link: to for link in links if not _inside(to := os.path.realpath(link), allowed)}
+            targets |= {link: to for link in links if not _is_inside(to := os.path.realpath(link), allowed)}
         return targets
 
     def _is_link(self, directory: str, path: str) -> bool:
@@ -136,12 +136,12 @@ class TreeWalk:
             return path in self._links
         return not is_remote(path) and os.path.islink(path)
 
-    def _down(self, directory: str, *, linked: bool) -> None:
+    def _walk_down(self, directory: str, *, linked: bool) -> None:
         """Walk down a directory; in linked ones, note the files too."""
         with os.scandir(directory) as iterator:
             entries = sorted(iterator, key=lambda entry: entry.name)
         if linked or directory in self._holding:
-            # Spelled as `Storage.files_in` does: files in the current directory have nothing in front of them.
+            # Spelled as `Storage.list_files` does: files in the current directory have nothing in front of them.
             paths = {entry.name if directory == "." else entry.path: entry for entry in entries if entry.is_file()}
             listed = [File(path, entry.stat().st_size, explicit=False) for path, entry in paths.items()]
             self._links |= {path for path, entry in paths.items() if entry.is_symlink()}
@@ -157,21 +157,21 @@ class TreeWalk:
             if entry.is_symlink():
                 self._follow(entry.path, entry.name)
             elif not entry.name.startswith(HIDDEN):
-                self._down(entry.path, linked=linked)
+                self._walk_down(entry.path, linked=linked)
 
     def _follow(self, link: str, name: str) -> None:
         target = os.path.realpath(link)
-        if not _inside(target, self._roots):
+        if not _is_inside(target, self._roots):
             self.escaping[link] = target
-        elif _inside(os.path.realpath(os.path.dirname(link)), [target]):
+        elif _is_inside(os.path.realpath(os.path.dirname(link)), [target]):
             return  # it is what this walk goes through
         elif not name.startswith(HIDDEN) and self._visits[target] < _MAX_NAMES:
             self._visits[target] += 1
-            self._down(link, linked=True)
+            self._walk_down(link, linked=True)
 
 
-def distinct(locations: Sequence[Location]) -> list[Location]:
-    """Every location once, whatever links lead to it: by the name that says most, then by its own."""
+def remove_duplicates(locations: Sequence[Location]) -> list[Location]:
+    """Return every location once, whatever links lead to it: by the name that says most, then by its own."""
     locations_by_path: dict[str, Location] = {}
     if len(locations) < 2:
         return list(locations)
@@ -188,14 +188,14 @@ def _rank(location: Location, real: str) -> tuple[bool, bool]:
     return location.layout == "splayed", os.path.abspath(location.directory) != real
 
 
-def _inside(path: str, roots: Iterable[str]) -> bool:
+def _is_inside(path: str, roots: Iterable[str]) -> bool:
     return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
 
 
 def _list(directories: Sequence[str], storage: Storage) -> dict[str, list[File]]:
     if not any(is_remote(directory) for directory in directories):
-        return {directory: storage.files_in(directory) for directory in directories}
-    listings = map_all(directories, lambda directory: storage.files_in(directory, fresh=False), _LISTERS)
+        return {directory: storage.list_files(directory) for directory in directories}
+    listings = map_all(directories, lambda directory: storage.list_files(directory, fresh=False), _LISTERS)
     return dict(zip(directories, listings, strict=True))
 
 
@@ -203,12 +203,12 @@ def _order(location: Location) -> tuple[str, str, list[tuple[int, int, str]], li
     return (
         location.namespace or "",
         location.table or "",
-        _natural(location.column_partition or ""),
-        _natural(location.internal_partition or ""),
+        _make_natural_key(location.column_partition or ""),
+        _make_natural_key(location.internal_partition or ""),
         location.directory,
     )
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
+def _make_natural_key(text: str) -> list[tuple[int, int, str]]:
     """Sort key that orders digits by value."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.text import charset_name
+from sawlog.deephaven.text import find_charset
 from sawlog.deephaven.types import BY_COLUMN, FIXED, TYPES, ColumnType
 from sawlog.errors import OptionError
 
@@ -63,8 +63,8 @@ class ColumnSpec:
     grouping: bool = False
     guessed: str = ""
 
-    def stored(self, suffixes: Container[str]) -> ColumnSpec:
-        """The spec as the files have it: whether a String has a symbol table is theirs to say."""
+    def adapt_to_files(self, suffixes: Container[str]) -> ColumnSpec:
+        """Return the spec as the files have it: whether a String has a symbol table is theirs to say."""
         if self.type is not ColumnType.STRING:
             return self
         symbols = self.symbols if layout.BINARY not in suffixes else False
@@ -100,20 +100,22 @@ class ColumnSpec:
     @property
     def slot_width(self) -> int:
         """Bytes of an object whose codec has a fixed width; 0 otherwise."""
-        arguments = codec_arguments(self.arguments)
+        arguments = split_arguments(self.arguments)
         number = int(arguments[0]) if arguments and arguments[0].isdigit() else None
         nullable = "notNull" not in arguments
         if self.type in (ColumnType.BIG_DECIMAL, ColumnType.BIG_INTEGER):
-            return layout.decimal_width(number) if number is not None else 0
+            return layout.compute_decimal_width(number) if number is not None else 0
         if self.type is ColumnType.LOCAL_DATE:
             return layout.DATE_COMPACT_SIZE if "Compact" in arguments else layout.DATE_SIZE
         if self.type is ColumnType.LOCAL_TIME:
-            return layout.time_width(len(layout.TIME_FRACTION_BITS) - 1 if number is None else number, nullable)
+            return layout.compute_time_width(len(layout.TIME_FRACTION_BITS) - 1 if number is None else number, nullable)
         if self.type is ColumnType.BYTE_ARRAY and number is not None:
             return number + (nullable and "simple" not in arguments)
         return 0
 
-    def arrow_type(self, char: Literal["number", "string"] = "number", decimal: str | None = None) -> pa.DataType:
+    def choose_arrow_type(
+        self, char: Literal["number", "string"] = "number", decimal: str | None = None
+    ) -> pa.DataType:
         """Return the Arrow type of the column.
 
         Args:
@@ -125,12 +127,14 @@ class ColumnSpec:
         if self.type is ColumnType.CHAR and char == "string":
             return pa.string()
         if self.type in (ColumnType.BIG_DECIMAL, ColumnType.BIG_INTEGER):
-            argument_list = codec_arguments(self.arguments) or codec_arguments(decimal)
-            return _decimal(argument_list, integer=self.type is ColumnType.BIG_INTEGER)
+            argument_list = split_arguments(self.arguments) or split_arguments(decimal)
+            return _choose_decimal_type(argument_list, integer=self.type is ColumnType.BIG_INTEGER)
         return BY_COLUMN[self.type].arrow
 
-    def field(self, name: str, char: Literal["number", "string"] = "number", decimal: str | None = None) -> pa.Field:
-        """The column as an Arrow field, its metadata included."""
+    def make_field(
+        self, name: str, char: Literal["number", "string"] = "number", decimal: str | None = None
+    ) -> pa.Field:
+        """Return the column as an Arrow field, its metadata included."""
         metadata: dict[bytes, bytes] = {TYPE_KEY: self.type.value.encode()}
         if self.type in (ColumnType.STRING, ColumnType.STRING_SET):
             metadata[CHARSET_KEY] = self.charset.encode()
@@ -144,17 +148,17 @@ class ColumnSpec:
             metadata[ROLE_KEY] = GROUPING.encode()
         if self.guessed:
             metadata[GUESS_KEY] = self.guessed.encode()
-        return pa.field(name, self.arrow_type(char, decimal), metadata=metadata)
+        return pa.field(name, self.choose_arrow_type(char, decimal), metadata=metadata)
 
     @classmethod
     def of_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> ColumnSpec | None:
-        """The column that a field's metadata describes; None when it does not name a type of column files."""
+        """Return the column that a field's metadata describes; None when it does not name a type of column files."""
         field_metadata = metadata or {}
         kind = _ALIASES.get(field_metadata.get(TYPE_KEY, b"").decode("utf-8", "replace").lower())
         if kind is None:
             return None
         charset = (
-            charset_name(field_metadata.get(CHARSET_KEY, b"").decode("utf-8", "replace")) or layout.DEFAULT_CHARSET
+            find_charset(field_metadata.get(CHARSET_KEY, b"").decode("utf-8", "replace")) or layout.DEFAULT_CHARSET
         )
         symbols = field_metadata.get(_SYMBOLS_KEY, SYMBOL_TABLE.encode()) != NO_SYMBOL_TABLE.encode()
         arguments = field_metadata[CODEC_KEY].decode() if CODEC_KEY in field_metadata else None
@@ -162,13 +166,13 @@ class ColumnSpec:
         return cls(kind, symbols, charset, arguments, class_name, field_metadata.get(ROLE_KEY) == GROUPING.encode())
 
 
-def codec_arguments(text: str | None) -> list[str]:
-    """The arguments of a codec, one by one."""
+def split_arguments(text: str | None) -> list[str]:
+    """Return the arguments of a codec, one by one."""
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def parse_type(text: str, context: str, charset: str = layout.DEFAULT_CHARSET) -> ColumnSpec:
-    """A type as an option spells it.
+    """Return a type as an option spells it.
 
     `double`, `String` (with a symbol table), `String(None)` and `String(None,UTF-8)` (without), `BigDecimal(10,2)`,
     `LocalDate(Compact)`, `double[]`; names of Java classes, with their package, will do. A String or StringSet that
@@ -182,28 +186,28 @@ def parse_type(text: str, context: str, charset: str = layout.DEFAULT_CHARSET) -
     if match is None or kind is None:
         type_names = ", ".join(kind.value for kind in ColumnType)
         raise OptionError(f"{context}: unknown type {text!r}; known types: {type_names}")
-    arguments = codec_arguments(match[2])
+    arguments = split_arguments(match[2])
     if kind is ColumnType.STRING:
-        return _string(arguments, context, charset)
+        return _make_string_spec(arguments, context, charset)
     if arguments and kind not in _CODECS:
         raise OptionError(f"{context}: {kind.value} takes no arguments, found {match[2]!r}")
     return _check_spec(ColumnSpec(kind, charset=charset, arguments=",".join(arguments) or None), context)
 
 
-def codec_spec(class_name: str, arguments: str, context: str) -> ColumnSpec | None:
-    """The column of a codec, by the name of the codec's class; None for a codec that is not known."""
+def make_codec_spec(class_name: str, arguments: str, context: str) -> ColumnSpec | None:
+    """Return the column of a codec, by the name of the codec's class; None for a codec that is not known."""
     name = class_name.rpartition(".")[2].lower()
     kind = next((row.type for row in TYPES if row.codec and row.codec.lower() in name), None)
     if kind is None:
         return None
-    argument_list = codec_arguments(arguments)
+    argument_list = split_arguments(arguments)
     if kind is ColumnType.BYTE_ARRAY and "simple" in name:
         argument_list.append("simple")
     return _check_spec(ColumnSpec(kind, arguments=",".join(argument_list) or None), context)
 
 
-def class_spec(class_name: str) -> ColumnSpec:
-    """The column of a data type without a codec: a type of the engine, a serialized array, or an opaque object."""
+def make_class_spec(class_name: str) -> ColumnSpec:
+    """Return column of a data type without a codec: a type of the engine, a serialized array, or an opaque object."""
     name = class_name.strip()
     kind = _ALIASES.get(name.rpartition(".")[2].lower())
     if kind is None or kind in _CODECS:
@@ -211,10 +215,10 @@ def class_spec(class_name: str) -> ColumnSpec:
     return ColumnSpec(kind)
 
 
-def _string(arguments: list[str], context: str, charset: str) -> ColumnSpec:
+def _make_string_spec(arguments: list[str], context: str, charset: str) -> ColumnSpec:
     spec = ColumnSpec(ColumnType.STRING, charset=charset)
     for argument in arguments:
-        named = charset_name(argument)
+        named = find_charset(argument)
         if argument.lower() in ("none", "columnlocation"):
             spec = replace(spec, symbols=argument.lower() != "none")
         elif named is not None:
@@ -225,7 +229,7 @@ def _string(arguments: list[str], context: str, charset: str) -> ColumnSpec:
 
 
 def _check_spec(spec: ColumnSpec, context: str) -> ColumnSpec:
-    arguments = codec_arguments(spec.arguments)
+    arguments = split_arguments(spec.arguments)
     numbers = [int(argument) for argument in arguments if re.fullmatch(r"-?\d{1,9}", argument)]
     words = [argument for argument in arguments if not re.fullmatch(r"-?\d{1,9}", argument)]
     low, high, count, known_words = {
@@ -246,7 +250,7 @@ def _check_spec(spec: ColumnSpec, context: str) -> ColumnSpec:
     return spec
 
 
-def _decimal(arguments: list[str], *, integer: bool) -> pa.DataType:
+def _choose_decimal_type(arguments: list[str], *, integer: bool) -> pa.DataType:
     if not arguments:
         return pa.string()
     precision = int(arguments[0])

@@ -13,13 +13,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog import api
-from sawlog.arrow import boolean_values, fill_null
+from sawlog.arrow import fill_null, unpack_booleans
 from sawlog.deephaven.table.dataset import DeephavenTableContents
 from sawlog.deephaven.table.fragments import RowRange
 from sawlog.deephaven.table.groups.grouping import GroupComparison, Grouping, is_comparable
 from sawlog.deephaven.table.location import Location
 from sawlog.deephaven.table.types import ColumnSpec
-from sawlog.deephaven.table.views import column_grouping
+from sawlog.deephaven.table.views import read_column_grouping
 from sawlog.errors import FormatError, OptionError
 from sawlog.format.damage import Findings
 from sawlog.format.options import parse_options
@@ -64,7 +64,7 @@ class Expectations:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], context: str) -> Expectations:
-        """Expectations from plain data: the attributes by name, and `columns` by name with theirs.
+        """Return expectations from plain data: the attributes by name, and `columns` by name with theirs.
 
         Raises:
             OptionError: For an unknown name or a value of another type.
@@ -80,7 +80,7 @@ class Expectations:
 
     @classmethod
     def read(cls, path: PathLike, storage: Storage | None = None) -> Expectations:
-        """Expectations from a TOML file.
+        """Return expectations from a TOML file.
 
         Raises:
             OptionError: When it is none.
@@ -92,7 +92,7 @@ class Expectations:
         return cls.of(document, str(path))
 
     def expect(self, name: str, **expectations: Any) -> Expectations:
-        """The same, and more of one column."""
+        """Return the same, and more of one column."""
         column = replace(self.columns.get(name, ColumnExpectation()), **expectations)
         return replace(self, columns={**self.columns, name: column})
 
@@ -224,7 +224,7 @@ class _Check:
 
     def run(self) -> ValidatedLocation:
         self._begin()
-        orders = self._orders()
+        orders = self._make_orders()
         findings = Findings("skip")
         row = 0
         for fragment in self._fragments:
@@ -253,7 +253,7 @@ class _Check:
                 if name not in self._found.columns:
                     continue
                 try:
-                    grouping = column_grouping(column, fragment.verdict, fragment.scan.storage)
+                    grouping = read_column_grouping(column, fragment.verdict, fragment.scan.storage)
                 except FormatError as error:
                     self._problems.append(f"column {name!r}: {error}")
                     continue
@@ -264,7 +264,7 @@ class _Check:
                         target = self._schema.field(name).type
                         self._compared[name] = GroupComparison(grouping, specs[name].type, target)
 
-    def _orders(self) -> dict[str, _Order]:
+    def _make_orders(self) -> dict[str, _Order]:
         firsts = [grouping.firsts for grouping in self._groupings.values()]
         starts = np.unique(np.concatenate(firsts)) if firsts else np.zeros(0, np.int64)
         nowhere = np.zeros(0, np.int64)
@@ -299,10 +299,12 @@ class _Check:
             if column is None:
                 self._problems.append(f"column {name!r}: expected it, found none")
             else:
-                self._problems += [f"column {name!r}: {problem}" for problem in _differences(expectation, column, rows)]
+                self._problems += [
+                    f"column {name!r}: {problem}" for problem in _list_differences(expectation, column, rows)
+                ]
 
 
-def _differences(expected: ColumnExpectation, column: ValidatedColumn, rows: int) -> list[str]:
+def _list_differences(expected: ColumnExpectation, column: ValidatedColumn, rows: int) -> list[str]:
     problems = []
     if expected.type is not None and expected.type.lower() != column.type.lower():
         problems.append(f"expected the type {expected.type}, found {column.type}")
@@ -342,6 +344,6 @@ class _Order:
         self._last = plain[-1:]
         before, after = values[:-1], values[1:]
         less = pc.or_(fill_null(pc.less(after, before), False), pc.and_(pc.is_null(after), pc.is_valid(before)))
-        rows = np.flatnonzero(boolean_values(less)) + first + 1
+        rows = np.flatnonzero(unpack_booleans(less)) + first + 1
         wrong = rows[~np.isin(rows, self._starts)]
         self.broken = int(wrong[0]) if len(wrong) else None

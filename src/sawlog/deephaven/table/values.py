@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import (
     TICKS_PER_SECOND,
-    binary_parts,
-    bitmap,
-    bits_of,
-    boolean_values,
-    ends_of,
+    compute_offsets,
     fill_null,
-    fixed_array,
-    index_of,
+    find_index,
     is_text,
-    scalar_of,
-    values_of,
+    make_bitmap,
+    make_fixed_array,
+    make_scalar,
+    pack_bits,
+    unpack_booleans,
+    view_binary,
+    view_values,
 )
 from sawlog.deephaven.nulls import refuse_nulls
 from sawlog.deephaven.table.kernels import holds
 from sawlog.deephaven.table.layout import EMPTY_STRING
-from sawlog.deephaven.text import CHARSETS, characters, code_units, decode_text, encode_string
+from sawlog.deephaven.text import CHARSETS, decode_characters, decode_text, encode_code_units, encode_string
 from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType
 from sawlog.errors import SchemaError
 from sawlog.kernels.columns import gather_slices
@@ -60,7 +60,7 @@ class Place:
     column: str
     row: int
 
-    def error(self, index: int, message: str) -> SchemaError:
+    def make_error(self, index: int, message: str) -> SchemaError:
         """Return what to raise about value `index` of the array."""
         return SchemaError(f"column {self.column!r}, row {self.row + index}: {message}")
 
@@ -71,14 +71,14 @@ class ElementPlace(Place):
 
     ends: Any
 
-    def error(self, index: int, message: str) -> SchemaError:
+    def make_error(self, index: int, message: str) -> SchemaError:
         return SchemaError(
             f"column {self.column!r}, row {self.row + int(self.ends.searchsorted(index, 'right'))}: {message}"
         )
 
 
-def words(data: Bytes, width: int, *, little: bool) -> NDArray[Any]:
-    """Bytes as unsigned integers of the machine's order: a view where that is possible, otherwise a copy.
+def decode_words(data: Bytes, width: int, *, little: bool) -> NDArray[Any]:
+    """Return bytes as unsigned integers of the machine's order: a view where that is possible, otherwise a copy.
 
     Args:
         data: Whole values.
@@ -94,9 +94,9 @@ def words(data: Bytes, width: int, *, little: bool) -> NDArray[Any]:
     return values
 
 
-def validity(array: pa.Array) -> NDArray[np.bool_] | None:
+def make_validity(array: pa.Array) -> NDArray[np.bool_] | None:
     """Return a mask of the values that are not null; None where all are."""
-    return boolean_values(array.is_valid()) if array.null_count else None
+    return unpack_booleans(array.is_valid()) if array.null_count else None
 
 
 def cast(array: pa.Array, kind: pa.DataType, place: Place) -> pa.Array:
@@ -114,19 +114,19 @@ def cast(array: pa.Array, kind: pa.DataType, place: Place) -> pa.Array:
             try:
                 array.slice(row, 1).cast(kind)
             except pa.ArrowInvalid as reason:
-                raise place.error(row, f"{array[row]} cannot be written as {kind}: {reason}") from reason
+                raise place.make_error(row, f"{array[row]} cannot be written as {kind}: {reason}") from reason
         raise SchemaError(f"column {place.column!r}: {error}") from error
     except pa.ArrowNotImplementedError as error:
         raise SchemaError(f"column {place.column!r} is {array.type}, expected {kind}") from error
 
 
 def convert_views(array: pa.Array) -> pa.Array:
-    """Strings as they are, but for views of strings, which Arrow has few kernels for."""
+    """Return strings as they are, but for views of strings, which Arrow has few kernels for."""
     return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
 
 
-def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, sentinels: bool) -> pa.Array:
-    """Values of a fixed width as an Arrow array.
+def make_plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, sentinels: bool) -> pa.Array:
+    """Return values of a fixed width as an Arrow array.
 
     Args:
         kind: Type of the column.
@@ -137,50 +137,50 @@ def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, 
     if kind is ColumnType.BOOLEAN:
         # Null has no other form among true and false, so these sentinels are always null.
         valid = (values != FIXED[kind].null) & (values != FIXED[kind].also_null)
-        return pa.Array.from_buffers(pa.bool_(), len(values), [bitmap(valid), bits_of(values != 0)])
+        return pa.Array.from_buffers(pa.bool_(), len(values), [make_bitmap(valid), pack_bits(values != 0)])
     nulls = None
     if sentinels and any(holds(values, pattern) for pattern in _NULLS[kind]):
         first, *other_nulls = _NULLS[kind]
         valid = values != first
         for pattern in other_nulls:
             valid &= values != pattern
-        nulls = bitmap(valid)
+        nulls = make_bitmap(valid)
     if pa.types.is_string(target):
-        return characters(values, nulls)
+        return decode_characters(values, nulls)
     if nulls is None:
-        return fixed_array(target, values)
+        return make_fixed_array(target, values)
     return pa.Array.from_buffers(target, len(values), [nulls, pa.py_buffer(values)])
 
 
 def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any]:
-    """Bit patterns of values of fixed width, little endian; nulls are the type's sentinel.
+    """Return bit patterns of values of fixed width, little endian; nulls are the type's sentinel.
 
     Raises:
         SchemaError: For a value that is the sentinel, or that the type does not reach.
     """
     facts = FIXED[kind]
     dtype = _UNSIGNED[facts.width]
-    valid = validity(array)
+    valid = make_validity(array)
     if pa.types.is_null(array.type):
         return np.full(len(array), facts.null, dtype)
     if kind is ColumnType.BOOLEAN:
-        bits: NDArray[Any] = boolean_values(array).view(dtype)
+        bits: NDArray[Any] = unpack_booleans(array).view(dtype)
     elif kind is ColumnType.DATE_TIME and array.type != pa.int64():
-        bits = _nanoseconds(array, valid, place).view(dtype)
+        bits = _convert_nanoseconds(array, valid, place).view(dtype)
     elif kind is ColumnType.CHAR and is_text(array.type):
-        bits = code_units(array, place.error)
+        bits = encode_code_units(array, place.make_error)
     else:
         array = cast(array, facts.arrow, place) if kind in NUMBERS else array
-        bits = values_of(array, dtype)
+        bits = view_values(array, dtype)
     # Of other types than Char only readers take a second pattern for null.
     mask = facts.null ^ facts.also_null if kind is ColumnType.CHAR and facts.also_null is not None else 0
-    refuse_nulls(bits, valid, (facts.null, mask), array, str(kind), place.error)
+    refuse_nulls(bits, valid, (facts.null, mask), array, str(kind), place.make_error)
     return bits if valid is None else np.where(valid, bits, np.array(facts.null, dtype))
 
 
-def _nanoseconds(array: pa.Array, valid: NDArray[np.bool_] | None, place: Place) -> NDArray[np.int64]:
+def _convert_nanoseconds(array: pa.Array, valid: NDArray[np.bool_] | None, place: Place) -> NDArray[np.int64]:
     factor = TICKS_PER_SECOND["ns"] // TICKS_PER_SECOND[array.type.unit]
-    values = values_of(array, "<i8")
+    values = view_values(array, "<i8")
     if factor == 1:
         return values
     limit = _MAX_LONG // factor
@@ -189,7 +189,7 @@ def _nanoseconds(array: pa.Array, valid: NDArray[np.bool_] | None, place: Place)
         far &= valid
     if far.any():
         row = int(far.argmax())
-        raise place.error(
+        raise place.make_error(
             row, f"{array.cast(pa.int64())[row]} {array.type.unit} since 1970 is out of a DateTime's reach"
         )
     with np.errstate(over="ignore"):  # of nulls
@@ -215,14 +215,14 @@ class Slices:
         """Bytes of every value."""
         return np.diff(self.ends)
 
-    def binary(self, valid: NDArray[np.bool_]) -> pa.Array:
-        """The values as binary."""
-        buffers = [bitmap(valid), pa.py_buffer(self.ends), pa.py_buffer(self.data)]
+    def make_binary(self, valid: NDArray[np.bool_]) -> pa.Array:
+        """Return the values as binary."""
+        buffers = [make_bitmap(valid), pa.py_buffer(self.ends), pa.py_buffer(self.data)]
         return pa.Array.from_buffers(pa.binary(), len(valid), buffers)
 
     def keep(self, mask: NDArray[np.bool_]) -> Slices:
-        """The values without those of their bytes that are not to be kept."""
-        return Slices(self.data[mask], ends_of(mask)[self.ends].astype(np.int32), self.bad)
+        """Return the values without those of their bytes that are not to be kept."""
+        return Slices(self.data[mask], compute_offsets(mask)[self.ends].astype(np.int32), self.bad)
 
 
 def check_ends(ends: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
@@ -238,7 +238,7 @@ def check_ends(ends: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
 
 
 def gather(ends: NDArray[np.int64], bad: NDArray[np.bool_], data: Bytes, base: int) -> Slices:
-    """The values between checked offsets. Bad ones become empty."""
+    """Return the values between checked offsets. Bad ones become empty."""
     if not bad.any():
         return Slices(data, (ends - base).astype(np.int32), bad)
     lengths = np.where(bad, 0, np.diff(ends))
@@ -250,8 +250,8 @@ def gather(ends: NDArray[np.int64], bad: NDArray[np.bool_], data: Bytes, base: i
     return Slices(out, moved, bad)
 
 
-def text_array(slices: Slices, charset: str) -> tuple[pa.Array, list[int]]:
-    """Strings: no byte is null, a single NUL is the empty string.
+def make_text_array(slices: Slices, charset: str) -> tuple[pa.Array, list[int]]:
+    """Return strings: no byte is null, a single NUL is the empty string.
 
     Returns:
         Strings, and the rows in which something was replaced because it is malformed.
@@ -266,11 +266,11 @@ def text_array(slices: Slices, charset: str) -> tuple[pa.Array, list[int]]:
         mask[empty] = False
         slices = slices.keep(mask)
     ascii = bool(slices.data.max(initial=0) < _BEYOND_ASCII)
-    return decode_text(slices.binary(valid), charset, ascii=ascii)
+    return decode_text(slices.make_binary(valid), charset, ascii=ascii)
 
 
 def encode_strings(array: pa.Array, charset: str, place: Place) -> tuple[NDArray[np.int64], Any]:
-    """Strings without a symbol table: bytes per row, and all bytes.
+    """Return strings without a symbol table: bytes per row, and all bytes.
 
     Raises:
         SchemaError: For a string that the charset does not have, or a lone NUL, which would be read as empty.
@@ -279,29 +279,29 @@ def encode_strings(array: pa.Array, charset: str, place: Place) -> tuple[NDArray
 
     # Nulls may own bytes in Arrow, never here.
     text = cast(array, pa.large_string(), place)
-    encoded = _in_charset(text, charset, place)
+    encoded = _encode_charset(text, charset, place)
     sizes = pc.binary_length(encoded)
     extremes = pc.min_max(sizes)
     if array.null_count < len(array) and extremes["min"].as_py() <= 1:
-        nul = index_of(encoded, EMPTY_STRING)
+        nul = find_index(encoded, EMPTY_STRING)
         if nul >= 0:
-            raise place.error(nul, "a string of one NUL would be read as an empty one")
+            raise place.make_error(nul, "a string of one NUL would be read as an empty one")
         if extremes["min"].as_py() == 0:
             encoded = pc.if_else(
-                pc.equal(sizes, scalar_of(0, sizes.type)), scalar_of(EMPTY_STRING, pa.large_binary()), encoded
+                pc.equal(sizes, make_scalar(0, sizes.type)), make_scalar(EMPTY_STRING, pa.large_binary()), encoded
             )
-    return lengths_and_bytes(encoded)
+    return split_binary(encoded)
 
 
-def _in_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
-    """Strings as large_binary in a charset; empty ones stay empty."""
+def _encode_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
+    """Return strings as large_binary in a charset; empty ones stay empty."""
     import pyarrow.compute as pc
 
     binary = text.view(pa.large_binary())
     if charset == "UTF-8":
         return binary
     if not charset.startswith("UTF-16"):
-        data = lengths_and_bytes(binary)[1]
+        data = split_binary(binary)[1]
         if not (np.frombuffer(data, np.uint8) & 0x80).any():
             return binary
         try:
@@ -309,8 +309,8 @@ def _in_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
         except UnicodeEncodeError:
             pass  # the slow way below finds the row
         else:
-            sizes = values_of(fill_null(pc.utf8_length(text), 0).cast(pa.int64()), "<i8")
-            return _large_binary(sizes, moved, text)
+            sizes = view_values(fill_null(pc.utf8_length(text), 0).cast(pa.int64()), "<i8")
+            return _make_large_binary(sizes, moved, text)
     encoded = []
     for row, value in enumerate(text.to_pylist()):
         try:
@@ -318,19 +318,19 @@ def _in_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
         except ValueError as error:
             lacks = isinstance(error, UnicodeEncodeError)
             advice = f'{value!r} cannot be written in {charset}; charset="UTF-8" takes every text'
-            raise place.error(row, advice if lacks else str(error)) from error
-    return _large_binary(np.fromiter(map(len, encoded), np.int64, len(encoded)), b"".join(encoded), text)
+            raise place.make_error(row, advice if lacks else str(error)) from error
+    return _make_large_binary(np.fromiter(map(len, encoded), np.int64, len(encoded)), b"".join(encoded), text)
 
 
-def _large_binary(sizes: NDArray[np.int64], data: Any, like: pa.Array) -> pa.Array:
-    buffers = [bitmap(validity(like)), pa.py_buffer(ends_of(sizes)), pa.py_buffer(data)]
+def _make_large_binary(sizes: NDArray[np.int64], data: Any, like: pa.Array) -> pa.Array:
+    buffers = [make_bitmap(make_validity(like)), pa.py_buffer(compute_offsets(sizes)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
 
 
-def lengths_and_bytes(array: pa.Array) -> tuple[NDArray[np.int64], Any]:
-    """A large_binary array as bytes per row and all bytes; a null has none."""
+def split_binary(array: pa.Array) -> tuple[NDArray[np.int64], Any]:
+    """Return a large_binary array as bytes per row and all bytes; a null has none."""
     array = fill_null(array, b"")
-    data, ends = binary_parts(array)
+    data, ends = view_binary(array)
     return np.diff(ends), data[ends[0] : ends[-1]]
 
 

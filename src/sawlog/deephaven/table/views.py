@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import make_array
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import Verdict
 from sawlog.deephaven.table.groups.grouping import Grouping, read_grouping
@@ -57,8 +57,8 @@ GROUPS_SCHEMA = pa.schema(
 _BATCH_GROUPS = 64 << 10
 
 
-def column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage) -> Grouping | None:
-    """The grouping of a column; None when it has none.
+def read_column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage) -> Grouping | None:
+    """Return the grouping of a column; None when it has none.
 
     Raises:
         FormatError: When the metadata cannot be read, or its groups are not the rows of the location.
@@ -80,7 +80,7 @@ class LocationView(Fragment):
 
     verdict: Verdict
 
-    def _place(self, name: str) -> dict[str, Any]:
+    def _describe_place(self, name: str) -> dict[str, Any]:
         location = self.verdict.location
         return {
             "location": location.directory,
@@ -91,9 +91,9 @@ class LocationView(Fragment):
             OFFSET_COLUMN: 0,
         }
 
-    def _batch(self, rows: list[dict[str, Any]], schema: pa.Schema, findings: Findings) -> pa.RecordBatch:
+    def _make_batch(self, rows: list[dict[str, Any]], schema: pa.Schema, findings: Findings) -> pa.RecordBatch:
         findings.rows += len(rows)
-        arrays = [array_of([row[field.name] for row in rows], field.type) for field in schema]
+        arrays = [make_array([row[field.name] for row in rows], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -103,22 +103,22 @@ class LocationColumns(LocationView):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         names = {**self.verdict.location.columns, **self.verdict.specs}
-        yield self._batch([self._column(name, findings) for name in names], schema, findings)
+        yield self._make_batch([self._describe_column(name, findings) for name in names], schema, findings)
 
-    def _column(self, name: str, findings: Findings) -> dict[str, Any]:
+    def _describe_column(self, name: str, findings: Findings) -> dict[str, Any]:
         headers, rows = self.verdict.headers, self.verdict.rows
         spec = self.verdict.specs.get(name)
         column = self.verdict.location.columns.get(name)
         facts: dict[str, Any] = {
             **dict.fromkeys(COLUMNS_SCHEMA.names),
-            **self._place(name),
+            **self._describe_place(name),
             "files": [],
             "size": 0,
             "rows": rows.count,
             "row_count_source": rows.source,
         }
         if spec is not None:
-            spec = spec.stored(column.files) if column is not None else spec
+            spec = spec.adapt_to_files(column.files) if column is not None else spec
             facts |= {"type": spec.type.value, "guessed": spec.guessed or None, "codec": spec.arguments}
             facts["encoding"] = spec.charset if spec.type.value == "String" else None
         if column is None:
@@ -128,11 +128,11 @@ class LocationColumns(LocationView):
         if header is not None:
             facts |= {
                 "column_version": header.version,
-                "byte_order": "little" if headers.little(header) else "big",
+                "byte_order": "little" if headers.is_little(header) else "big",
                 "data_start": header.data_start,
                 "metadata_size": header.metadata_size,
             }
-            grouping = readable_grouping(column, self.verdict, self.scan.storage, findings)
+            grouping = try_column_grouping(column, self.verdict, self.scan.storage, findings)
             facts["groups"] = None if grouping is None else len(grouping)
         if layout.SYMBOL_OFFSETS in column.files:
             table = load_symbols(
@@ -148,11 +148,11 @@ class LocationGroups(LocationView):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         for name, column in self.verdict.location.columns.items():
-            grouping = readable_grouping(column, self.verdict, self.scan.storage, findings)
+            grouping = try_column_grouping(column, self.verdict, self.scan.storage, findings)
             for first in range(0, len(grouping) if grouping is not None else 0, _BATCH_GROUPS):
                 rows = [
                     {
-                        **self._place(name),
+                        **self._describe_place(name),
                         "value": None if group.value is None else str(group.value),
                         "first": group.first,
                         "end": group.end,
@@ -160,13 +160,16 @@ class LocationGroups(LocationView):
                     }
                     for group in (grouping.slice(first, first + _BATCH_GROUPS) if grouping is not None else ())
                 ]
-                yield self._batch(rows, schema, findings)
+                yield self._make_batch(rows, schema, findings)
 
 
-def readable_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage, findings: Findings) -> Grouping | None:
-    """The grouping of a column; metadata that cannot be read is optional, so it is counted and does no other harm."""
+def try_column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage, findings: Findings) -> Grouping | None:
+    """Return the grouping of a column.
+
+    Metadata that cannot be read is optional, so it is counted and does no other harm.
+    """
     try:
-        return column_grouping(column, verdict, storage)
+        return read_column_grouping(column, verdict, storage)
     except FormatError:
         findings.notes["unreadable groupings"] += 1
         return None

@@ -7,22 +7,22 @@ from dataclasses import replace as altered
 
 import pyarrow as pa
 
-from sawlog.arrow import fill_null, index_of, scalar_of
+from sawlog.arrow import fill_null, find_index, make_scalar
 from sawlog.deephaven.schema_xml import parse_schema
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.column_specs import column_spec
+from sawlog.deephaven.table.column_specs import choose_spec
 from sawlog.deephaven.table.column_writer import ColumnWriter
 from sawlog.deephaven.table.groups.tracker import GroupTracker
-from sawlog.deephaven.table.infer import schema_spec
+from sawlog.deephaven.table.infer import make_schema_spec
 from sawlog.deephaven.table.options import WriteOptions
-from sawlog.deephaven.table.schema_file import schema_file
-from sawlog.deephaven.table.tree import place
+from sawlog.deephaven.table.schema_file import build_schema_file
+from sawlog.deephaven.table.tree import parse_location
 from sawlog.deephaven.table.types import PARTITION_KEY, ColumnSpec
 from sawlog.deephaven.table.values import Place
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import Writer
 from sawlog.storage import Staged, StagedDirectory, Storage, discard_staged
-from sawlog.storage.staging import published_path
+from sawlog.storage.staging import find_published_path
 
 
 class LocationWriter(Writer):
@@ -66,7 +66,7 @@ class LocationWriter(Writer):
                 raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
         defined = _read_specs(options.schema, storage)
         self.specs = {
-            field.name: column_spec(field, options.types, options.charset, defined.get(field.name)) for field in stored
+            field.name: choose_spec(field, options.types, options.charset, defined.get(field.name)) for field in stored
         }
         self._groups = {name: GroupTracker(name, self.specs[name].type) for name in options.group if name in self.specs}
         self._check_target()
@@ -114,10 +114,10 @@ class LocationWriter(Writer):
             directory, columns = self._begin()
             for column in columns:
                 groups = self._groups.get(column.name)
-                column.finish(layout.JAVA_NULL if groups is None else groups.metadata(self._rows))
+                column.finish(layout.JAVA_NULL if groups is None else groups.encode_metadata(self._rows))
             for name, data in self._extra.items():
                 _put(directory, name, data)
-            _put(directory, layout.TABLE_SCHEMA, self._schema_file())
+            _put(directory, layout.TABLE_SCHEMA, self._build_schema_file())
             _put(directory, layout.TABLE_SIZE, self._rows.to_bytes(layout.ROW_COUNT_SIZE, "big"))
             self._staged = [directory.finish(self.storage, exclusive=not self._replace)]
         return self._staged
@@ -137,8 +137,8 @@ class LocationWriter(Writer):
                 columns.append(ColumnWriter(directory.work, name, spec, self._generation))
         return self._open
 
-    def _schema_file(self) -> bytes:
-        location = place(published_path(self._path), "auto")
+    def _build_schema_file(self) -> bytes:
+        location = parse_location(find_published_path(self._path), "auto")
         columns: dict[str, ColumnSpec | None] = {}
         for field in self._schema:
             if field.name in self.specs:
@@ -146,7 +146,7 @@ class LocationWriter(Writer):
                 columns[field.name] = altered(spec, grouping=spec.grouping or field.name in self._groups)
             elif (field.metadata or {}).get(PARTITION_KEY) == b"column":
                 columns[field.name] = None
-        return schema_file(columns, location.namespace, location.table, self._generation)
+        return build_schema_file(columns, location.namespace, location.table, self._generation)
 
     def _check_target(self) -> None:
         """Keep out of an existing location, or of a directory that is none."""
@@ -156,8 +156,8 @@ class LocationWriter(Writer):
             raise OptionError(f"{self._path} exists; a location is written as a whole, into a directory of its own")
         if not self.storage.is_directory(self._path):
             raise OptionError(f"{self._path} is a file; a location is a directory")
-        strange = self.storage.directories.directories_in(self._path)
-        strange += [file.name for file in self.storage.files_in(self._path) if not layout.is_member(file.name)]
+        strange = self.storage.directories.list_directories(self._path)
+        strange += [file.name for file in self.storage.list_files(self._path) if not layout.is_member(file.name)]
         if strange:
             raise OptionError(
                 f"{self._path} holds {strange[0]!r}, which does not belong to a location: it is not replaced"
@@ -170,15 +170,15 @@ def _put(directory: StagedDirectory, name: str, data: bytes) -> None:
 
 
 def _read_specs(path: str | None, storage: Storage) -> dict[str, ColumnSpec]:
-    """The columns of a schema file."""
+    """Return the columns of a schema file."""
     if path is None:
         return {}
-    return {column.name: schema_spec(column, path) for column in parse_schema(path, storage.read(path)).columns}
+    return {column.name: make_schema_spec(column, path) for column in parse_schema(path, storage.read(path)).columns}
 
 
 def _list_implied(schema: pa.Schema, path: str) -> dict[str, str]:
-    """Columns whose values are in the names of directories, and these values."""
-    location = place(published_path(path), "auto")
+    """Return columns whose values are in the names of directories, and these values."""
+    location = parse_location(find_published_path(path), "auto")
     named = {b"column": location.column_partition, b"internal": location.internal_partition}
     partition_values = {field.name: named.get((field.metadata or {}).get(PARTITION_KEY, b"")) for field in schema}
     return {name: value for name, value in partition_values.items() if value is not None}
@@ -187,6 +187,6 @@ def _list_implied(schema: pa.Schema, path: str) -> dict[str, str]:
 def _check_implied(array: pa.Array, value: str, place: Place) -> None:
     import pyarrow.compute as pc
 
-    wrong = index_of(fill_null(pc.equal(array, scalar_of(value, array.type)), False), False)
+    wrong = find_index(fill_null(pc.equal(array, make_scalar(value, array.type)), False), False)
     if wrong >= 0:
-        raise place.error(wrong, f"{array[wrong]} does not belong into a location of {value!r}")
+        raise place.make_error(wrong, f"{array[wrong]} does not belong into a location of {value!r}")

@@ -50,7 +50,7 @@ class Space:
     containers: list[bytearray] = field(default_factory=list)
     end: int = 0
 
-    def new_container(self) -> None:
+    def add_container(self) -> None:
         """Begin another container."""
         if not (self.reuse and self.containers):
             self.containers.append(bytearray(self.size))
@@ -90,9 +90,9 @@ class Append:
             if isinstance(slot, bytes):
                 self._put(offset, slot)
             elif incremental:
-                self._entries(offset, slot)
+                self._put_entries(offset, slot)
             else:
-                self._payload(offset, b"".join(slot))
+                self._put_payload(offset, b"".join(slot))
         if schema.hash_offset is not None:
             self._put(schema.hash_offset, _INT.pack(self._hash))
         start = space.end
@@ -101,7 +101,7 @@ class Append:
         return start
 
     def _needs(self) -> Iterator[int]:
-        """Bytes that are appended at a time."""
+        """Yield bytes that are appended at a time."""
         yield self._record.schema.variable_area_start
         for slot, incremental in zip(self._record.slots, self._record.incremental, strict=True):
             if not isinstance(slot, bytes):
@@ -128,10 +128,10 @@ class Append:
         """Move on to a new container if this one has no room, and take the record's bytes so far along."""
         space = self._space
         if not space.containers:
-            space.new_container()
+            space.add_container()
         elif space.end + self._size + need > space.size:
             so_far = bytes(space.containers[-1][space.end : space.end + self._size])
-            space.new_container()
+            space.add_container()
             self._put(0, so_far)
 
     def _put(self, offset: int, data: bytes) -> None:
@@ -142,15 +142,15 @@ class Append:
         self._size = size
         self._put(0, _INT.pack(size - layout.LENGTH_SIZE))
 
-    def _payload(self, slot: int, data: bytes) -> None:
+    def _put_payload(self, slot: int, data: bytes) -> None:
         self._make_room(layout.PAYLOAD_LENGTH_SIZE + len(data))
         start = self._size
         self._put(start, layout.PAYLOAD.encode(data))
         self._put(slot, _INT.pack(start))
         self._grow(start + layout.PAYLOAD_LENGTH_SIZE + len(data))
 
-    def _entries(self, slot: int, entries: list[bytes]) -> None:
-        self._payload(slot, b"")
+    def _put_entries(self, slot: int, entries: list[bytes]) -> None:
+        self._put_payload(slot, b"")
         start = self._size
         for entry in entries:
             self._make_room(len(entry))

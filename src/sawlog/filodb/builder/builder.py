@@ -15,13 +15,13 @@ from sawlog.errors import SchemaError
 from sawlog.filodb import layout, maps
 from sawlog.filodb.builder.append import Append, OpenRecord, Space
 from sawlog.filodb.builder.container import RecordContainer, check_container_size
-from sawlog.filodb.hashing import combine, h32, java_order
+from sawlog.filodb.hashing import combine, hash_bytes, make_java_key
 from sawlog.filodb.histograms import Histogram
 from sawlog.filodb.schemas import Schema
 from sawlog.filodb.schemas.record import Buffer, Column, RecordSchema
 
 
-def _now() -> int:
+def _read_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
@@ -43,14 +43,14 @@ class RecordBuilder:
         container_size: int = layout.DEFAULT_CONTAINER_SIZE,
         *,
         reuse_one_container: bool = False,
-        clock: Callable[[], int] = _now,
+        clock: Callable[[], int] = _read_clock,
     ) -> None:
         check_container_size(container_size)
         self.container_size = container_size
         self._space = Space(container_size, reuse_one_container, clock)
         self._open: OpenRecord | None = None
         if reuse_one_container:
-            self._space.new_container()
+            self._space.add_container()
 
     # Records.
 
@@ -101,12 +101,12 @@ class RecordBuilder:
     def add_map(self, value: Mapping[str, str]) -> None:
         """Add a `map` column, its keys in the order of their UTF-8 bytes."""
         record, _ = self._expect("map")
-        self._finish_map(maps.entries_of(value, record.schema.predefined, str.encode), bulk_hash=True)
+        self._finish_map(maps.encode_entries(value, record.schema.predefined, str.encode), bulk_hash=True)
 
     def encode_map_from(self, value: Mapping[str, str]) -> None:
         """Add a `map` column, its keys in the order of Java's strings."""
         record, _ = self._expect("map")
-        self.add_encoded_map(b"".join(maps.entries_of(value, record.schema.predefined, java_order)))
+        self.add_encoded_map(b"".join(maps.encode_entries(value, record.schema.predefined, make_java_key)))
 
     def add_encoded_map(self, entries: Buffer) -> None:
         """Add a `map` column from entries that `MapEncoder` made with the same predefined keys."""
@@ -122,16 +122,16 @@ class RecordBuilder:
 
     def add_map_key_value(self, key: str | bytes, value: str | bytes) -> None:
         """Add an entry to the map that was started. Neither order nor repetition of keys is checked."""
-        record = self._in_map()
+        record = self._require_map()
         entry = maps.encode_entry(_as_bytes(key), _as_bytes(value), record.schema.predefined)
         self._add_entry(record, entry)
 
     def add_map_key_value_hash(self, key: str | bytes, value: str | bytes) -> None:
         """Add an entry, not as a predefined key, and its hash to the partition hash; end with `bulk_hash=False`."""
-        record = self._in_map()
+        record = self._require_map()
         name, item = _as_bytes(key), _as_bytes(value)
         self._add_entry(record, maps.encode_entry(name, item, ()))
-        record.hash = combine(record.hash, combine(h32(name), h32(item)))
+        record.hash = combine(record.hash, combine(hash_bytes(name), hash_bytes(item)))
 
     def end_map(self, bulk_hash: bool = True) -> None:
         """End the map.
@@ -139,13 +139,13 @@ class RecordBuilder:
         Args:
             bulk_hash: Whether its bytes enter the partition hash; producers that hash otherwise say no.
         """
-        record = self._in_map()
+        record = self._require_map()
         entries, record.entries = record.entries or [], None
         self._finish_map(entries, bulk_hash=bulk_hash)
 
     def update_partition_hash(self, value: int) -> None:
         """Combine a hash of the producer's own into the partition hash."""
-        record = self._record()
+        record = self._require_record()
         record.hash = combine(record.hash, value)
 
     def add_slowly(self, value: Any) -> None:
@@ -177,7 +177,7 @@ class RecordBuilder:
 
     def add_part_key_fields(self, record: Buffer, schema: RecordSchema) -> None:
         """Add the partition columns of a record, an ingestion record or a part key, and take its hash over."""
-        opened = self._record()
+        opened = self._require_record()
         start = schema.partition_field_start or 0
         for index in range(start, len(schema.columns)):
             column = schema.columns[index]
@@ -202,7 +202,7 @@ class RecordBuilder:
         Raises:
             SchemaError: When columns are missing, or the record is too long for a container. Nothing is written.
         """
-        record = self._record()
+        record = self._require_record()
         if record.entries is not None:
             raise SchemaError("the map was not ended: call end_map")
         missing = record.schema.columns[len(record.slots) :]
@@ -239,7 +239,9 @@ class RecordBuilder:
         return self.container_size - self._space.end if self.containers else 0
 
     def optimal_container_bytes(self, reset: bool = False) -> list[bytes]:
-        """All containers: full ones whole, with what is left of their arrays; the last one trimmed, unless empty.
+        """Return all containers: full ones whole, with what is left of their arrays.
+
+        The last one trimmed, unless empty.
 
         Args:
             reset: Drop the full ones, and begin the last one again.
@@ -254,7 +256,7 @@ class RecordBuilder:
         return containers
 
     def non_current_container_bytes(self, reset: bool = False) -> list[bytes]:
-        """The full containers, whole.
+        """Return the full containers, whole.
 
         Args:
             reset: Drop them.
@@ -276,14 +278,14 @@ class RecordBuilder:
 
     # Columns.
 
-    def _record(self) -> OpenRecord:
+    def _require_record(self) -> OpenRecord:
         if self._open is None:
             raise SchemaError("no record was started: call start_new_record")
         return self._open
 
     def _expect(self, *kinds: str) -> tuple[OpenRecord, Column]:
-        """The record and its next column, which must be of one of these types."""
-        record = self._record()
+        """Return the record and its next column, which must be of one of these types."""
+        record = self._require_record()
         if record.entries is not None:
             raise SchemaError("a map was started: add its entries, then call end_map")
         if len(record.slots) == len(record.schema.columns):
@@ -310,12 +312,12 @@ class RecordBuilder:
         if len(data) > layout.MAX_PAYLOAD:
             raise SchemaError(f"column {column.name!r}: {len(data)} bytes; at most {layout.MAX_PAYLOAD}")
         if len(record.slots) in record.schema.hashed_columns:
-            record.hash = combine(record.hash, h32(data))
+            record.hash = combine(record.hash, hash_bytes(data))
         record.slots.append([data])
         record.incremental.append(False)
 
-    def _in_map(self) -> OpenRecord:
-        record = self._record()
+    def _require_map(self) -> OpenRecord:
+        record = self._require_record()
         if record.entries is None:
             raise SchemaError("no map was started: call start_map")
         return record
@@ -333,7 +335,7 @@ class RecordBuilder:
         if len(data) > layout.MAX_PAYLOAD:
             raise SchemaError(f"column {column.name!r}: {len(data)} bytes of entries; at most {layout.MAX_PAYLOAD}")
         if bulk_hash:
-            record.hash = combine(record.hash, h32(layout.PAYLOAD.encode(data)))
+            record.hash = combine(record.hash, hash_bytes(layout.PAYLOAD.encode(data)))
         record.slots.append(entries)
         record.incremental.append(incremental)
 

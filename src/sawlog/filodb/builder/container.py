@@ -50,11 +50,11 @@ class RecordContainer:
         return self.num_bytes <= layout.EMPTY_CONTAINER
 
     def trimmed_bytes(self) -> bytes:
-        """The container without what follows its end."""
+        """Return the container without what follows its end."""
         return bytes(self.array[: self.num_bytes + layout.LENGTH_SIZE])
 
     def offsets(self) -> Iterator[int]:
-        """Offset of each record.
+        """Yield the offset of each record.
 
         Raises:
             FormatError: When a record runs over the end.
@@ -71,7 +71,7 @@ class RecordContainer:
             offset += layout.align(length + layout.LENGTH_SIZE)
 
     def __iter__(self) -> Iterator[memoryview]:
-        """The records: views, not copies, each without padding."""
+        """Yield the records: views, not copies, each without padding."""
         view = memoryview(self.array)
         for offset in self.offsets():
             yield view[offset : offset + layout.LENGTH_SIZE + _INT.unpack_from(self.array, offset)[0]]

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, boolean_values, fill_null, one_array, scalar_of, values_of
+from sawlog.arrow import combine_column, fill_null, make_array, make_scalar, unpack_booleans, view_values
 from sawlog.errors import SchemaError
-from sawlog.filodb.histograms.histogram import Buckets, Histogram, format_code, format_of
+from sawlog.filodb.histograms.histogram import Buckets, Histogram, choose_format_code, parse_format_code
 from sawlog.filodb.histograms.merge import add, merge
 
 Bound: TypeAlias = "float | pa.Array | None"
@@ -27,7 +27,7 @@ HISTOGRAM = pa.struct(
 
 
 def histogram_quantile(histograms: pa.Array, q: float, minimum: Bound = None, maximum: Bound = None) -> pa.Array:
-    """A quantile of each histogram, as Prometheus and FiloDB estimate it.
+    """Return a quantile of each histogram, as Prometheus and FiloDB estimate it.
 
     Args:
         histograms: A column of histograms.
@@ -38,19 +38,21 @@ def histogram_quantile(histograms: pa.Array, q: float, minimum: Bound = None, ma
     Returns:
         Doubles: NaN without values, null where the histogram is null.
     """
-    from sawlog.filodb.kernels.histograms import histogram_quantiles
+    from sawlog.filodb.kernels.histograms import compute_quantiles
 
-    rows = _rows(histograms)
+    rows = _pack_histograms(histograms)
     out = np.zeros(len(histograms))
     with np.errstate(all="ignore"):
-        histogram_quantiles(rows, np.array([float(q)]), _bound(minimum, -np.inf), _bound(maximum, np.inf), out)
-    return _doubles(out, histograms)
+        compute_quantiles(
+            rows, np.array([float(q)]), _convert_bound(minimum, -np.inf), _convert_bound(maximum, np.inf), out
+        )
+    return _make_doubles(out, histograms)
 
 
 def histogram_fraction(
     histograms: pa.Array, lower: float, upper: float, minimum: Bound = None, maximum: Bound = None
 ) -> pa.Array:
-    """The share of each histogram's values between two bounds, as Prometheus and FiloDB estimate it.
+    """Return the share of each histogram's values between two bounds, as Prometheus and FiloDB estimate it.
 
     Args:
         histograms: A column of histograms.
@@ -65,57 +67,57 @@ def histogram_fraction(
     Raises:
         SchemaError: When a bound is negative.
     """
-    from sawlog.filodb.kernels.histograms import histogram_fractions
+    from sawlog.filodb.kernels.histograms import compute_fractions
 
     if lower < 0 or upper < 0:
         raise SchemaError(f"histogram_fraction from {lower} to {upper}: bounds cannot be negative")
-    rows = _rows(histograms)
+    rows = _pack_histograms(histograms)
     out = np.zeros(len(histograms))
     with np.errstate(all="ignore"):
-        bounds = _bound(minimum, -np.inf), _bound(maximum, np.inf)
-        histogram_fractions(rows, float(lower), float(upper), *bounds, out)
-    return _doubles(out, histograms)
+        bounds = _convert_bound(minimum, -np.inf), _convert_bound(maximum, np.inf)
+        compute_fractions(rows, float(lower), float(upper), *bounds, out)
+    return _make_doubles(out, histograms)
 
 
 def histogram_add(first: pa.Array, second: pa.Array) -> pa.Array:
-    """The sums of histograms, row by row; see `sawlog.filodb.histograms.merge.add`.
+    """Return the sums of histograms, row by row; see `sawlog.filodb.histograms.merge.add`.
 
     Returns:
         Histograms: with NaN for values where buckets cannot be united, null where one of the two is null.
     """
     sums = [
         None if histogram is None or addend is None else add(histogram, addend)
-        for histogram, addend in zip(_histograms(first), _histograms(second), strict=True)
+        for histogram, addend in zip(_iterate_histograms(first), _iterate_histograms(second), strict=True)
     ]
-    return array_of([None if sum is None else as_struct(sum) for sum in sums], HISTOGRAM)
+    return make_array([None if sum is None else as_struct(sum) for sum in sums], HISTOGRAM)
 
 
 def histogram_merge(histograms: pa.Array) -> pa.StructScalar:
-    """The sum of all histograms of a column, those that are null left out; null if there is none."""
-    valid = [histogram for histogram in _histograms(histograms) if histogram is not None]
-    return scalar_of(as_struct(merge(valid)) if valid else None, HISTOGRAM)
+    """Return the sum of all histograms of a column, those that are null left out; null if there is none."""
+    valid = [histogram for histogram in _iterate_histograms(histograms) if histogram is not None]
+    return make_scalar(as_struct(merge(valid)) if valid else None, HISTOGRAM)
 
 
-def _rows(histograms: pa.Array) -> Any:
-    """A column as what kernels take."""
+def _pack_histograms(histograms: pa.Array) -> Any:
+    """Return a column as what kernels take."""
     import pyarrow.compute as pc
 
     from sawlog.filodb.arrays import list_parts
     from sawlog.filodb.kernels.histograms import Histograms
 
-    tops, values, buckets = _fields(histograms)
+    tops, values, buckets = _split_fields(histograms)
     top_ends, all_tops = list_parts(tops)
     ends, all_values = list_parts(values)
     if not np.array_equal(top_ends, ends):
         raise SchemaError("histograms: a row has more values than tops, or fewer")
     exponential = np.zeros(len(histograms), np.uint8)
     for row, code in enumerate(pc.binary_slice(buckets, 0, 1).to_pylist()):
-        exponential[row] = bool(code) and format_of(code[0])[0] == "exponential"
+        exponential[row] = bool(code) and parse_format_code(code[0])[0] == "exponential"
     return Histograms(ends, all_tops, all_values, exponential)
 
 
-def _fields(histograms: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Tops, values and buckets of a column, with nothing in rows that are null."""
+def _split_fields(histograms: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return tops, values and buckets of a column, with nothing in rows that are null."""
     import pyarrow.compute as pc
 
     if not pa.types.is_struct(histograms.type):
@@ -126,7 +128,7 @@ def _fields(histograms: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
     doubles = pa.list_(pa.float64())
     # Both begin at their first value then, whatever they are slices of.
     tops, values = (
-        pc.if_else(histograms.is_valid(), pc.struct_field(histograms, [name]).cast(doubles), scalar_of([], doubles))
+        pc.if_else(histograms.is_valid(), pc.struct_field(histograms, [name]).cast(doubles), make_scalar([], doubles))
         for name in ("tops", "values")
     )
     buckets = pa.nulls(len(histograms), pa.binary())
@@ -135,38 +137,40 @@ def _fields(histograms: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
     return fill_null(tops, []), fill_null(values, []), buckets
 
 
-def _bound(bound: Bound, unknown: float) -> NDArray[np.float64]:
+def _convert_bound(bound: Bound, unknown: float) -> NDArray[np.float64]:
     if bound is None:
         return np.array([unknown])
     if isinstance(bound, pa.Array | pa.ChunkedArray):
-        array = one_array(bound) if isinstance(bound, pa.ChunkedArray) else bound
-        return values_of(fill_null(array.cast(pa.float64()), unknown), np.float64)
+        array = combine_column(bound) if isinstance(bound, pa.ChunkedArray) else bound
+        return view_values(fill_null(array.cast(pa.float64()), unknown), np.float64)
     return np.array([float(bound)])
 
 
-def _doubles(values: NDArray[np.float64], histograms: pa.Array) -> pa.Array:
+def _make_doubles(values: NDArray[np.float64], histograms: pa.Array) -> pa.Array:
 
-    mask = boolean_values(histograms.is_null()) if histograms.null_count else None
-    return array_of(values, pa.float64(), mask)
+    mask = unpack_booleans(histograms.is_null()) if histograms.null_count else None
+    return make_array(values, pa.float64(), mask)
 
 
-def _histograms(column: pa.Array) -> Iterator[Histogram | None]:
-    """Rows as histograms; those with equal buckets share them."""
+def _iterate_histograms(column: pa.Array) -> Iterator[Histogram | None]:
+    """Yield rows as histograms; those with equal buckets share them."""
     known_buckets: dict[bytes | tuple[float, ...], Buckets] = {}
     valid = column.is_valid().to_pylist()
-    for is_valid, tops, values, buckets in zip(valid, *(field.to_pylist() for field in _fields(column)), strict=True):
+    for is_valid, tops, values, buckets in zip(
+        valid, *(field.to_pylist() for field in _split_fields(column)), strict=True
+    ):
         if not is_valid:
             yield None
             continue
         key = buckets or tuple(tops)
-        kind, xor = format_of(buckets[0]) if buckets else ("custom", True)
+        kind, xor = parse_format_code(buckets[0]) if buckets else ("custom", True)
         if key not in known_buckets:
             known_buckets[key] = Buckets.decode(kind, buckets[1:]) if buckets else Buckets.custom(tops)
         yield Histogram(known_buckets[key], tuple(values), xor)
 
 
 def as_struct(histogram: Histogram) -> dict[str, Any]:
-    """A histogram as a value of the type `HISTOGRAM`."""
-    code = format_code(histogram.buckets.kind, xor=histogram.xor)
+    """Return a histogram as a value of the type `HISTOGRAM`."""
+    code = choose_format_code(histogram.buckets.kind, xor=histogram.xor)
     buckets = bytes((code,)) + histogram.buckets.definition
     return {"tops": list(histogram.buckets.tops), "values": list(histogram.values), "buckets": buckets}

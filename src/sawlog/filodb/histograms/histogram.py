@@ -13,7 +13,7 @@ import numpy as np
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb import layout
-from sawlog.filodb.hashing import java_double
+from sawlog.filodb.hashing import render_java_double
 from sawlog.filodb.histograms import nibblepack
 from sawlog.filodb.layout import HistogramFormat
 
@@ -35,8 +35,8 @@ _FORMATS: dict[HistogramFormat, tuple[BucketKind, bool]] = {
 _CODES = {meaning: code for code, meaning in _FORMATS.items()}
 
 
-def format_of(code: int) -> tuple[BucketKind, bool]:
-    """The kind of buckets that a format code says, and whether values are stored as doubles.
+def parse_format_code(code: int) -> tuple[BucketKind, bool]:
+    """Return the kind of buckets that a format code says, and whether values are stored as doubles.
 
     Raises:
         FormatError: For a code that is none.
@@ -47,8 +47,8 @@ def format_of(code: int) -> tuple[BucketKind, bool]:
         raise FormatError(f"histogram: unknown format code {code}") from error
 
 
-def format_code(kind: BucketKind, *, xor: bool) -> int:
-    """The format code of a kind of buckets; where values cannot be stored as doubles, that of whole numbers."""
+def choose_format_code(kind: BucketKind, *, xor: bool) -> int:
+    """Return the format code of a kind of buckets; where values cannot be stored as doubles, that of whole numbers."""
     return _CODES.get((kind, xor), _CODES[kind, False])
 
 
@@ -68,20 +68,20 @@ class Buckets:
 
     @classmethod
     def geometric(cls, first: float, multiplier: float, count: int, *, minus_one: bool = False) -> Buckets:
-        """Tops `first * multiplier**i`, each less one if `minus_one`."""
+        """Return tops `first * multiplier**i`, each less one if `minus_one`."""
         _check_count(count, layout.MAX_BUCKETS)
 
-        from sawlog.filodb.kernels.histograms import geometric_tops
+        from sawlog.filodb.kernels.histograms import compute_geometric_tops
 
         tops = np.zeros(count)
         with np.errstate(all="ignore"):
-            geometric_tops(float(first), float(multiplier), 1.0 if minus_one else 0.0, tops)
+            compute_geometric_tops(float(first), float(multiplier), 1.0 if minus_one else 0.0, tops)
         kind: BucketKind = "geometric_1" if minus_one else "geometric"
         return cls(kind, tuple(tops.tolist()), _GEOMETRIC.pack(count, first, multiplier))
 
     @classmethod
     def custom(cls, tops: Sequence[float]) -> Buckets:
-        """Any tops, in ascending order; usually the last is infinite."""
+        """Return any tops, in ascending order; usually the last is infinite."""
         _check_count(len(tops), layout.MAX_BUCKETS - 1)
         if any(not after > before for before, after in itertools.pairwise(tops)):
             raise SchemaError("histogram: the tops of custom buckets must ascend")
@@ -90,26 +90,26 @@ class Buckets:
 
     @classmethod
     def exponential(cls, scale: int, start: int, positive: int) -> Buckets:
-        """OpenTelemetry's: a zero bucket, then tops `base**(start + i)` for i from 1, base `2**(2**-scale)`."""
+        """Return OpenTelemetry's: a zero bucket, then tops `base**(start + i)` for i from 1, base `2**(2**-scale)`."""
         if abs(scale) > layout.MAX_SCALE:
             raise SchemaError(f"histogram: scale {scale}; expected -{layout.MAX_SCALE} to {layout.MAX_SCALE}")
         if not 0 <= positive <= layout.MAX_EXPONENTIAL:
             raise SchemaError(f"histogram: {positive} positive buckets; expected 0 to {layout.MAX_EXPONENTIAL}")
 
-        from sawlog.filodb.kernels.histograms import exponential_tops
+        from sawlog.filodb.kernels.histograms import compute_exponential_tops
 
         tops = np.zeros(positive + 1)
-        exponential_tops(scale, start, tops)
+        compute_exponential_tops(scale, start, tops)
         return cls("exponential", tuple(tops.tolist()), _EXPONENTIAL.pack(positive + 1, scale, start, positive, 0, 0))
 
     @classmethod
     def empty(cls) -> Buckets:
-        """No buckets at all."""
+        """Return no buckets at all."""
         return cls("empty", (), b"")
 
     @classmethod
     def decode(cls, kind: BucketKind, definition: bytes) -> Buckets:
-        """Buckets from their stored definition.
+        """Return buckets from their stored definition.
 
         Raises:
             FormatError: When it is none.
@@ -144,7 +144,7 @@ class Histogram:
 
     @classmethod
     def decode(cls, blob: bytes | memoryview) -> Histogram:
-        """A histogram from its blob, without the length in front of it.
+        """Return a histogram from its blob, without the length in front of it.
 
         Raises:
             FormatError: When it is none.
@@ -166,7 +166,7 @@ class Histogram:
         return cls(buckets, tuple(map(float, nibblepack.unpack_delta(data[end:], count))))
 
     def encode(self) -> bytes:
-        """The blob, without the length in front of it.
+        """Return the blob, without the length in front of it.
 
         Raises:
             SchemaError: When the values do not fit: another number than buckets, or, unless `xor`, values that are
@@ -197,36 +197,36 @@ class Histogram:
         return self.values[-1] if self.values else math.nan
 
     def quantile(self, q: float, *, minimum: float | None = None, maximum: float | None = None) -> float:
-        """A quantile, as Prometheus and FiloDB estimate it.
+        """Return a quantile, as Prometheus and FiloDB estimate it.
 
         Linear inside a bucket; logarithmic for exponential buckets. `minimum` and `maximum`, where known, narrow the
         bucket they lie in.
         """
-        from sawlog.filodb.kernels.histograms import histogram_quantiles
+        from sawlog.filodb.kernels.histograms import compute_quantiles
 
         out = np.zeros(1)
         with np.errstate(all="ignore"):
-            histogram_quantiles(self._row(), np.array([float(q)]), *_bounds(minimum, maximum), out)
+            compute_quantiles(self._pack_row(), np.array([float(q)]), *_pack_bounds(minimum, maximum), out)
         return float(out[0])
 
     def fraction(
         self, lower: float, upper: float, *, minimum: float | None = None, maximum: float | None = None
     ) -> float:
-        """The share of values between two bounds, as Prometheus and FiloDB estimate it; NaN without values.
+        """Return the share of values between two bounds, as Prometheus and FiloDB estimate it; NaN without values.
 
         Raises:
             SchemaError: When a bound is negative.
         """
-        from sawlog.filodb.kernels.histograms import histogram_fractions
+        from sawlog.filodb.kernels.histograms import compute_fractions
 
         if lower < 0 or upper < 0:
             raise SchemaError(f"histogram: the fraction from {lower} to {upper}: bounds cannot be negative")
         out = np.zeros(1)
         with np.errstate(all="ignore"):
-            histogram_fractions(self._row(), float(lower), float(upper), *_bounds(minimum, maximum), out)
+            compute_fractions(self._pack_row(), float(lower), float(upper), *_pack_bounds(minimum, maximum), out)
         return float(out[0])
 
-    def _row(self) -> Any:
+    def _pack_row(self) -> Any:
         from sawlog.filodb.kernels.histograms import Histograms
 
         ends = np.array([0, len(self.values)], np.int32)
@@ -234,14 +234,14 @@ class Histogram:
         return Histograms(ends, np.array(self.buckets.tops, float), np.array(self.values, float), exponential)
 
     def __str__(self) -> str:
-        """The histogram as FiloDB prints it."""
-        tops = ", ".join(map(java_double, self.buckets.tops))
+        """Return the histogram as FiloDB prints it."""
+        tops = ", ".join(map(render_java_double, self.buckets.tops))
         pairs = zip(self.buckets.tops, self.values, strict=True)
-        text = ", ".join(f"{java_double(top)}={java_double(value)}" for top, value in pairs)
+        text = ", ".join(f"{render_java_double(top)}={render_java_double(value)}" for top, value in pairs)
         return f"<BinHistogram: buckets[{tops}]: {{{text}}}>"
 
 
-def _bounds(minimum: float | None, maximum: float | None) -> tuple[Any, Any]:
+def _pack_bounds(minimum: float | None, maximum: float | None) -> tuple[Any, Any]:
     lower_bound = -math.inf if minimum is None else minimum
     return np.array([float(lower_bound)]), np.array([math.inf if maximum is None else float(maximum)])
 

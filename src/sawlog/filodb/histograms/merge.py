@@ -20,7 +20,7 @@ class Scheme:
 
     @classmethod
     def of(cls, buckets: Buckets) -> Scheme:
-        """The scheme of exponential buckets."""
+        """Return the scheme of exponential buckets."""
         scale, start = (
             int.from_bytes(buckets.definition[offset : offset + size], "little", signed=True)
             for offset, size in ((2, 2), (4, 4))
@@ -30,20 +30,20 @@ class Scheme:
     @property
     def ends(self) -> tuple[float, float]:
         """Upper edges of its first and its last positive bucket."""
-        step = math.log(_base(self.scale))
+        step = math.log(_compute_base(self.scale))
         return math.exp((self.start + 1) * step), math.exp((self.start + self.positive) * step)
 
     def holds(self, scheme: Scheme) -> bool:
-        """Whether its buckets reach as far, both ways, as those of another one, and are no finer."""
+        """Return whether its buckets reach as far, both ways, as those of another one, and are no finer."""
         (low, high), (other_low, other_high) = self.ends, scheme.ends
         return self.scale <= scheme.scale and low <= other_low and high >= other_high
 
-    def united(self, scheme: Scheme, max_buckets: int = layout.MAX_EXPONENTIAL) -> Scheme:
-        """A scheme that holds two, of no more than so many buckets: the one that FiloDB finds."""
+    def unite(self, scheme: Scheme, max_buckets: int = layout.MAX_EXPONENTIAL) -> Scheme:
+        """Return a scheme that holds two, of no more than so many buckets: the one that FiloDB finds."""
         (low, high), (other_low, other_high) = self.ends, scheme.ends
         scale = min(self.scale, scheme.scale)
         while True:
-            step = math.log(_base(scale))
+            step = math.log(_compute_base(scale))
             start = math.floor(math.log(min(low, other_low)) / step) - 1
             end = math.ceil(math.log(max(high, other_high)) / step) - 1
             if end - start + 1 <= max_buckets:
@@ -63,12 +63,12 @@ class Scheme:
                 values[place] += sums[0]
 
 
-def _base(scale: int) -> float:
+def _compute_base(scale: int) -> float:
     return float(2.0 ** (2.0**-scale))
 
 
 def add(first: Histogram, second: Histogram) -> Histogram:
-    """The sum of two histograms; with NaN for values where their buckets cannot be united.
+    """Return the sum of two histograms; with NaN for values where their buckets cannot be united.
 
     A histogram without buckets adds nothing. Sums do not decrease from bucket to bucket: what scrapes at different
     times have mixed up is made good, as in FiloDB. Unlike there, the zero bucket of an exponential histogram counts in
@@ -88,7 +88,7 @@ def add(first: Histogram, second: Histogram) -> Histogram:
         if not mine.positive or not theirs.positive:
             zeros, nonzeros = (first, second) if not mine.positive else (second, first)
             return Histogram(nonzeros.buckets, tuple(value + zeros.values[0] for value in nonzeros.values), xor)
-        united = mine if mine.holds(theirs) else mine.united(theirs)
+        united = mine if mine.holds(theirs) else mine.unite(theirs)
         sums = [0.0] * (united.positive + 1)
         united.add(sums, mine, first.values)
         united.add(sums, theirs, second.values)
@@ -97,7 +97,7 @@ def add(first: Histogram, second: Histogram) -> Histogram:
 
 
 def merge(histograms: Iterable[Histogram]) -> Histogram:
-    """The sum of any number of histograms."""
+    """Return the sum of any number of histograms."""
     total = Histogram(Buckets.empty(), ())
     for histogram in histograms:
         total = add(total, histogram)

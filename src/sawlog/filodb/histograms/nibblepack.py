@@ -18,12 +18,12 @@ _MASK = (1 << 64) - 1
 
 
 def pack(values: Sequence[int]) -> bytes:
-    """Numbers of 64 bits, in groups of eight; the last group is filled up with zeros."""
+    """Return numbers of 64 bits, in groups of eight; the last group is filled up with zeros."""
     return _pack(np.array([value & _MASK for value in values], np.uint64))
 
 
 def unpack(data: bytes | memoryview, count: int) -> list[int]:
-    """`count` numbers, unsigned.
+    """Return the `count` numbers, unsigned.
 
     Raises:
         FormatError: When a group is longer than the data.
@@ -32,7 +32,7 @@ def unpack(data: bytes | memoryview, count: int) -> list[int]:
 
 
 def pack_delta(values: Sequence[int]) -> bytes:
-    """Non-decreasing numbers as the first one and differences.
+    """Return non-decreasing numbers as the first one and differences.
 
     FiloDB writes a decrease as no difference and goes on from the lower value, which reads back as something else.
 
@@ -46,7 +46,7 @@ def pack_delta(values: Sequence[int]) -> bytes:
 
 
 def unpack_delta(data: bytes | memoryview, count: int) -> list[int]:
-    """`count` numbers from their differences, signed.
+    """Return the `count` numbers from their differences, signed.
 
     Raises:
         FormatError: When a group is longer than the data.
@@ -55,7 +55,7 @@ def unpack_delta(data: bytes | memoryview, count: int) -> list[int]:
 
 
 def pack_doubles(values: Sequence[float]) -> bytes:
-    """Doubles: the first one, then each XORed with the one before it. NaNs but the first become canonical.
+    """Return doubles: the first one, then each XORed with the one before it. NaNs but the first become canonical.
 
     Raises:
         SchemaError: For no values.
@@ -70,7 +70,7 @@ def pack_doubles(values: Sequence[float]) -> bytes:
 
 
 def unpack_doubles(data: bytes | memoryview, count: int) -> list[float]:
-    """`count` doubles.
+    """Return the `count` doubles.
 
     Raises:
         FormatError: When a group is longer than the data.

@@ -17,7 +17,7 @@ from sawlog.chain.kernels import (
     TAKEN,
     Window,
     blame,
-    record_type,
+    make_record_type,
     walk_chain,
 )
 from sawlog.filodb import judge as header
@@ -26,7 +26,7 @@ from sawlog.filodb.kernels import state as s
 from sawlog.filodb.kernels.records import Out, ask_ahead, judge_record, on_damage, take_records
 from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.layout import loader
+from sawlog.kernels.layout import make_load
 from sawlog.kernels.numbers import _U32, _ZERO
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutInt64s, OutUInt64s, Record, UInt32s, UInt64, UInt64s
 from sawlog.kernels.xxh32 import xxh32
@@ -47,12 +47,12 @@ _HASH_SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
 _is_header = inlined(header.is_header)
 _is_whole = inlined(header.is_whole)
-_load_length = loader(layout.LENGTH)
-_load_word = loader(layout.VERSION_WORD)
-_load_time = loader(layout.TIMESTAMP)
+_load_length = make_load(layout.LENGTH)
+_load_word = make_load(layout.VERSION_WORD)
+_load_time = make_load(layout.TIMESTAMP)
 
 
-CONTAINER = record_type("start", "end", "following", "time", "records")
+CONTAINER = make_record_type("start", "end", "following", "time", "records")
 """A container: where its header is, where its records end, where the next one begins, its timestamp, and how many
 records it has."""
 
@@ -75,13 +75,16 @@ class Containers(NamedTuple):
 
 @inlined
 def _sees(window: Any, place: Any) -> Any:
-    """Whether all that a header is judged by is in the window."""
+    """Return whether all that a header is judged by is in the window."""
     return place >= window.base and place - window.base + _LOOK <= np.uint64(len(window.data))
 
 
 @inlined
-def _header_at(window: Any, place: Any, rules: Any, searched: Any) -> Any:
-    """Whether a container begins at a file offset in the window; if it is searched for, its first record must fit."""
+def _has_header(window: Any, place: Any, rules: Any, searched: Any) -> Any:
+    """Return whether a container begins at a file offset in the window.
+
+    If it is searched for, its first record must fit.
+    """
     if not _sees(window, place):
         return False
     pos, data = place - window.base, window.data
@@ -103,10 +106,10 @@ def _follows(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     It begins where the records end, or one whole container further on; a header is there, too, or the file ends.
     """
     stop = _stop_of(window, pos)
-    if stop == window.size or _header_at(window, stop, rules, False):
+    if stop == window.size or _has_header(window, stop, rules, False):
         return stop
     following = pos + np.uint64(state.step)
-    if following < stop or not _header_at(window, following, rules, False):
+    if following < stop or not _has_header(window, following, rules, False):
         return _ZERO
     length = np.int64(_load_length(window.data, following - window.base))
     record = np.int64(_load_length(window.data, following - window.base + _HEADER))
@@ -121,7 +124,7 @@ def _open_sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     reach = max(_stop_of(window, offset), offset + np.uint64(state.step)) if _sees(window, offset) else offset
     if pos >= _MUCH and reach < window.size and not _sees(window, reach):
         return SHORT, min(_LOOK, window.size - offset)
-    if state.ending != 0 or not _header_at(window, offset, rules, False):
+    if state.ending != 0 or not _has_header(window, offset, rules, False):
         return ENDED, _ZERO
     if state.bound != 0:
         following = _stop_of(window, offset) if state.expected == np.int64(offset) else _ZERO
@@ -137,13 +140,16 @@ def _open_sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """A record, or the rest of a container; ENDED where the framing is to look: at doubtful headers, broken records."""
+    """Return a record, or the rest of a container.
+
+    ENDED where the framing is to look: at doubtful headers, broken records.
+    """
     offset = np.int64(window.base + pos)
     if state.inside == 0:
         return _open_sound(window, pos, state, rules)
     if offset >= state.end:
         if state.bound > offset and state.broken != offset:
-            if not _header_at(window, window.base + pos, rules, True):
+            if not _has_header(window, window.base + pos, rules, True):
                 return ENDED, _ZERO
             if np.int64(_stop_of(window, window.base + pos)) > state.bound:
                 return ENDED, _ZERO
@@ -161,10 +167,10 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def _holds_none(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """Whether no container begins where records are broken, in one that is too small for others after that."""
+    """Return whether no container begins where records are broken, in one that is too small for others after that."""
     reach = state.bound if state.bound > 0 else state.end
     small = reach - state.container < layout.WHOLE_UNIT and not rules.given
-    return small and _sees(window, window.base + pos) and not _header_at(window, window.base + pos, rules, True)
+    return small and _sees(window, window.base + pos) and not _has_header(window, window.base + pos, rules, True)
 
 
 @inlined
@@ -227,7 +233,7 @@ def _judge_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @always_inlined
 def gather_records(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Whole records are taken by `take_records`, as far as there is room for them."""
+    """Return whole records are taken by `take_records`, as far as there is room for them."""
     if np.int64(window.base + pos) < state.end:
         return NO_ROOM
     state.padding_bytes += np.int64(size)
@@ -249,7 +255,7 @@ def read_values(window: Window, state: Annotated[Any, Record(s.STATE)], out: Out
 
 @always_inlined
 def _count(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Count whole records, as many as are in sight."""
+    """Return count whole records, as many as are in sight."""
     if state.inside == 0:
         return pos
     first_pos = pos
@@ -281,7 +287,7 @@ def _take_container(state: Any, out: Any) -> None:
 
 @always_inlined
 def _gather_container(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
-    """A container is read. Whether the last one of a torn file is complete is only known later."""
+    """Return a container is read. Whether the last one of a torn file is complete is only known later."""
     if state.counted >= 0 and (state.ending == 0 or state.next < state.bound):
         _take_container(state, out)
     return gather_records(window, pos, size, state, out, rules)

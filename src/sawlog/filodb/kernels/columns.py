@@ -6,13 +6,13 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.filodb import layout
 from sawlog.filodb.kernels.gather import PayloadErrors, Payloads
 from sawlog.filodb.layout import ContainerDamageKind, HistogramFormat
-from sawlog.kernels.columns import taker
+from sawlog.kernels.columns import make_take
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.layout import loader
+from sawlog.kernels.layout import make_load
 from sawlog.kernels.memory import load_u16, load_u32, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ZERO
 from sawlog.kernels.signature import Array, OutBytes, Record, UInt64, UInt64s
@@ -35,14 +35,14 @@ END = 11
 """Records end where the last of their payloads does; all pointer columns are among the operations in front of it."""
 SKIP = 12
 
-OPERATION = record_type("code", "slot", "place", "second", "field")
+OPERATION = make_record_type("code", "slot", "place", "second", "field")
 """What to do, the column's place in the record, its places in the memory, and the field that is made of it.
 
 Values of fixed width have one place, in the arena; payloads two, in the scratch: of positions and of lengths.
 """
-FAILURE = record_type("operation", "wrong")
+FAILURE = make_record_type("operation", "wrong")
 """The operation that failed for a record, plus one, and the pointer or length that is wrong."""
-TALLY = record_type("payload_bytes", "buckets")
+TALLY = make_record_type("payload_bytes", "buckets")
 
 BLOCK = 64
 """Records that are located before they are gathered."""
@@ -53,10 +53,10 @@ _HISTOGRAM_HEAD = np.uint64(layout.HISTOGRAM_HEADER_SIZE)
 _MAX_BUCKETS = np.uint64(layout.MAX_BUCKETS)
 _EMPTY_HISTOGRAM = int(HistogramFormat.EMPTY)
 _BAD_NESTED = int(ContainerDamageKind.BAD_NESTED_RECORD)
-take_4, take_8 = taker(4), taker(8)
-_load_length = loader(layout.LENGTH)
-_load_id = loader(layout.SCHEMA_ID)
-_load_size = loader(layout.PAYLOAD.length)
+take_4, take_8 = make_take(4), make_take(8)
+_load_length = make_load(layout.LENGTH)
+_load_id = make_load(layout.SCHEMA_ID)
+_load_size = make_load(layout.PAYLOAD.length)
 
 
 class Memory(NamedTuple):

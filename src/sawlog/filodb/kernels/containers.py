@@ -6,19 +6,19 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.filodb import layout
 from sawlog.filodb.kernels.payloads import NO_ROOM, PROGRESS, TOO_LONG, Encoded
-from sawlog.kernels.columns import putter
+from sawlog.kernels.columns import make_put
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.layout import storer
+from sawlog.kernels.layout import make_store
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u16, store_u32
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ZERO
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s, Record, UInt64s
 from sawlog.kernels.vector import copy_short
 from sawlog.kernels.xxh32 import xxh32
 
-LAYER = record_type(
+LAYER = make_record_type(
     "row",  # the next one
     "start",  # of the current container in `out`; -1 when there is none
     "end",  # where the next record goes
@@ -28,7 +28,7 @@ LAYER = record_type(
 """The state of the container writer."""
 
 PAYLOAD = -1
-PUT = record_type("width", "offset", "place", "second")
+PUT = make_record_type("width", "offset", "place", "second")
 """Bytes of a value, 0 for none, or PAYLOAD; where it goes in the record, and where it is: in the arena, or position and
 length in the scratch."""
 
@@ -39,17 +39,17 @@ FLUSH = 1
 RECORD_TOO_LONG = 2
 BAD_RECORD = 3
 
-LAYOUT = record_type("payloads", "schema_id", "hash_offset")
+LAYOUT = make_record_type("payloads", "schema_id", "hash_offset")
 """Where payloads begin in a record, its schema ID, or -1, and the place of its hash."""
 
 _HEADER = layout.CONTAINER_HEADER_SIZE
 _VERSION_WORD = np.uint64(layout.VERSION << layout.VERSION_SHIFT)
 _ALIGN = layout.ALIGNMENT
-_store_word = storer(layout.VERSION_WORD)
-_store_time = storer(layout.TIMESTAMP)
+_store_word = make_store(layout.VERSION_WORD)
+_store_time = make_store(layout.TIMESTAMP)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _SEED = np.uint64(layout.HASH_SEED)
-_put_fixed = putter()
+_put_fixed = make_put()
 
 
 class Values(NamedTuple):
@@ -67,8 +67,8 @@ class Values(NamedTuple):
 
 
 @inlined
-def _size_of(row: Any, start_of_payloads: Any, ops: Any, scratch: Any) -> Any:
-    """Bytes of a record."""
+def _compute_size(row: Any, start_of_payloads: Any, ops: Any, scratch: Any) -> Any:
+    """Return bytes of a record."""
     total = start_of_payloads
     for i in range(len(ops)):
         if ops[i].width == PAYLOAD:
@@ -119,7 +119,7 @@ def encode_records(
         progress.row = row
         progress.used = used
         r = np.uint64(row)
-        total = _size_of(r, start_of_payloads, ops, values.scratch)
+        total = _compute_size(r, start_of_payloads, ops, values.scratch)
         if total > layout.MAX_PAYLOAD:
             progress.wrong = total
             return TOO_LONG
@@ -174,8 +174,8 @@ class Plan(NamedTuple):
     whole: Bool
 
 
-def new_layer() -> Any:
-    """The state before the first row."""
+def make_layer() -> Any:
+    """Return the state before the first row."""
     state = np.zeros(1, LAYER)[0]
     state.start = -1
     return state
@@ -228,7 +228,7 @@ def lay_records(rows: Rows, plan: Plan, state: Annotated[Any, Record(LAYER)], ou
             if total < layout.LENGTH_SIZE or load_u32(values.payloads, source) + _FOUR != np.uint64(total):
                 return BAD_RECORD
         else:
-            total = _size_of(r, start_of_payloads, rows.ops[number], values.scratch)
+            total = _compute_size(r, start_of_payloads, rows.ops[number], values.scratch)
         if total > plan.size - _HEADER:
             return RECORD_TOO_LONG
         if state.start >= 0 and (

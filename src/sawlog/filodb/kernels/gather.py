@@ -8,7 +8,7 @@ import numpy as np
 
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.signature import Bytes, Int32s, Int64, OutBytes, OutInt32s, OutInt64s, OutUInt32s, OutUInt64s
-from sawlog.kernels.text import beyond_ascii, utf8_end
+from sawlog.kernels.text import exceeds_ascii, find_utf8_end
 
 
 class Texts(NamedTuple):
@@ -98,7 +98,7 @@ def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: PayloadErrors) ->
             continue
         for text in range(groups[row], groups[row + 1]):
             start, end = np.uint64(texts.ends[text]), np.uint64(texts.ends[text + 1])
-            valid = utf8_end(texts.data, start, end)
+            valid = find_utf8_end(texts.data, start, end)
             if valid < end:
                 bad.kinds[row] = kind
                 bad.where[row] = valid - start
@@ -111,8 +111,8 @@ def judge_texts(payloads: Payloads, kind: Int64, bad: PayloadErrors) -> None:
     for row in range(len(payloads.positions)):
         start = payloads.positions[row]
         end = start + np.uint64(payloads.lengths[row])
-        if beyond_ascii(payloads.data, start, end):
-            valid = utf8_end(payloads.data, start, end)
+        if exceeds_ascii(payloads.data, start, end):
+            valid = find_utf8_end(payloads.data, start, end)
             if valid < end:
                 bad.kinds[row] = kind
                 bad.where[row] = valid - start

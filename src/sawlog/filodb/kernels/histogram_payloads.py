@@ -8,7 +8,7 @@ import numpy as np
 
 from sawlog.filodb import layout
 from sawlog.filodb.kernels.gather import Texts
-from sawlog.filodb.kernels.histograms import _EXPONENTIAL_XOR, _buckets, _tops
+from sawlog.filodb.kernels.histograms import _EXPONENTIAL_XOR, _compute_tops, _count_buckets
 from sawlog.filodb.kernels.nibblepack import FAILED, pack_values, pack_xor
 from sawlog.filodb.kernels.payloads import (
     BAD_BUCKETS,
@@ -131,13 +131,13 @@ def encode_histograms(
             out[begin] = code
             store_u16(out, begin + _ONE, size - _ONE)
             copy_bytes(out, begin + _HISTOGRAM_HEAD, definitions, start + _ONE, size - _ONE)
-            buckets, _ = _buckets(out, begin, size - _ONE + _HISTOGRAM_HEAD)
+            buckets, _ = _count_buckets(out, begin, size - _ONE + _HISTOGRAM_HEAD)
             if buckets <= 0 or code == _EMPTY_HISTOGRAM:
                 return BAD_BUCKETS
             if buckets != count or top_ends[row + 1] - top_ends[row] != count:
                 progress.wrong = buckets
                 return WRONG_COUNT
-            if not _tops(out, begin, size - _ONE, code, work.tops, work.bits, 0, count):
+            if not _compute_tops(out, begin, size - _ONE, code, work.tops, work.bits, 0, count):
                 return BAD_BUCKETS
             first_top = np.int64(top_ends[row])
             for i in range(count):

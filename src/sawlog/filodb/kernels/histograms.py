@@ -46,17 +46,17 @@ _LARGEST_EXPONENT = 709.78
 
 
 @inlined
-def _i16(value: Any) -> Any:
+def _cast_i16(value: Any) -> Any:
     return (np.int64(value) ^ 0x8000) - 0x8000
 
 
 @inlined
-def _i32(value: Any) -> Any:
+def _cast_i32(value: Any) -> Any:
     return (np.int64(value) ^ 0x80000000) - 0x80000000
 
 
 @inlined
-def _buckets(window: Any, pos: Any, length: Any) -> Any:
+def _count_buckets(window: Any, pos: Any, length: Any) -> Any:
     """Return how many buckets a blob has, and how long its definition is; -1 buckets when it is no histogram."""
     if length < _ONE:
         return -1, _ZERO
@@ -77,7 +77,7 @@ def _buckets(window: Any, pos: Any, length: Any) -> Any:
     elif code in (_EXPONENTIAL, _EXPONENTIAL_XOR):
         if size != _EXPONENTIAL_SIZE or count == _ZERO:
             return -1, _ZERO
-        scale = _i16(load_u16(window, pos + _HEAD + _TWO))
+        scale = _cast_i16(load_u16(window, pos + _HEAD + _TWO))
         positive = load_u16(window, pos + _HEAD + np.uint64(8))
         if abs(scale) > layout.MAX_SCALE or positive > _MAX_EXPONENTIAL or count != positive + _ONE:
             return -1, _ZERO
@@ -117,7 +117,7 @@ class Buckets(NamedTuple):
 
 
 @kernel
-def histogram_sizes(payloads: Payloads, sizes: Sizes, bad: PayloadErrors) -> None:
+def measure_histograms(payloads: Payloads, sizes: Sizes, bad: PayloadErrors) -> None:
     """Work out `Sizes` of `Payloads`; others than histograms become `PayloadErrors`, explained by format codes."""
     window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
     ends, definition_ends = sizes.ends, sizes.definition_ends
@@ -126,7 +126,7 @@ def histogram_sizes(payloads: Payloads, sizes: Sizes, bad: PayloadErrors) -> Non
         length = np.uint64(lengths[row])
         present = bad.kinds[row] == 0 and (length != _ZERO or positions[row] != _ZERO)
         if present:
-            count, size = _buckets(window, positions[row], length)
+            count, size = _count_buckets(window, positions[row], length)
             if count < 0:
                 bad.kinds[row] = _BAD
                 bad.where[row] = np.int64(window[positions[row]]) if length > _ZERO else -1
@@ -158,26 +158,29 @@ def fill_exponential(scale: Any, index: Any, tops: Any, first: Any, count: Any) 
 
 
 @kernel
-def geometric_tops(lowest: Float64, multiplier: Float64, less: Float64, tops: OutFloat64s) -> None:
-    """Tops of geometric buckets, float64."""
+def compute_geometric_tops(lowest: Float64, multiplier: Float64, less: Float64, tops: OutFloat64s) -> None:
+    """Compute the tops of geometric buckets, float64."""
     fill_geometric(lowest, multiplier, less, tops, 0, len(tops))
 
 
 @kernel
-def exponential_tops(scale: Int64, index: Int64, tops: OutFloat64s) -> None:
-    """Tops of exponential buckets, float64."""
+def compute_exponential_tops(scale: Int64, index: Int64, tops: OutFloat64s) -> None:
+    """Compute the tops of exponential buckets, float64."""
     fill_exponential(scale, index, tops, 0, len(tops))
 
 
 @inlined
-def _tops(window: Any, pos: Any, size: Any, code: Any, tops: Any, bits: Any, first: Any, count: Any) -> Any:
-    """Work the tops of one histogram out; `bits` is a view of `tops` as uint64. Returns whether that went well."""
+def _compute_tops(window: Any, pos: Any, size: Any, code: Any, tops: Any, bits: Any, first: Any, count: Any) -> Any:
+    """Return work the tops of one histogram out; `bits` is a view of `tops` as uint64.
+
+    Returns whether that went well.
+    """
     start = pos + _HEAD
     if code in (_CUSTOM, _CUSTOM_XOR):
         return unpack_xor(window, start + _TWO, start + size, bits, first, count) == count
     if code in (_EXPONENTIAL, _EXPONENTIAL_XOR):
-        scale = _i16(load_u16(window, start + _TWO))
-        index = _i32(load_u32(window, start + np.uint64(4)))
+        scale = _cast_i16(load_u16(window, start + _TWO))
+        index = _cast_i32(load_u32(window, start + np.uint64(4)))
         fill_exponential(scale, index, tops, first, count)
         return True
     if count > 0:
@@ -195,7 +198,7 @@ def gather_histograms(payloads: Payloads, sizes: Sizes, into: Buckets, bad: Payl
 
     Args:
         payloads: `Payloads`.
-        sizes: `Sizes`, from `histogram_sizes`.
+        sizes: `Sizes`, from `measure_histograms`.
         into: `Buckets`.
         bad: `PayloadErrors`, where tops or values are broken: explained by the format code.
     """
@@ -216,7 +219,7 @@ def gather_histograms(payloads: Payloads, sizes: Sizes, into: Buckets, bad: Payl
             into.definitions[start + 1 + i] = window[pos + _HEAD + np.uint64(i)]
         if code == _EMPTY:
             continue
-        good = _tops(window, pos, np.uint64(size), code, tops, top_bits, first, count)
+        good = _compute_tops(window, pos, np.uint64(size), code, tops, top_bits, first, count)
         begin = pos + _HEAD + np.uint64(size)
         end = pos + np.uint64(lengths[row])
         if code in (_GEOMETRIC_XOR, _CUSTOM_XOR, _EXPONENTIAL_XOR):
@@ -248,7 +251,7 @@ class Histograms(NamedTuple):
 
 @kernel
 def mark_exponential(definition_ends: Int32s, definitions: Bytes, exponential: OutBytes) -> None:
-    """Whether the buckets of each row are exponential, by the format code in front of their definition."""
+    """Mark rows whose buckets are exponential, by the format code in front of their definition."""
     for row in range(len(exponential)):
         code: Any = -1
         if definition_ends[row + 1] > definition_ends[row]:
@@ -257,8 +260,8 @@ def mark_exponential(definition_ends: Int32s, definitions: Bytes, exponential: O
 
 
 @inlined
-def _quantile(all: Any, row: Any, q: Any, minimum: Any, maximum: Any) -> Any:
-    """A quantile of a row's histogram, whose values lie between two bounds."""
+def _compute_quantile(all: Any, row: Any, q: Any, minimum: Any, maximum: Any) -> Any:
+    """Return a quantile of a row's histogram, whose values lie between two bounds."""
     tops, values = all.tops, all.values
     first = np.int64(all.ends[row])
     last = np.int64(all.ends[row + 1]) - 1
@@ -293,10 +296,10 @@ def _quantile(all: Any, row: Any, q: Any, minimum: Any, maximum: Any) -> Any:
 
 
 @kernel
-def histogram_quantiles(
+def compute_quantiles(
     all: Histograms, quantiles: Float64s, minimums: Float64s, maximums: Float64s, out: OutFloat64s
 ) -> None:
-    """Quantiles of each row: `out[row * len(wanted) + i]` is that of `wanted[i]`, NaN where there is none.
+    """Compute quantiles of each row: `out[row * len(wanted) + i]` is that of `wanted[i]`, NaN if none.
 
     Args:
         all: `Histograms`.
@@ -309,7 +312,7 @@ def histogram_quantiles(
         least = minimums[min(row, len(minimums) - 1)]
         maximum = maximums[min(row, len(maximums) - 1)]
         for i in range(len(quantiles)):
-            out[row * len(quantiles) + i] = _quantile(all, row, quantiles[i], least, maximum)
+            out[row * len(quantiles) + i] = _compute_quantile(all, row, quantiles[i], least, maximum)
 
 
 @inlined
@@ -330,10 +333,10 @@ def _rank(all: Any, row: Any, bucket: Any, value: Any, minimum: Any, maximum: An
 
 
 @kernel
-def histogram_fractions(
+def compute_fractions(
     all: Histograms, lower: Float64, upper: Float64, minimums: Float64s, maximums: Float64s, out: OutFloat64s
 ) -> None:
-    """The share of each row's values between `lower` and `upper`, not negative; other arguments as for quantiles."""
+    """Compute the share of each row's values between `lower` and `upper`, not negative; the rest as for quantiles."""
     for row in range(len(all.ends) - 1):
         first = np.int64(all.ends[row])
         last = np.int64(all.ends[row + 1]) - 1
@@ -370,8 +373,8 @@ def histogram_fractions(
 
 
 @kernel
-def histogram_totals(ends: Int32s, tops: Float64s, values: Float64s, counts: OutFloat64s, sums: OutFloat64s) -> None:
-    """Count of each row, and an estimate of its sum: every bucket's share at its middle, beyond the last top at it."""
+def compute_totals(ends: Int32s, tops: Float64s, values: Float64s, counts: OutFloat64s, sums: OutFloat64s) -> None:
+    """Compute each row's count, and estimate its sum: every bucket's share at its middle, beyond the last top at it."""
     for row in range(len(ends) - 1):
         counts[row] = math.nan
         sums[row] = math.nan

@@ -11,21 +11,21 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from sawlog.arrow import Column
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.filodb import layout
 from sawlog.filodb.kernels.gather import LabelRoom, PayloadErrors, Payloads, Texts
 from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.kernels.columns import append
-from sawlog.kernels.intern import enter, find, hash_string, new_seed
+from sawlog.kernels.intern import enter, find, hash_string, make_seed
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.layout import loader
-from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes, store_u32, store_u64
+from sawlog.kernels.layout import make_load
+from sawlog.kernels.memory import are_bytes_equal, copy_bytes, load_u32, load_u64, prefetch, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _SEVEN, _ZERO
 from sawlog.kernels.signature import Bool, Bytes, Int64, OutBytes, OutUInt64s, Record, UInt64
-from sawlog.kernels.text import beyond_ascii, utf8_end
+from sawlog.kernels.text import exceeds_ascii, find_utf8_end
 from sawlog.kernels.vector import copy_short
 
-ROOM = record_type(
+ROOM = make_record_type(
     "entries",
     "key_bytes",
     "value_bytes",
@@ -33,7 +33,7 @@ ROOM = record_type(
     "beyond_ascii",  # whether any has
 )
 """How much of the targets is used, and what it is used for."""
-KNOWN = record_type(
+KNOWN = make_record_type(
     "used",  # bytes of the data
     "count",  # of maps
     "last",  # place of the map that was found last
@@ -55,7 +55,7 @@ _HEAD = np.uint64(24)
 """In front of each map: its length, entries, bytes of keys and of values, the place of the map that followed it last,
 and whether it has text beyond ASCII; 4 bytes each. A head without a map comes first."""
 _VALUE_LENGTH = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
-_load_size = loader(layout.PAYLOAD.length)
+_load_size = make_load(layout.PAYLOAD.length)
 _FLAG = layout.PREDEFINED_FLAG
 _BAD_MAP = int(ContainerDamageKind.BAD_MAP)
 _UNKNOWN_KEY = int(ContainerDamageKind.UNKNOWN_PREDEFINED_KEY)
@@ -82,29 +82,29 @@ class Memo(NamedTuple):
     known: Annotated[Any, Record(KNOWN)]
 
 
-def new_memo() -> Memo:
-    """A memo without any map."""
+def make_memo() -> Memo:
+    """Return a memo without any map."""
     state = np.zeros(1, KNOWN)[0]
     state.used = _HEAD
     data = Column(np.uint8, MEMO_BYTES).values
     data[: int(_HEAD)] = 0
-    return Memo(data, np.zeros(SLOTS, np.uint64), new_seed(), state)
+    return Memo(data, np.zeros(SLOTS, np.uint64), make_seed(), state)
 
 
 @always_inlined
-def _padded(length: Any) -> Any:
+def _pad_length(length: Any) -> Any:
     return (length + _SEVEN) & ~_SEVEN
 
 
 @always_inlined
 def _is(data: Any, place: Any, window: Any, pos: Any, length: Any) -> Any:
-    """Whether the map at a place of a memo is that of the window."""
-    return load_u32(data, place) == length and same_bytes(window, pos, data, place + _HEAD, length)
+    """Return whether the map at a place of a memo is that of the window."""
+    return load_u32(data, place) == length and are_bytes_equal(window, pos, data, place + _HEAD, length)
 
 
 @always_inlined
-def _same_map(data: Any, sought: Any, number: Any) -> Any:
-    """Whether that is the number of a map of the window, for `find`."""
+def _is_same_map(data: Any, sought: Any, number: Any) -> Any:
+    """Return whether that is the number of a map of the window, for `find`."""
     window, pos, length = sought
     return _is(data, np.uint64(number) * _EIGHT, window, pos, length)
 
@@ -135,11 +135,11 @@ def _repeat(memo: Any, place: Any, maps: Any, room: Any) -> Any:
         or np.uint64(len(values.data)) - value_used < value_bytes
     ):
         return False
-    cursor = place + _HEAD + _padded(load_u32(data, place))
+    cursor = place + _HEAD + _pad_length(load_u32(data, place))
     cursor = _copy_ends(keys.ends, entries, data, cursor, count, key_used)
     cursor = _copy_ends(values.ends, entries, data, cursor, count, value_used)
     copy_short(keys.data, key_used, data, cursor, key_bytes)
-    copy_short(values.data, value_used, data, cursor + _padded(key_bytes), value_bytes)
+    copy_short(values.data, value_used, data, cursor + _pad_length(key_bytes), value_bytes)
     room.entries = entries + count
     room.key_bytes = key_used + key_bytes
     room.value_bytes = value_used + value_bytes
@@ -157,19 +157,19 @@ def _learn_ends(data: Any, cursor: Any, ends: Any, first: Any, count: Any, start
 
 @always_inlined
 def _recall(memo: Any, window: Any, pos: Any, length: Any) -> Any:
-    """The place of a map in a memo, 0 if it is not there; then the slot for it, and its hash."""
+    """Return the place of a map in a memo, 0 if it is not there; then the slot for it, and its hash."""
     data, state = memo.data, memo.known
     place = np.uint64(load_u32(data, np.uint64(state.last) + _EIGHT + _EIGHT))
     slot, hashed = _ZERO, _ZERO
     if place == _ZERO or not _is(data, place, window, pos, length):
         hashed = hash_string(window, pos, length, memo.seed)
-        number, slot = find(_same_map, data, (window, pos, length), memo.slots, hashed, SLOTS)
+        number, slot = find(_is_same_map, data, (window, pos, length), memo.slots, hashed, SLOTS)
         place = np.uint64(max(number, 0)) * _EIGHT
     return place, slot, hashed
 
 
 @always_inlined
-def _met(memo: Any, place: Any) -> None:
+def _note_map(memo: Any, place: Any) -> None:
     """Note that the map at a place has followed the last one."""
     store_u32(memo.data, np.uint64(memo.known.last) + _EIGHT + _EIGHT, place)
     memo.known.last = place
@@ -187,7 +187,13 @@ def _enter(memo: Any, slot: Any, hashed: Any, sought: Any, decoded: Any, high: A
     window, pos, length = sought
     count, key_bytes, value_bytes = decoded
     place = np.uint64(state.used)
-    need = _HEAD + _padded(length) + (count + count + _ONE + _ONE) * _FOUR + _padded(key_bytes) + _padded(value_bytes)
+    need = (
+        _HEAD
+        + _pad_length(length)
+        + (count + count + _ONE + _ONE) * _FOUR
+        + _pad_length(key_bytes)
+        + _pad_length(value_bytes)
+    )
     if 2 * state.count >= len(memo.slots) or np.uint64(len(data)) - place < need:
         return _ZERO
     store_u32(data, place, length)
@@ -201,7 +207,7 @@ def _enter(memo: Any, slot: Any, hashed: Any, sought: Any, decoded: Any, high: A
     state.last = place
     state.used = place + need
     state.count += 1
-    return place + _HEAD + _padded(length)
+    return place + _HEAD + _pad_length(length)
 
 
 @inlined
@@ -215,11 +221,11 @@ def _learn(memo: Any, slot: Any, hashed: Any, sought: Any, maps: Any, first: Any
     if to == _ZERO:
         return
     _learn_ends(data, to, maps.keys.ends, entries, count, key_start)
-    to += _padded(count * _FOUR)
+    to += _pad_length(count * _FOUR)
     _learn_ends(data, to, maps.values.ends, entries, count, value_start)
-    to += _padded(count * _FOUR)
+    to += _pad_length(count * _FOUR)
     copy_bytes(data, to, maps.keys.data, key_start, key_bytes)
-    copy_bytes(data, to + _padded(key_bytes), maps.values.data, value_start, value_bytes)
+    copy_bytes(data, to + _pad_length(key_bytes), maps.values.data, value_start, value_bytes)
 
 
 @inlined
@@ -274,7 +280,7 @@ def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -
         bad.kinds[row], bad.where[row] = kind, place
         return True
     first_key, first_value = np.uint64(room.key_bytes), np.uint64(room.value_bytes)
-    high = beyond_ascii(keys.data, first_key, key_used) or beyond_ascii(values.data, first_value, value_used)
+    high = exceeds_ascii(keys.data, first_key, key_used) or exceeds_ascii(values.data, first_value, value_used)
     room.high = high
     room.beyond_ascii |= np.int64(high)
     room.entries = entries
@@ -321,7 +327,7 @@ def gather_maps(
         if place != _ZERO:
             if not _repeat(memo, place, maps, room):
                 return FULL
-            _met(memo, place)
+            _note_map(memo, place)
         else:
             first = np.uint64(room.entries), np.uint64(room.key_bytes), np.uint64(room.value_bytes)
             if not _walk(payloads, row, names, maps, room, bad):
@@ -335,7 +341,7 @@ def gather_maps(
 
 @inlined
 def _judge_entries(window: Any, start: Any, end: Any, name_count: Any) -> Any:
-    """The kind of damage in the entries of a map, or 0, and the number that explains it."""
+    """Return the kind of damage in the entries of a map, or 0, and the number that explains it."""
     pos = start
     while pos < end:
         place = np.int64(pos - start)
@@ -359,7 +365,7 @@ def _judge_entries(window: Any, start: Any, end: Any, name_count: Any) -> Any:
 
 @inlined
 def _judge_text(window: Any, first_pos: Any, end: Any) -> Any:
-    """The position in the first text of a sound map at which it is not UTF-8, or -1; keys come before values."""
+    """Return the position in the first text of a sound map at which it is not UTF-8, or -1; keys come before values."""
     for values in (False, True):
         pos = first_pos
         while pos < end:
@@ -369,7 +375,7 @@ def _judge_text(window: Any, first_pos: Any, end: Any) -> Any:
             start = key_end + _VALUE_LENGTH
             value_end = start + _load_size(window, key_end)
             first, last = (start, value_end) if values else (pos, key_end)
-            valid = utf8_end(window, first, last)
+            valid = find_utf8_end(window, first, last)
             if valid < last:
                 return np.int64(valid - first)
             pos = value_end
@@ -400,11 +406,11 @@ def judge_maps(payloads: Payloads, names: Int64, text: Bool, memo: Memo, bad: Pa
         if looks:
             place, slot, hashed = _recall(memo, window, start, length)
         if place != _ZERO:
-            _met(memo, place)
+            _note_map(memo, place)
             continue
         end = start + length
         kind, bad_pos = _judge_entries(window, start, end, names)
-        if kind == 0 and text and beyond_ascii(window, start, end):
+        if kind == 0 and text and exceeds_ascii(window, start, end):
             bad_pos = _judge_text(window, start, end)
             kind = _INVALID_UTF8 if bad_pos >= 0 else 0
         if kind != 0:
@@ -454,7 +460,7 @@ def find_labels(payloads: Payloads, key: Bytes, numbers: Bytes, out: Payloads, s
                 if end - pos < length:
                     state[row] = UNSURE
                     break
-                is_same = length == size and same_bytes(window, pos, key, _ZERO, size)
+                is_same = length == size and are_bytes_equal(window, pos, key, _ZERO, size)
                 pos += length
             length = _load_size(window, pos) if end - pos >= _VALUE_LENGTH else end
             if end - pos < _VALUE_LENGTH or end - pos - _VALUE_LENGTH < length:

@@ -29,7 +29,7 @@ _MAGNITUDE = np.uint64(0x7FFFFFFFFFFFFFFF)
 
 @inlined
 def add(a: Any, b: Any) -> Any:
-    """Sum modulo 2**64, in halves: plain Python warns of an overflow."""
+    """Return sum modulo 2**64, in halves: plain Python warns of an overflow."""
     low = (a & _HALF) + (b & _HALF)
     high = (a >> _HALF_BITS) + (b >> _HALF_BITS) + (low >> _HALF_BITS)
     return (high & _HALF) << _HALF_BITS | low & _HALF

@@ -10,13 +10,13 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.filodb import layout
 from sawlog.filodb.kernels.gather import Labels, Texts
-from sawlog.kernels.columns import slice_putter
+from sawlog.kernels.columns import make_put_slice
 from sawlog.kernels.intern import enter, find, hash_string
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.memory import load_u64, same_bytes, store_u16
+from sawlog.kernels.memory import are_bytes_equal, load_u64, store_u16
 from sawlog.kernels.numbers import _EIGHT, _ONE, _U32, _ZERO
 from sawlog.kernels.signature import (
     Array,
@@ -45,7 +45,7 @@ OTHER_TOPS = 7
 NO_ROOM = 8
 """Nothing is: the buffer must grow."""
 
-PROGRESS = record_type(
+PROGRESS = make_record_type(
     "row",  # the next one, or the one that something is wrong with
     "used",  # bytes of the buffer
     "wrong",  # what explains it
@@ -96,7 +96,7 @@ _LONGEST_KEY = np.uint64(layout.MAX_KEY)
 _FLAG = np.uint64(layout.PREDEFINED_FLAG)
 _SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
-_put_key, _put_payload = slice_putter(layout.MAP_KEY), slice_putter(layout.PAYLOAD)
+_put_key, _put_payload = make_put_slice(layout.MAP_KEY), make_put_slice(layout.PAYLOAD)
 
 
 @kernel
@@ -140,7 +140,11 @@ def encode_strings(
             continue
         start = np.uint64(ends[row])
         length = np.uint64(ends[row + 1]) - start
-        if last >= 0 and np.uint64(lengths[last]) == length and same_bytes(data, start, out, positions[last], length):
+        if (
+            last >= 0
+            and np.uint64(lengths[last]) == length
+            and are_bytes_equal(data, start, out, positions[last], length)
+        ):
             positions[row] = positions[last]
             lengths[row] = lengths[last]
             hashes[row] = hashes[last]
@@ -164,8 +168,8 @@ def encode_strings(
 
 
 @inlined
-def _after(data: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> Any:
-    """Whether the key at `a` comes after the key at `b`."""
+def _comes_after(data: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> Any:
+    """Return whether the key at `a` comes after the key at `b`."""
     shorter = min(a_length, b_length)
     done = _ZERO
     while shorter - done >= _EIGHT and load_u64(data, a + done) == load_u64(data, b + done):
@@ -180,7 +184,7 @@ def _after(data: Any, a: Any, a_length: Any, b: Any, b_length: Any) -> Any:
 
 
 @inlined
-def _index_place(first: Any, length: Any) -> Any:
+def _compute_head(first: Any, length: Any) -> Any:
     return np.int64((np.uint64(first) + np.uint64(31) * length) & np.uint64(HEADS - 1))
 
 
@@ -195,33 +199,33 @@ def index_names(predefined: Names) -> None:
         i = len(following) - 1 - back
         length = np.uint64(name_ends[i + 1] - name_ends[i])
         first = names[name_ends[i]] if length > _ZERO else np.uint8(0)
-        place = _index_place(first, length)
+        place = _compute_head(first, length)
         following[i] = heads[place]
         heads[place] = i
 
 
 @always_inlined
-def _same_texts(texts: Any, a: Any, b: Any, count: Any) -> Any:
-    """Whether two maps of `count` entries have the same keys, or values, in the same order."""
+def _has_same_texts(texts: Any, a: Any, b: Any, count: Any) -> Any:
+    """Return whether two maps of `count` entries have the same keys, or values, in the same order."""
     data, ends = texts.data, texts.ends
     start = np.uint64(ends[a])
     shift = ends[a] - ends[b]
     differs = 0
     for i in range(1, count + 1):
         differs |= (ends[a + i] - ends[b + i]) ^ shift
-    return differs == 0 and same_bytes(data, start, data, np.uint64(ends[b]), np.uint64(ends[a + count]) - start)
+    return differs == 0 and are_bytes_equal(data, start, data, np.uint64(ends[b]), np.uint64(ends[a + count]) - start)
 
 
 @always_inlined
-def _same_map(maps: Any, a: Any, b: Any) -> Any:
-    """Whether the maps of two rows have the same entries in the same order."""
+def _is_same_map(maps: Any, a: Any, b: Any) -> Any:
+    """Return whether the maps of two rows have the same entries in the same order."""
     first = np.int64(maps.ends[a])
     start_b = np.int64(maps.ends[b])
     count = np.int64(maps.ends[a + 1]) - first
     return (
         np.int64(maps.ends[b + 1]) - start_b == count
-        and _same_texts(maps.values, first, start_b, count)
-        and _same_texts(maps.keys, first, start_b, count)
+        and _has_same_texts(maps.values, first, start_b, count)
+        and _has_same_texts(maps.keys, first, start_b, count)
     )
 
 
@@ -236,7 +240,7 @@ def sort_keys(texts: Any, first: Any, count: Any, order: Any) -> None:
         while slot > 0:
             previous = np.int64(order[slot - 1])
             begin = np.uint64(key_ends[first + previous])
-            if not _after(keys, begin, np.uint64(key_ends[first + previous + 1]) - begin, start, length):
+            if not _comes_after(keys, begin, np.uint64(key_ends[first + previous + 1]) - begin, start, length):
                 break
             order[slot] = previous
             slot -= 1
@@ -245,12 +249,12 @@ def sort_keys(texts: Any, first: Any, count: Any, order: Any) -> None:
 
 @inlined
 def _find_name(keys: Any, start: Any, length: Any, predefined: Any) -> Any:
-    """The number of a predefined key, or -1."""
+    """Return the number of a predefined key, or -1."""
     names, name_ends = predefined.texts.data, predefined.texts.ends
-    number = np.int64(predefined.heads[_index_place(keys[start] if length > _ZERO else np.uint8(0), length)])
+    number = np.int64(predefined.heads[_compute_head(keys[start] if length > _ZERO else np.uint8(0), length)])
     while number >= 0:
         name = np.uint64(name_ends[number])
-        if np.uint64(name_ends[number + 1]) - name == length and same_bytes(keys, start, names, name, length):
+        if np.uint64(name_ends[number + 1]) - name == length and are_bytes_equal(keys, start, names, name, length):
             break
         number = np.int64(predefined.following[number])
     return number
@@ -276,16 +280,16 @@ class Work(NamedTuple):
 
 @always_inlined
 def _find_same(maps: Any, row: Any, last: Any, work: Any) -> Any:
-    """The row that has the same map, or -1; then the slot of `work.seen` that this one takes, and its hash."""
+    """Return the row that has the same map, or -1; then the slot of `work.seen` that this one takes, and its hash."""
     # Series mostly come in the same order again.
     same_row = np.int64(work.following[last]) - 1 if last >= 0 else np.int64(-1)
-    if same_row >= 0 and _same_map(maps, row, same_row):
+    if same_row >= 0 and _is_same_map(maps, row, same_row):
         return same_row, _ZERO, _ZERO
     first, end = np.int64(maps.ends[row]), np.int64(maps.ends[row + 1])
     values, value_ends = maps.values.data, maps.values.ends
     start = np.uint64(value_ends[first])
     hashed = hash_string(values, start, np.uint64(value_ends[end]) - start, work.seed)
-    same_row, place = find(_same_map, maps, row, work.seen, hashed, PROBES)
+    same_row, place = find(_is_same_map, maps, row, work.seen, hashed, PROBES)
     return same_row, place, hashed
 
 
@@ -362,7 +366,7 @@ def encode_maps(
         first = np.int64(maps.ends[row])
         count = np.int64(maps.ends[row + 1]) - first
         # Series have the same keys for long: what was found out of them holds until they change.
-        if template < 0 or count != name_count or not _same_texts(maps.keys, template, first, count):
+        if template < 0 or count != name_count or not _has_same_texts(maps.keys, template, first, count):
             _number_keys(maps.keys, first, count, names, work)
             name_count = count
         template = first

@@ -20,7 +20,7 @@ _LEAST = -1200
 
 
 @intrinsic
-def _c_frexp(typing_context: Any, value: Any) -> Any:
+def _call_frexp(typing_context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         double, step = ir.DoubleType(), cgutils.alloca_once(builder, ir.IntType(32))
         kind = ir.FunctionType(double, [double, step.type])
@@ -34,7 +34,7 @@ def _c_frexp(typing_context: Any, value: Any) -> Any:
 
 
 @intrinsic
-def _c_ldexp(typing_context: Any, value: Any, step: Any) -> Any:
+def _call_ldexp(typing_context: Any, value: Any, step: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         double, half = ir.DoubleType(), ir.IntType(32)
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(double, [double, half]), "ldexp")
@@ -44,13 +44,13 @@ def _c_ldexp(typing_context: Any, value: Any, step: Any) -> Any:
 
 
 # Numba's own call functions of Numba's.
-_frexp: Any = math.frexp if PLAIN else _c_frexp
-_ldexp: Any = math.ldexp if PLAIN else _c_ldexp
+_frexp: Any = math.frexp if PLAIN else _call_frexp
+_ldexp: Any = math.ldexp if PLAIN else _call_ldexp
 
 
 @inlined
-def _product(a: Any, b: Any) -> Any:
-    """A product, and its rounding error, exactly."""
+def _multiply_exactly(a: Any, b: Any) -> Any:
+    """Return a product, and its rounding error, exactly."""
     product = a * b
     split = _SPLITTER * a
     a_high = split - (split - a)
@@ -76,7 +76,7 @@ def fill_powers(base: Any, out: Any, first: Any, count: Any) -> None:
     # The power is (high + low) * 2**exponent, with twice the digits of a double.
     high, low, exponent = 1.0, 0.0, 0
     for i in range(1, count):
-        product, error = _product(high, mantissa)
+        product, error = _multiply_exactly(high, mantissa)
         error += low * mantissa
         high = product + error
         low = error - (high - product)
@@ -92,6 +92,6 @@ def fill_powers(base: Any, out: Any, first: Any, count: Any) -> None:
 
 
 @kernel
-def powers(base: Float64, out: OutFloat64s) -> None:
+def compute_powers(base: Float64, out: OutFloat64s) -> None:
     """Write `base**i` for i from 0 to all of `out`, float64."""
     fill_powers(base, out, 0, len(out))

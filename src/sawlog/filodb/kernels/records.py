@@ -24,7 +24,7 @@ from sawlog.filodb.kernels.columns import (
 )
 from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.kernels.jit import always_inlined, inlined
-from sawlog.kernels.layout import loader
+from sawlog.kernels.layout import make_load
 from sawlog.kernels.memory import prefetch
 from sawlog.kernels.numbers import _ONE
 from sawlog.kernels.signature import Array, OutBytes, OutInt64s
@@ -42,9 +42,9 @@ _UNEXPECTED_SCHEMA = int(ContainerDamageKind.UNEXPECTED_SCHEMA)
 _AHEAD = np.uint64(32)
 """Records ahead of the present one whose bytes are asked into the cache."""
 _LINE = np.uint64(64)
-_load_length = loader(layout.LENGTH)
-_load_id = loader(layout.SCHEMA_ID)
-_load_word = loader(layout.VERSION_WORD)
+_load_length = make_load(layout.LENGTH)
+_load_id = make_load(layout.SCHEMA_ID)
+_load_word = make_load(layout.VERSION_WORD)
 
 
 class Out(NamedTuple):
@@ -66,21 +66,21 @@ class Out(NamedTuple):
 
 
 @inlined
-def _sure(meaning: Any) -> Any:
+def _resolve_doubt(meaning: Any) -> Any:
     """Return what a schema ID means where no container begins."""
     return s.DOUBTED - meaning if meaning < s.NOT_WANTED else meaning
 
 
 @inlined
 def _condemn(data: Any, pos: Any, remaining: Any, state: Any, rules: Any) -> Any:
-    """The verdict on a record that is not whole, or of no known schema."""
+    """Return the verdict on a record that is not whole, or of no known schema."""
     length = _load_length(data, pos) if remaining >= _LENGTH else _SIGN
     outside = length >= _SIGN or remaining - _LENGTH < length
     if outside and state.ending == s.TORN_CONTAINER:
         return TORN, remaining
     if not outside and not rules.plain and remaining >= _WITH_ID:
         schema_id = _load_id(data, pos)
-        meaning = _sure(np.int64(rules.schema_index[schema_id]))
+        meaning = _resolve_doubt(np.int64(rules.schema_index[schema_id]))
         if length >= _WITH_ID - _LENGTH and meaning in (s.UNKNOWN, s.UNEXPECTED):
             blame(state, _UNKNOWN_SCHEMA if meaning == s.UNKNOWN else _UNEXPECTED_SCHEMA, schema_id, 0)
             return DAMAGED, min((length + _LENGTH + _ROUND) & ~_ROUND, remaining)
@@ -89,8 +89,8 @@ def _condemn(data: Any, pos: Any, remaining: Any, state: Any, rules: Any) -> Any
 
 
 @always_inlined
-def _number_of(data: Any, pos: Any, total: Any, rules: Any, sure: Any) -> Any:
-    """The number of the schema of a record of `total` bytes, if it can have as many, or NOT_WANTED; else UNKNOWN.
+def _find_number(data: Any, pos: Any, total: Any, rules: Any, sure: Any) -> Any:
+    """Return number of the schema of a record of `total` bytes, if it can have as many, or NOT_WANTED; else UNKNOWN.
 
     Unless it is `sure` that no container begins there, what looks like one is UNKNOWN.
     """
@@ -98,7 +98,7 @@ def _number_of(data: Any, pos: Any, total: Any, rules: Any, sure: Any) -> Any:
     if not rules.plain:
         number = np.int64(rules.schema_index[_load_id(data, pos)])
         if sure:
-            number = _sure(number)
+            number = _resolve_doubt(number)
     elif not sure and _begins_like_header(data, pos, rules):
         number = s.UNKNOWN
     if number >= 0:
@@ -109,7 +109,7 @@ def _number_of(data: Any, pos: Any, total: Any, rules: Any, sure: Any) -> Any:
 
 @always_inlined
 def _begins_like_header(data: Any, pos: Any, rules: Any) -> Any:
-    """Whether what begins at a position has the version word of a container."""
+    """Return whether what begins at a position has the version word of a container."""
     word = np.int64(_load_word(data, pos))
     return word == PLAIN_WORD or word == rules.flagged  # noqa: PLR1714 - for Numba
 
@@ -128,7 +128,7 @@ def _look_again(window: Any, pos: Any, remaining: Any, state: Any, rules: Any) -
     if remaining >= (_LENGTH if rules.plain else _WITH_ID):
         total = _load_length(data, pos) + _LENGTH
         if total <= remaining:
-            number = _number_of(data, pos, total, rules, True)
+            number = _find_number(data, pos, total, rules, True)
             if number >= 0 and visible < total:
                 return SHORT, total, 0
             if number != s.UNKNOWN:
@@ -151,7 +151,7 @@ def judge_record(window: Any, pos: Any, end: Any, state: Any, rules: Any) -> Any
         total = _load_length(data, pos) + _LENGTH
         size = (total + _ROUND) & ~_ROUND
         if size <= near:
-            number = _number_of(data, pos, total, rules, False)
+            number = _find_number(data, pos, total, rules, False)
             if number != s.UNKNOWN:
                 return GOOD, size, number
     return _look_again(window, pos, end - pos, state, rules)
@@ -293,7 +293,7 @@ def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 
 @always_inlined
 def take_records(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """The common case: whole records, or a block of them, located first and then gathered from the cache."""
+    """Return the common case: whole records, or a block of them, located first and then gathered from the cache."""
     if state.inside == 0 or state.payload_bytes >= rules.max_bytes or state.buckets >= rules.max_buckets:
         return pos
     first_pos = pos

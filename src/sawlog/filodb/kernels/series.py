@@ -9,17 +9,17 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import FULL, Window, record_type, walk_chain
+from sawlog.chain.kernels import FULL, Window, make_record_type, walk_chain
 from sawlog.filodb.kernels.chain import gather_records, judge
 from sawlog.filodb.kernels.records import Out, on_damage, take_records
 from sawlog.filodb.kernels.state import STATE, Rules
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes, store_u32, store_u64
+from sawlog.kernels.memory import are_bytes_equal, copy_bytes, load_u32, load_u64, prefetch, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _ONE, _U32, _ZERO
 from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, OutInt64s, Record, UInt64
 from sawlog.kernels.xxh32 import xxh32
 
-TABLE = record_type(
+TABLE = make_record_type(
     "row",  # the next row to be looked up; the rows that are kept come before it
     "kept",
     "series",  # in the table
@@ -27,9 +27,9 @@ TABLE = record_type(
     "status",  # what the last reading of records ended with
 )
 """The state of a table."""
-FIXED = record_type("place", "width")
+FIXED = make_record_type("place", "width")
 """The place of a fixed-width column in the arena, and bytes of a value."""
-PAYLOADS = record_type("positions", "lengths")
+PAYLOADS = make_record_type("positions", "lengths")
 """Where the positions and the lengths of a column's payloads are in the scratch."""
 
 NEEDS_ROOM = 3
@@ -96,34 +96,34 @@ class Row(NamedTuple):
 
 
 @always_inlined
-def _value(row: Any, column: Any) -> Any:
+def _locate_value(row: Any, column: Any) -> Any:
     return np.uint64(column.place) + row.number * np.uint64(column.width)
 
 
 @always_inlined
-def _payload(row: Any, column: Any) -> Any:
-    """Position and length of a payload."""
+def _read_payload(row: Any, column: Any) -> Any:
+    """Return the position and length of a payload."""
     position = load_u64(row.scratch, np.uint64(column.positions) + row.number * _EIGHT)
     return position, load_u32(row.scratch, np.uint64(column.lengths) + row.number * _FOUR)
 
 
 @always_inlined
 def _matches(row: Any, columns: Any, keys: Any, pos: Any) -> Any:
-    """Whether the key at `pos` is that of the row."""
+    """Return whether the key at `pos` is that of the row."""
     if keys[pos] != row.layout:
         return False
     pos += _ONE
     for i in range(len(columns.fixed)):
         width = np.uint64(columns.fixed[i].width)
-        if not same_bytes(keys, pos, row.arena, _value(row, columns.fixed[i]), width):
+        if not are_bytes_equal(keys, pos, row.arena, _locate_value(row, columns.fixed[i]), width):
             return False
         pos += width
     for i in range(len(columns.payloads)):
-        start, length = _payload(row, columns.payloads[i])
+        start, length = _read_payload(row, columns.payloads[i])
         if load_u32(keys, pos) != length:
             return False
         pos += _FOUR
-        if not same_bytes(keys, pos, row.data, start, length):
+        if not are_bytes_equal(keys, pos, row.data, start, length):
             return False
         pos += length
     return True
@@ -136,7 +136,7 @@ def _store(row: Any, columns: Any, keys: Any, pos: Any) -> Any:
     for i in range(len(columns.fixed)):
         need += np.uint64(columns.fixed[i].width)
     for i in range(len(columns.payloads)):
-        _, length = _payload(row, columns.payloads[i])
+        _, length = _read_payload(row, columns.payloads[i])
         need += _FOUR + length
     if np.uint64(len(keys)) - pos < need:
         return -1
@@ -144,10 +144,10 @@ def _store(row: Any, columns: Any, keys: Any, pos: Any) -> Any:
     pos += _ONE
     for i in range(len(columns.fixed)):
         width = np.uint64(columns.fixed[i].width)
-        copy_bytes(keys, pos, row.arena, _value(row, columns.fixed[i]), width)
+        copy_bytes(keys, pos, row.arena, _locate_value(row, columns.fixed[i]), width)
         pos += width
     for i in range(len(columns.payloads)):
-        start, length = _payload(row, columns.payloads[i])
+        start, length = _read_payload(row, columns.payloads[i])
         store_u32(keys, pos, length)
         pos += _FOUR
         copy_bytes(keys, pos, row.data, start, length)
@@ -156,16 +156,16 @@ def _store(row: Any, columns: Any, keys: Any, pos: Any) -> Any:
 
 
 @inlined
-def _place(hash32: Any, mask: Any) -> Any:
+def _compute_place(hash32: Any, mask: Any) -> Any:
     return (hash32 * _MIX & _U32) >> np.uint64(7) & mask
 
 
 @always_inlined
 def _look_up(row: Any, hash32: Any, table: Any) -> Any:
-    """Whether the series of a row is in the table, and the place where it is, or belongs."""
+    """Return whether the series of a row is in the table, and the place where it is, or belongs."""
     mask = np.uint64(len(table.slots) // SLOT_SIZE - 1)
     columns = table.partition
-    place = _place(hash32, mask)
+    place = _compute_place(hash32, mask)
     probe = 0
     while True:
         slot = load_u64(table.slots, place * _EIGHT)
@@ -179,11 +179,13 @@ def _look_up(row: Any, hash32: Any, table: Any) -> Any:
         if probe == PROBES:
             second = table.secret
             for i in range(len(columns.payloads)):
-                start, length = _payload(row, columns.payloads[i])
+                start, length = _read_payload(row, columns.payloads[i])
                 second = xxh32(row.data, start, length, second)
             for i in range(len(columns.fixed)):
-                second = xxh32(row.arena, _value(row, columns.fixed[i]), np.uint64(columns.fixed[i].width), second)
-            place = _place(second, mask)
+                second = xxh32(
+                    row.arena, _locate_value(row, columns.fixed[i]), np.uint64(columns.fixed[i].width), second
+                )
+            place = _compute_place(second, mask)
         else:
             place = (place + _ONE) & mask
 
@@ -200,12 +202,12 @@ def _move(row: Any, to: Any, columns: Any, out: Any, state: Any) -> None:
             row.arena,
             np.uint64(column.place) + slot * np.uint64(column.width),
             row.arena,
-            _value(row, column),
+            _locate_value(row, column),
             np.uint64(column.width),
         )
     for i in range(len(columns.payloads)):
         column = columns.payloads[i]
-        start, length = _payload(row, column)
+        start, length = _read_payload(row, column)
         store_u64(row.scratch, np.uint64(column.positions) + slot * _EIGHT, start)
         store_u32(row.scratch, np.uint64(column.lengths) + slot * _FOUR, length)
         state.payload_bytes += np.int64(length)
@@ -218,12 +220,12 @@ def _keep_new(window: Any, state: Any, out: Any, table: Any, progress: Any) -> A
     arena, scratch = out.memory.arena, out.memory.scratch
     count = state.rows
     for ahead in range(progress.row, min(progress.row + _AHEAD, count)):
-        prefetch(table.slots, _place(load_u32(arena, table.hashes + np.uint64(ahead) * _FOUR), mask) * _EIGHT)
+        prefetch(table.slots, _compute_place(load_u32(arena, table.hashes + np.uint64(ahead) * _FOUR), mask) * _EIGHT)
     for index in range(progress.row, count):
         r = np.uint64(index)
         if index + _AHEAD < count:
             hash32 = load_u32(arena, table.hashes + (r + np.uint64(_AHEAD)) * _FOUR)
-            prefetch(table.slots, _place(hash32, mask) * _EIGHT)
+            prefetch(table.slots, _compute_place(hash32, mask) * _EIGHT)
         hash32 = load_u32(arena, table.hashes + r * _FOUR)
         row = Row(window.data, r, out.which[r], arena, scratch)
         number, place = _look_up(row, hash32, table)
@@ -288,7 +290,7 @@ def rebuild(table: Table, old_slots: Bytes) -> None:
         slot = load_u64(old_slots, np.uint64(old) * _EIGHT)
         if slot == _ZERO:
             continue
-        place = _place(slot >> _HALF, mask)
+        place = _compute_place(slot >> _HALF, mask)
         probe = 0
         while load_u64(slots, place * _EIGHT) != _ZERO:
             probe += 1
@@ -307,7 +309,7 @@ def rebuild(table: Table, old_slots: Bytes) -> None:
                     width = np.uint64(columns.fixed[i].width)
                     second = xxh32(keys, pos, width, second)
                     pos += width
-                place = _place(second, mask)
+                place = _compute_place(second, mask)
             else:
                 place = (place + _ONE) & mask
         store_u64(slots, place * _EIGHT, slot)

@@ -10,7 +10,7 @@ from sawlog.filodb import layout
 from sawlog.filodb.kernels.gather import Labels, Texts
 from sawlog.filodb.kernels.payloads import sort_keys
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import same_bytes
+from sawlog.kernels.memory import are_bytes_equal
 from sawlog.kernels.numbers import _U32
 from sawlog.kernels.signature import OutBytes, OutInt32s, OutUInt32s
 from sawlog.kernels.xxh32 import xxh32
@@ -29,15 +29,15 @@ def _combine(total: Any, value: Any) -> Any:
 
 @inlined
 def _is(data: Any, start: Any, length: Any, texts: Any, i: Any) -> Any:
-    """Whether a string is that of number `i`."""
+    """Return whether a string is that of number `i`."""
     names, ends = texts.data, texts.ends
     begin = np.uint64(ends[i])
-    return np.uint64(ends[i + 1]) - begin == length and same_bytes(data, start, names, begin, length)
+    return np.uint64(ends[i + 1]) - begin == length and are_bytes_equal(data, start, names, begin, length)
 
 
 @inlined
-def _trimmed(data: Any, start: Any, length: Any, suffixes: Any) -> Any:
-    """Length of a metric without the first suffix that it ends with."""
+def _trim_suffix(data: Any, start: Any, length: Any, suffixes: Any) -> Any:
+    """Return the length of a metric without the first suffix that it ends with."""
     for i in range(len(suffixes.ends) - 1):
         size = np.uint64(suffixes.ends[i + 1] - suffixes.ends[i])
         if size <= length and _is(data, start + length - size, size, suffixes, i):
@@ -60,7 +60,7 @@ class Partition(NamedTuple):
 
 
 class Hashes(NamedTuple):
-    """Arrays that `label_hashes` sets.
+    """Arrays that `hash_labels` sets.
 
     Attributes:
         shard: uint32 per row.
@@ -74,7 +74,7 @@ class Hashes(NamedTuple):
 
 
 @kernel
-def label_hashes(metrics: Texts, labels: Labels, partition: Partition, order: OutInt32s, hashes: Hashes) -> None:
+def hash_labels(metrics: Texts, labels: Labels, partition: Partition, order: OutInt32s, hashes: Hashes) -> None:
     """Hash the labels of series."""
     keys, key_ends, values, value_ends = labels.keys.data, labels.keys.ends, labels.values.data, labels.values.ends
     for row in range(len(hashes.shard)):
@@ -91,7 +91,7 @@ def label_hashes(metrics: Texts, labels: Labels, partition: Partition, order: Ou
                     shard = _combine(shard, xxh32(values, begin, np.uint64(value_ends[entry + 1]) - begin, _SEED))
                     break
         start = np.uint64(metrics.ends[row])
-        length = _trimmed(metrics.data, start, np.uint64(metrics.ends[row + 1]) - start, partition.suffixes)
+        length = _trim_suffix(metrics.data, start, np.uint64(metrics.ends[row + 1]) - start, partition.suffixes)
         hashes.shard[row] = _combine(shard, xxh32(metrics.data, start, length, _SEED))
         sort_keys(labels.keys, first, count, order)
         total = _INIT

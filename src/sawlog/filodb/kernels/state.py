@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NamedTuple
 
-from sawlog.chain.kernels import record_type, state_type
+from sawlog.chain.kernels import make_record_type, make_state_type
 from sawlog.kernels.signature import Array, Bool, Int16s, Int64, Int64s
 
-STATE = state_type(
+STATE = make_state_type(
     # The container that is read.
     "container",  # its header, as file offset
     "first",  # its first record
@@ -39,7 +39,7 @@ TORN_CONTAINER = 2
 TORN_REST = 3
 """The last container is whole, and what follows its records may be its unused rest, or not be complete."""
 
-SCHEMA = record_type("smallest", "largest")
+SCHEMA = make_record_type("smallest", "largest")
 """How many bytes the records of a schema have."""
 
 # What a schema ID means, besides the number of a schema to deliver.

@@ -8,7 +8,7 @@ from sawlog.filodb.schemas.definitions import (
     PartitionSchema,
     Schema,
     Schemas,
-    default_partition,
+    make_default_partition,
 )
 from sawlog.filodb.schemas.record import Buffer, Column, RecordSchema, parse_columns
 
@@ -21,6 +21,6 @@ __all__ = [
     "RecordSchema",
     "Schema",
     "Schemas",
-    "default_partition",
+    "make_default_partition",
     "parse_columns",
 ]

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sawlog.errors import SchemaError
-from sawlog.filodb.schemas.record import Column, RecordSchema, parse_columns, schema_hash
-from sawlog.guard import Undecodable, call_decoder, decoder_raising, optional
+from sawlog.filodb.schemas.record import Column, RecordSchema, hash_columns, parse_columns
+from sawlog.guard import Undecodable, call_decoder, import_optional, wrap_decoder
 
 _REMOTE = re.compile(r"^[^#\n]*\binclude\b[^#\n]*\b(?:url|package)\s*\(", re.MULTILINE)
 
@@ -68,7 +68,7 @@ class PartitionSchema:
     @cached_property
     def hash(self) -> int:
         """Hash of the columns, 16 bits."""
-        return schema_hash(self.columns)
+        return hash_columns(self.columns)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Schema:
     @cached_property
     def data_hash(self) -> int:
         """Hash of the data columns, 16 bits."""
-        return schema_hash(self.data_columns)
+        return hash_columns(self.data_columns)
 
     @cached_property
     def schema_id(self) -> int:
@@ -136,8 +136,8 @@ class Schema:
         return self.ingestion.part_key_schema
 
     def definition(self) -> dict[str, Any]:
-        """Plain data, as `Schemas.parse` takes it."""
-        definition: dict[str, Any] = _definition(self.data_columns)
+        """Return plain data, as `Schemas.parse` takes it."""
+        definition: dict[str, Any] = _describe_columns(self.data_columns)
         if self.partition is None:
             definition["partitioned"] = False
         if self.value_column:
@@ -177,7 +177,7 @@ class Schemas(Mapping[str, Schema]):
 
     @classmethod
     def parse(cls, text: str, *, source: str = "schema definitions", directory: str | None = None) -> Schemas:
-        """Schemas from FiloDB's configuration: HOCON, or TOML with the same names.
+        """Return schemas from FiloDB's configuration: HOCON, or TOML with the same names.
 
         Understood are `partition-schema` (`columns`, `predefined-keys`, `options`) and `schemas` (`columns`,
         `value-column`, `downsample-schema`), at the top or under `filodb`. Without `partition-schema` the built-in one
@@ -188,18 +188,22 @@ class Schemas(Mapping[str, Schema]):
         Raises:
             SchemaError: When it is not understood.
         """
-        document = _document(text, source, directory)
+        document = _parse_document(text, source, directory)
         document = document.get("filodb", document)
         partition_value = document.get("partition-schema")
-        partition = _partition_schema(partition_value, source) if partition_value is not None else default_partition()
+        partition = (
+            _parse_partition_schema(partition_value, source)
+            if partition_value is not None
+            else make_default_partition()
+        )
         schemas = document.get("schemas")
         if not isinstance(schemas, dict) or not schemas:
             raise SchemaError(f"{source}: expected schemas.NAME.columns; found: {', '.join(document) or 'nothing'}")
-        return cls((_schema(name, schema, partition, source) for name, schema in schemas.items()), partition)
+        return cls((_parse_schema(name, schema, partition, source) for name, schema in schemas.items()), partition)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schemas:
-        """Schemas from a file; see `parse`.
+        """Return schemas from a file; see `parse`.
 
         Raises:
             SchemaError: When it is not understood, or not there.
@@ -219,15 +223,15 @@ class Schemas(Mapping[str, Schema]):
 
     @classmethod
     def built_in(cls) -> Schemas:
-        """The schemas that FiloDB ships."""
-        return _built_in()
+        """Return the schemas that FiloDB ships."""
+        return _make_schemas()
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """The schema of an ID, or None."""
+        """Return the schema of an ID, or None."""
         return self._by_id.get(schema_id)
 
     def get_schema(self, name: str) -> Schema:
-        """The schema of a name.
+        """Return the schema of a name.
 
         Raises:
             SchemaError: When there is none.
@@ -237,7 +241,7 @@ class Schemas(Mapping[str, Schema]):
         return self._schemas[name]
 
     def select(self, names: Sequence[str]) -> tuple[Schema, ...]:
-        """Schemas by name; `all` for all that have partition columns.
+        """Return schemas by name; `all` for all that have partition columns.
 
         Raises:
             SchemaError: When there is none of a name.
@@ -252,7 +256,7 @@ class Schemas(Mapping[str, Schema]):
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self, names: Sequence[str] | None = None) -> str:
-        """Definitions of some schemas, of all by default, as `parse` takes them."""
+        """Return definitions of some schemas, of all by default, as `parse` takes them."""
         schemas = self._schemas.values() if names is None else [self._schemas[name] for name in names]
         definitions: dict[str, Any] = {"schemas": {schema.name: schema.definition() for schema in schemas}}
         if self.partition is not None:
@@ -282,10 +286,10 @@ class Schemas(Mapping[str, Schema]):
         return f"<Schemas {', '.join(self._schemas)}>"
 
 
-def _document(text: str, source: str, directory: str | None) -> dict[str, Any]:
-    """A document as plain data: JSON, as files of ours carry it, TOML, or else HOCON."""
+def _parse_document(text: str, source: str, directory: str | None) -> dict[str, Any]:
+    """Return a document as plain data: JSON, as files of ours carry it, TOML, or else HOCON."""
     for load in (json.loads, tomllib.loads):
-        document = call_decoder(decoder_raising(load, RecursionError), text)
+        document = call_decoder(wrap_decoder(load, RecursionError), text)
         if isinstance(document, dict):
             return document
     return _parse_hocon(text, source=source, directory=directory)
@@ -293,12 +297,12 @@ def _document(text: str, source: str, directory: str | None) -> dict[str, Any]:
 
 def _parse_hocon(text: str, *, source: str, directory: str | None) -> dict[str, Any]:
     """Parse a configuration file of FiloDB's, with substitutions and includes; `include` finds files only."""
-    pyhocon = optional("pyhocon", "filodb", f"{source}: definitions in HOCON")
+    pyhocon = import_optional("pyhocon", "filodb", f"{source}: definitions in HOCON")
     if _REMOTE.search(text):
         raise SchemaError(f"{source}: include: only files can be included")
     if directory is None and re.search(r"^[^#\n]*\binclude\b\s*[\"(r]", text, re.MULTILINE):
         raise SchemaError(f"{source}: include: give the path of the definitions, so that files are found next to it")
-    read = decoder_raising(pyhocon.ConfigFactory.parse_string, RecursionError, TypeError, AttributeError)
+    read = wrap_decoder(pyhocon.ConfigFactory.parse_string, RecursionError, TypeError, AttributeError)
     tree = call_decoder(read, text, basedir=directory or os.devnull)
     if isinstance(tree, Undecodable):
         raise SchemaError(f"{source}: {tree.detail}")
@@ -318,9 +322,9 @@ def _unquote(key: str) -> str:
     return key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
 
 
-def _partition_schema(value: Any, source: str) -> PartitionSchema:
-    columns = _texts(value, "columns", f"{source}: partition-schema")
-    keys = _texts(value, "predefined-keys", f"{source}: partition-schema") if "predefined-keys" in value else ()
+def _parse_partition_schema(value: Any, source: str) -> PartitionSchema:
+    columns = _parse_texts(value, "columns", f"{source}: partition-schema")
+    keys = _parse_texts(value, "predefined-keys", f"{source}: partition-schema") if "predefined-keys" in value else ()
     options = value.get("options", {})
     defaults = DatasetOptions()
     place = f"{source}: partition-schema.options"
@@ -329,35 +333,37 @@ def _partition_schema(value: Any, source: str) -> PartitionSchema:
         parse_columns(columns),
         keys,
         DatasetOptions(
-            _texts(options, "shardKeyColumns", place) if "shardKeyColumns" in options else defaults.shard_key_columns,
+            _parse_texts(options, "shardKeyColumns", place)
+            if "shardKeyColumns" in options
+            else defaults.shard_key_columns,
             str(options.get("metricColumn", defaults.metric_column)),
             defaults.ignore_shard_key_column_suffixes
             if suffixes is None
-            else tuple((column, _texts(suffixes, column, place)) for column in suffixes),
-            _texts(options, "ignoreTagsOnPartitionKeyHash", place)
+            else tuple((column, _parse_texts(suffixes, column, place)) for column in suffixes),
+            _parse_texts(options, "ignoreTagsOnPartitionKeyHash", place)
             if "ignoreTagsOnPartitionKeyHash" in options
             else defaults.ignore_tags_on_partition_key_hash,
         ),
     )
 
 
-def _definition(columns: Sequence[Column]) -> dict[str, Any]:
-    """Columns as plain data, and what is nested in them."""
+def _describe_columns(columns: Sequence[Column]) -> dict[str, Any]:
+    """Return columns as plain data, and what is nested in them."""
     definition: dict[str, Any] = {"columns": [str(column) for column in columns]}
     nested = {column.name: column.schema for column in columns if column.schema}
     if nested:
         definition["nested"] = {}
     for name, schema in nested.items():
-        nested_definition = definition["nested"][name] = _definition(schema.columns)
+        nested_definition = definition["nested"][name] = _describe_columns(schema.columns)
         nested_definition["predefined-keys"] = list(schema.predefined_keys)
         if schema.partition_field_start is not None:
             nested_definition["partition-start"] = schema.partition_field_start
     return definition
 
 
-def _columns(value: Any, source: str) -> tuple[Column, ...]:
-    """Columns of a definition, with what is nested in them."""
-    columns = parse_columns(_texts(value, "columns", source))
+def _parse_column_texts(value: Any, source: str) -> tuple[Column, ...]:
+    """Return columns of a definition, with what is nested in them."""
+    columns = parse_columns(_parse_texts(value, "columns", source))
     nested = value.get("nested", {})
     names = [column.name for column in columns if column.type == "br"]
     for name in nested if isinstance(nested, dict) else [nested]:
@@ -372,25 +378,25 @@ def _columns(value: Any, source: str) -> tuple[Column, ...]:
 
 
 def _parse_nested(value: Any, source: str) -> RecordSchema:
-    columns = _columns(value, source)
-    keys = _texts(value, "predefined-keys", source) if "predefined-keys" in value else ()
+    columns = _parse_column_texts(value, source)
+    keys = _parse_texts(value, "predefined-keys", source) if "predefined-keys" in value else ()
     start = value.get("partition-start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
         raise SchemaError(f"{source}: partition-start is {start!r}; expected the number of a column")
     return RecordSchema(columns, start, keys)
 
 
-def _schema(name: str, value: Any, partition: PartitionSchema, source: str) -> Schema:
+def _parse_schema(name: str, value: Any, partition: PartitionSchema, source: str) -> Schema:
     return Schema(
         name,
-        _columns(value, f"{source}: schemas.{name}"),
+        _parse_column_texts(value, f"{source}: schemas.{name}"),
         partition if value.get("partitioned", True) else None,
         value.get("value-column"),
         value.get("downsample-schema"),
     )
 
 
-def _texts(value: Any, key: str, source: str) -> tuple[str, ...]:
+def _parse_texts(value: Any, key: str, source: str) -> tuple[str, ...]:
     texts = value.get(key) if isinstance(value, dict) else None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise SchemaError(f"{source}: {key}: expected a list of strings, found {texts!r}")
@@ -453,8 +459,8 @@ _PREDEFINED_KEYS = ("_ws_", "_ns_", "app", "__name__", "instance", "dc", "le", "
 
 
 @cache
-def default_partition() -> PartitionSchema:
-    """FiloDB's partition columns: the metric and a map of labels."""
+def make_default_partition() -> PartitionSchema:
+    """Return FiloDB's partition columns: the metric and a map of labels."""
     options = DatasetOptions(
         shard_key_columns=("_ws_", "_ns_", "_metric_"),
         metric_column="_metric_",
@@ -464,12 +470,12 @@ def default_partition() -> PartitionSchema:
 
 
 @cache
-def _built_in() -> Schemas:
+def _make_schemas() -> Schemas:
     return Schemas(
         Schema(
             name,
             parse_columns(("timestamp:ts", *columns.split())),
-            default_partition(),
+            make_default_partition(),
             value,
             name if downsample == "=" else downsample,
         )

@@ -18,7 +18,7 @@ from typing import Any, Protocol, get_args
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb import layout, maps
-from sawlog.filodb.hashing import combine, h32, java_double, java_string_hash, signed
+from sawlog.filodb.hashing import combine, hash_bytes, hash_java_string, render_java_double, wrap_signed
 from sawlog.filodb.histograms import Histogram
 from sawlog.filodb.layout import HASH_INIT, POINTER_SIZE, SCALARS, ColumnType
 from sawlog.guard import Undecodable, call_decoder, decode_json
@@ -77,7 +77,7 @@ class Column:
 
     @classmethod
     def parse(cls, text: str) -> Column:
-        """A column from FiloDB's notation: `value:double:detectDrops=false`, `h:hist:{counter=false,delta=true}`.
+        """Return column from FiloDB's notation: `value:double:detectDrops=false`, `h:hist:{counter=false,delta=true}`.
 
         Raises:
             SchemaError: When it is none.
@@ -86,7 +86,7 @@ class Column:
         if not separator:
             raise SchemaError(f"column {text!r}: expected name:type or name:type:parameters")
         kind, _, params = params_text.partition(":")
-        parameters = _parameters(params.replace(":", "\n"), name)
+        parameters = _parse_parameters(params.replace(":", "\n"), name)
         if kind == "hist" and not isinstance(parameters.get("counter"), bool):
             raise SchemaError(f"column {name!r}: a histogram needs the parameter counter=true or counter=false")
         column_type: Any = kind
@@ -105,10 +105,12 @@ class Column:
     @cached_property
     def hash(self) -> int:
         """Hash that the column adds to a schema hash, a signed 32-bit number."""
-        return signed(h32(self.name.encode()) * java_string_hash(_TYPE_NAMES[self.type]) + params_hash(self.params))
+        return wrap_signed(
+            hash_bytes(self.name.encode()) * hash_java_string(_TYPE_NAMES[self.type]) + hash_params(self.params)
+        )
 
     def __str__(self) -> str:
-        """The column in FiloDB's notation."""
+        """Return the column in FiloDB's notation."""
         if not self.params:
             return f"{self.name}:{self.type}"
         keys = (key if re.fullmatch(r"[\w-]+", key) else json.dumps(key) for key, _ in self.params)
@@ -118,45 +120,45 @@ class Column:
 
 
 def parse_columns(columns: Sequence[Column | str]) -> tuple[Column, ...]:
-    """Columns from columns, or from their notation."""
+    """Return columns from columns, or from their notation."""
     return tuple(column if isinstance(column, Column) else Column.parse(column) for column in columns)
 
 
-def schema_hash(columns: Sequence[Column]) -> int:
-    """The hash of some columns, 16 bits: names, types, parameters and order enter."""
+def hash_columns(columns: Sequence[Column]) -> int:
+    """Return the hash of some columns, 16 bits: names, types, parameters and order enter."""
     total = HASH_INIT
     for column in columns:
         total = combine(total, column.hash)
     return total & 0xFFFF
 
 
-def params_hash(params: Sequence[tuple[str, ParamValue]] | Mapping[str, ParamValue]) -> int:
-    """The hash that Typesafe Config gives to a flat object, a signed 32-bit number."""
+def hash_params(params: Sequence[tuple[str, ParamValue]] | Mapping[str, ParamValue]) -> int:
+    """Return the hash that Typesafe Config gives to a flat object, a signed 32-bit number."""
     pairs = sorted(params.items() if isinstance(params, Mapping) else params)
     if not pairs:
         return _EMPTY_PARAMS
     keys = 1
     for key, _ in pairs:
-        keys = signed(31 * keys + java_string_hash(key))
-    return signed(41 * (41 * (41 + keys) + sum(_value_hash(value) for _, value in pairs)))
+        keys = wrap_signed(31 * keys + hash_java_string(key))
+    return wrap_signed(41 * (41 * (41 + keys) + sum(_hash_value(value) for _, value in pairs)))
 
 
-def _value_hash(value: ParamValue) -> int:
-    """The hash of a value: numbers that are whole hash alike, however they are written."""
+def _hash_value(value: ParamValue) -> int:
+    """Return the hash of a value: numbers that are whole hash alike, however they are written."""
     if value is None:
         return 0
     if isinstance(value, bool):
         return 1231 if value else 1237
     if isinstance(value, str):
-        return java_string_hash(value)
+        return hash_java_string(value)
     if isinstance(value, float) and not (value.is_integer() and -(2**63) <= value < 2**63):
         bits = int.from_bytes(struct.pack("<d", value), "little")
     else:
         bits = int(value) & 0xFFFFFFFFFFFFFFFF
-    return signed(bits ^ bits >> 32)
+    return wrap_signed(bits ^ bits >> 32)
 
 
-def _parameters(text: str, column: str) -> dict[str, ParamValue]:
+def _parse_parameters(text: str, column: str) -> dict[str, ParamValue]:
     """The parameters of a column: pairs of `key=value`, or an object of them, typed as Typesafe Config types them."""
     params: dict[str, ParamValue] = {}
     inner = text.strip()
@@ -170,11 +172,11 @@ def _parameters(text: str, column: str) -> dict[str, ParamValue]:
         pos = match.end()
         if match["key"]:
             key = match["key"]
-            params[_quote(key) if key.startswith('"') else key] = _value(match["value"].strip())
+            params[_quote(key) if key.startswith('"') else key] = _parse_value(match["value"].strip())
     return params
 
 
-def _value(text: str) -> ParamValue:
+def _parse_value(text: str) -> ParamValue:
     if text.startswith('"'):
         return _quote(text)
     if text in _WORDS:
@@ -199,7 +201,7 @@ def _as_text(value: ParamValue) -> str:
         if value is meaning:
             return word
     if isinstance(value, str):
-        return value if _BARE.fullmatch(value) and isinstance(_value(value), str) else json.dumps(value)
+        return value if _BARE.fullmatch(value) and isinstance(_parse_value(value), str) else json.dumps(value)
     return str(value).replace("inf", "1e999")
 
 
@@ -215,7 +217,7 @@ class PartKeyBuilder(Protocol):
         ...
 
     def end_record(self) -> int:
-        """End the record: its offset in the container."""
+        """Return end the record: its offset in the container."""
         ...
 
 
@@ -324,7 +326,7 @@ class RecordSchema:
         return RecordSchema(self.columns[start:], 0, self.predefined_keys, nested)
 
     def __eq__(self, other: object) -> bool:
-        """Types, partition start and predefined keys decide; names do not."""
+        """Return types, partition start and predefined keys decide; names do not."""
         return isinstance(other, RecordSchema) and self._identity == other._identity
 
     def __hash__(self) -> int:
@@ -340,7 +342,7 @@ class RecordSchema:
     # Access to records.
 
     def num_bytes(self, record: Buffer) -> int:
-        """Bytes of the record with its length field.
+        """Return bytes of the record with its length field.
 
         Raises:
             FormatError: When it is shorter than its schema's fixed area, or longer than the bytes given.
@@ -355,11 +357,11 @@ class RecordSchema:
         return size
 
     def as_bytes(self, record: Buffer) -> bytes:
-        """A copy of the record, without what follows it."""
+        """Return a copy of the record, without what follows it."""
         return bytes(record[: self.num_bytes(record)])
 
     def schema_id(self, record: Buffer) -> int:
-        """The schema ID, 0 to 65535."""
+        """Return the schema ID, 0 to 65535."""
         self.num_bytes(record)
         if not self.has_partition:
             raise SchemaError(f"{self}: records have no schema ID")
@@ -367,36 +369,36 @@ class RecordSchema:
         return int.from_bytes(record[start : start + layout.SCHEMA_ID_SIZE], "little")
 
     def partition_hash(self, record: Buffer) -> int:
-        """The stored partition hash, signed."""
+        """Return the stored partition hash, signed."""
         self.num_bytes(record)
         if self.hash_offset is None:
             raise SchemaError(f"{self}: records have no partition hash")
         return int(SCALARS["int"].of(record, self.hash_offset))
 
     def compute_partition_hash(self, record: Buffer) -> int:
-        """The hash that FiloDB computes for the record; producers may have stored another (section 3.2)."""
+        """Return the hash that FiloDB computes for the record; producers may have stored another (section 3.2)."""
         total = layout.HASH_INIT
         for index in self.hashed_columns:
             payload = self.blob(record, index)
             if self.columns[index].type == "map":
                 payload = memoryview(layout.PAYLOAD.encode(bytes(payload)))
-            total = combine(total, h32(payload))
+            total = combine(total, hash_bytes(payload))
         return total
 
     def get_int(self, record: Buffer, index: int) -> int:
-        """An `int` column."""
-        return int(self._scalar(record, index, "int"))
+        """Return an `int` column."""
+        return int(self._read_scalar(record, index, "int"))
 
     def get_long(self, record: Buffer, index: int) -> int:
-        """A `long` or `ts` column; milliseconds since the epoch."""
-        return int(self._scalar(record, index, "long", "ts"))
+        """Return a `long` or `ts` column; milliseconds since the epoch."""
+        return int(self._read_scalar(record, index, "long", "ts"))
 
     def get_double(self, record: Buffer, index: int) -> float:
-        """A `double` column."""
-        return float(self._scalar(record, index, "double"))
+        """Return a `double` column."""
+        return float(self._read_scalar(record, index, "double"))
 
     def is_whole(self, record: Buffer) -> bool:
-        """Whether the payloads of a record lie in it."""
+        """Return whether the payloads of a record lie in it."""
         try:
             for index, column in enumerate(self.columns):
                 if column.pointer:
@@ -420,7 +422,7 @@ class RecordSchema:
         return pos == size
 
     def blob(self, record: Buffer, index: int) -> memoryview:
-        """The payload of a pointer column, without its length. A view of the record, not a copy."""
+        """Return the payload of a pointer column, without its length. A view of the record, not a copy."""
         size = self.num_bytes(record)
         column = self.columns[index]
         if not column.pointer:
@@ -432,7 +434,7 @@ class RecordSchema:
                 f"record, column {column.name!r}: pointer {pointer}; expected"
                 f" {self.variable_area_start} to {size - layout.PAYLOAD_LENGTH_SIZE}"
             )
-        start, end = layout.PAYLOAD.ends(record, pointer)
+        start, end = layout.PAYLOAD.find_ends(record, pointer)
         if end > size:
             raise FormatError(
                 f"record, column {column.name!r}: {end - start} bytes at {start} run over its end at {size}"
@@ -440,48 +442,48 @@ class RecordSchema:
         return memoryview(record)[start:end]
 
     def utf8_bytes(self, record: Buffer, index: int) -> bytes:
-        """A `string` column as its bytes."""
+        """Return a `string` column as its bytes."""
         self._expect(index, "string")
         return bytes(self.blob(record, index))
 
     def utf8_string(self, record: Buffer, index: int) -> str:
-        """A `string` column.
+        """Return a `string` column.
 
         Raises:
             FormatError: When it is not UTF-8; `utf8_bytes` gives the bytes.
         """
-        return self._text(self.utf8_bytes(record, index), index)
+        return self._decode_text(self.utf8_bytes(record, index), index)
 
     def map_items(self, record: Buffer, index: int) -> Iterator[tuple[str, str]]:
-        """Keys and values of a `map` column in the order they are in; keys may repeat."""
+        """Yield keys and values of a `map` column in the order they are in; keys may repeat."""
         for key, value in self.map_bytes(record, index):
-            yield self._text(key, index), self._text(value, index)
+            yield self._decode_text(key, index), self._decode_text(value, index)
 
     def map_bytes(self, record: Buffer, index: int) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values of a `map` column as bytes."""
+        """Yield keys and values of a `map` column as bytes."""
         self._expect(index, "map")
         for key, value in maps.iterate(self.blob(record, index), self.predefined):
             yield key, bytes(value)
 
     def get_map(self, record: Buffer, index: int) -> dict[str, str]:
-        """A `map` column; of repeated keys the last one counts."""
+        """Return a `map` column; of repeated keys the last one counts."""
         return dict(self.map_items(record, index))
 
     def get_histogram(self, record: Buffer, index: int) -> Histogram:
-        """A `hist` column."""
+        """Return a `hist` column."""
         self._expect(index, "hist")
         return Histogram.decode(self.blob(record, index))
 
     def nested_record(self, record: Buffer, index: int) -> memoryview:
-        """The record in a `br` column; `br_schemas[index]` is its schema."""
+        """Return the record in a `br` column; `br_schemas[index]` is its schema."""
         self._expect(index, "br")
         return self.blob(record, index)
 
     def get(self, record: Buffer, index: int) -> Any:
-        """Any column: int, float, str, dict, `Histogram`, or a dict of columns for a nested record."""
+        """Return any column: int, float, str, dict, `Histogram`, or a dict of columns for a nested record."""
         kind = self.columns[index].type
         if kind in SCALARS:
-            return self._scalar(record, index, kind)
+            return self._read_scalar(record, index, kind)
         if kind == "string":
             return self.utf8_string(record, index)
         if kind == "map":
@@ -493,11 +495,11 @@ class RecordSchema:
         return bytes(inner) if nested is None else nested.to_dict(inner)
 
     def to_dict(self, record: Buffer) -> dict[str, Any]:
-        """All columns by name."""
+        """Return all columns by name."""
         return {column.name: self.get(record, index) for index, column in enumerate(self.columns)}
 
     def to_string_pairs(self, record: Buffer) -> list[tuple[str, str]]:
-        """All columns as text, maps flattened into their entries."""
+        """Return all columns as text, maps flattened into their entries."""
         pairs: list[tuple[str, str]] = []
         for index, column in enumerate(self.columns):
             if column.type == "map":
@@ -507,11 +509,11 @@ class RecordSchema:
         return pairs
 
     def to_hex_string(self, record: Buffer) -> str:
-        """The record in hexadecimal, as FiloDB prints it."""
+        """Return the record in hexadecimal, as FiloDB prints it."""
         return "0x" + self.as_bytes(record).hex().upper()
 
     def stringify(self, record: Buffer, name: str | None = None) -> str:
-        """The record as FiloDB prints it; `name` is that of its schema, if known."""
+        """Return the record as FiloDB prints it; `name` is that of its schema, if known."""
         values = ",".join(f"{c.name}={self._as_text(record, index)}" for index, c in enumerate(self.columns))
         if not self.has_partition:
             return f"b2[ {values}]"
@@ -520,7 +522,7 @@ class RecordSchema:
     # Part keys.
 
     def partition_match(self, ingest: Buffer, part_key: Buffer) -> bool:
-        """Whether a record of this schema belongs to the series of a part key.
+        """Return whether a record of this schema belongs to the series of a part key.
 
         Schema IDs and the values of all partition columns decide; stored hashes are not compared.
         """
@@ -528,7 +530,10 @@ class RecordSchema:
         if self.schema_id(ingest) != keys.schema_id(part_key):
             return False
         start = self.partition_field_start or 0
-        return all(self._raw(ingest, start + index) == keys._raw(part_key, index) for index in range(len(keys.columns)))
+        return all(
+            self._read_raw(ingest, start + index) == keys._read_raw(part_key, index)
+            for index in range(len(keys.columns))
+        )
 
     def build_part_key_from_ingest(self, ingest: Buffer, builder: PartKeyBuilder) -> int:
         """Add the part key of a record of this schema to a builder; the stored hash is taken over.
@@ -542,20 +547,20 @@ class RecordSchema:
         return builder.end_record()
 
     def update_schema(self, record: Buffer, schema_id: int) -> bytes:
-        """A copy of a record under another schema ID; everything else stays, the hash too."""
+        """Return a copy of a record under another schema ID; everything else stays, the hash too."""
         start = layout.SCHEMA_ID_OFFSET
         copied = bytearray(self.as_bytes(record))
         copied[start : start + layout.SCHEMA_ID_SIZE] = schema_id.to_bytes(layout.SCHEMA_ID_SIZE, "little")
         return bytes(copied)
 
-    def _raw(self, record: Buffer, index: int) -> bytes:
-        """A column's slot, or its payload where the slot is a pointer."""
+    def _read_raw(self, record: Buffer, index: int) -> bytes:
+        """Return a column's slot, or its payload where the slot is a pointer."""
         if self.columns[index].pointer:
             return bytes(self.blob(record, index))
         pos = self.field_offsets[index]
         return bytes(record[pos : pos + self.columns[index].slot_size])
 
-    def _scalar(self, record: Buffer, index: int, *kinds: str) -> Any:
+    def _read_scalar(self, record: Buffer, index: int, *kinds: str) -> Any:
         self._expect(index, *kinds)
         self.num_bytes(record)
         return SCALARS[self.columns[index].type].of(record, self.field_offsets[index])
@@ -565,7 +570,7 @@ class RecordSchema:
         if column.type not in kinds:
             raise SchemaError(f"column {column.name!r} is {column.type}, not {' or '.join(kinds)}")
 
-    def _text(self, data: bytes, index: int) -> str:
+    def _decode_text(self, data: bytes, index: int) -> str:
         text = call_decoder(bytes.decode, data)
         if isinstance(text, Undecodable):
             raise FormatError(f"record, column {self.columns[index].name!r}: not UTF-8: {text.detail}")
@@ -580,4 +585,4 @@ class RecordSchema:
             return f" {value}"
         if kind == "br" and index in self.br_schemas:
             return self.br_schemas[index].stringify(self.nested_record(record, index))
-        return java_double(value) if kind == "double" else str(value)
+        return render_java_double(value) if kind == "double" else str(value)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from sawlog.filodb.values.decode import ValueDecoder
 from sawlog.filodb.values.encode import ValueEncoder
-from sawlog.filodb.values.series import partition_hashes, shards
+from sawlog.filodb.values.series import find_shards, hash_series
 
-__all__ = ["ValueDecoder", "ValueEncoder", "partition_hashes", "shards"]
+__all__ = ["ValueDecoder", "ValueEncoder", "find_shards", "hash_series"]

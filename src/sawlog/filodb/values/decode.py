@@ -13,19 +13,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import (
-    array_of,
-    batch_of_rows,
-    binary_parts,
-    bitmap,
-    boolean_values,
-    ends_of,
+    combine_table,
+    compute_offsets,
     fill_null,
-    one_batch,
-    values_of,
+    make_array,
+    make_batch_from_rows,
+    make_bitmap,
+    unpack_booleans,
+    view_binary,
+    view_values,
 )
 from sawlog.chain.walk import Event
 from sawlog.errors import SchemaError
-from sawlog.filodb.columns import ViewField, extra_fields, row_fields
+from sawlog.filodb.columns import ViewField, make_extra_fields, make_row_fields
 from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.selection import Selection, select
@@ -69,7 +69,7 @@ class ValueDamage:
         if len(self.first) < _MAX_KINDS:
             self.first.setdefault(damage.kind, damage)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def list_rows(self) -> list[dict[str, Any]]:
         """As rows of `_DAMAGE`."""
         return [
             {
@@ -98,7 +98,7 @@ class ValueDecoder:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
-        return pa.schema([row_field.arrow for row_field in row_fields(self._selection, self.options)])
+        return pa.schema([row_field.arrow for row_field in make_row_fields(self._selection, self.options)])
 
     @property
     def result(self) -> pa.DataType:
@@ -112,54 +112,54 @@ class ValueDecoder:
         )
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """The rows of each value, as a list of structs; null where the value is null.
+        """Return the rows of each value, as a list of structs; null where the value is null.
 
         Raises:
             DamageError: At the first damage, if `on_damage` is `fail`; it names the value by its number in `values`,
                 and the offset in it.
             UnsupportedError: Likewise, for records of unknown schemas.
         """
-        rows, damaged = self._bound_rows(values)
+        rows, damaged = self._limit_rows(values)
         if damaged and self.on_damage == "fail":
             number = min(damaged)
-            Findings("fail").damage(min(damaged[number].first.values(), key=lambda damage: damage.offset))
+            Findings("fail").add_damage(min(damaged[number].first.values(), key=lambda damage: damage.offset))
         return rows
 
-    def results(self, values: pa.Array) -> pa.Array:
-        """A result of each value: its rows, its damage, and whether there is none; null where the value is null.
+    def decode_results(self, values: pa.Array) -> pa.Array:
+        """Return a result of each value: its rows, its damage, and whether there is none; null where the value is null.
 
         A value that makes more than `MAX_VALUE_BYTES` of rows is cut short, which is reported as damage.
         """
-        rows, damaged = self._bound_rows(values)
-        return self._results(rows, damaged)
+        rows, damaged = self._limit_rows(values)
+        return self._make_results(rows, damaged)
 
-    def parts(self, values: pa.Array) -> Iterator[tuple[NDArray[np.int64], pa.Array]]:
-        """Results in bounded portions: numbers of values, and a result for each of them.
+    def decode_parts(self, values: pa.Array) -> Iterator[tuple[NDArray[np.int64], pa.Array]]:
+        """Yield results in bounded portions: numbers of values, and a result for each of them.
 
         A value of many rows is in several portions; every value that is not null is in one at least.
         """
-        is_null = boolean_values(values.is_null())
-        for batch, owners, damaged in self._passes(values):
+        is_null = unpack_booleans(values.is_null())
+        for batch, owners, damaged in self._walk_values(values):
             numbers = np.union1d(owners, np.array(sorted(damaged), np.int64)).astype(np.int64)
             if not len(numbers):
                 continue
             is_null[numbers] = True
             counts = np.bincount(np.searchsorted(numbers, owners), minlength=len(numbers))
             places = {number: place for place, number in enumerate(numbers.tolist())}
-            rows = self._lists(batch, counts, None)
-            yield numbers, self._results(rows, {places[number]: damage for number, damage in damaged.items()})
+            rows = self._make_lists(batch, counts, None)
+            yield numbers, self._make_results(rows, {places[number]: damage for number, damage in damaged.items()})
         null_numbers = np.flatnonzero(~is_null)
         if len(null_numbers):
-            rows = self._lists(batch_of_rows([], self.schema), np.zeros(len(null_numbers), np.int64), None)
-            yield null_numbers, self._results(rows, {})
+            rows = self._make_lists(make_batch_from_rows([], self.schema), np.zeros(len(null_numbers), np.int64), None)
+            yield null_numbers, self._make_results(rows, {})
 
-    def _bound_rows(self, values: pa.Array) -> tuple[pa.Array, dict[int, ValueDamage]]:
-        """The rows of each value, no more than `MAX_VALUE_BYTES` of each, and what is to be reported about them."""
+    def _limit_rows(self, values: pa.Array) -> tuple[pa.Array, dict[int, ValueDamage]]:
+        """Return rows of each value, no more than `MAX_VALUE_BYTES` of each, and what is to be reported about them."""
         bytes_made = np.zeros(len(values), np.float64)
         counts = np.zeros(len(values), np.int64)
         damaged: dict[int, ValueDamage] = {}
         kept_batches: list[pa.RecordBatch] = []
-        for batch, owners, damages in self._passes(values):
+        for batch, owners, damages in self._walk_values(values):
             for number, value_damage in damages.items():
                 mine = damaged.setdefault(number, ValueDamage())
                 for damage in value_damage.first.values():
@@ -170,68 +170,74 @@ class ValueDecoder:
             full = bytes_made[owners] >= MAX_VALUE_BYTES
             for number in np.unique(owners[full]).tolist():
                 detail = f"the value makes more than {MAX_VALUE_BYTES} bytes of rows: the rest is left out"
-                damage = Damage(name_of(number), 0, 0, "too_large", detail)
+                damage = Damage(describe_value(number), 0, 0, "too_large", detail)
                 damaged.setdefault(number, ValueDamage()).add(damage)
             if full.any():
-                batch, owners = batch.filter(array_of(~full, pa.bool_())), owners[~full]  # noqa: PLW2901
+                batch, owners = batch.filter(make_array(~full, pa.bool_())), owners[~full]  # noqa: PLW2901
             kept_batches.append(batch)
             counts += np.bincount(owners, minlength=len(values))
             if batch.num_rows:
                 bytes_made += np.bincount(owners, minlength=len(values)) * (batch.nbytes / batch.num_rows)
-        all_rows = one_batch(pa.Table.from_batches(kept_batches, self.schema))
-        return self._lists(all_rows, counts, values), damaged
+        all_rows = combine_table(pa.Table.from_batches(kept_batches, self.schema))
+        return self._make_lists(all_rows, counts, values), damaged
 
-    def _passes(self, values: pa.Array) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, ValueDamage]]]:
-        """Rows some at a time, the number of the value that each is of, and the damage found with them."""
-        starts, data = _bounds(fill_null(values.cast(pa.binary()), b""))
+    def _walk_values(
+        self, values: pa.Array
+    ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, ValueDamage]]]:
+        """Yield rows some at a time, the number of the value that each is of, and the damage found with them."""
+        starts, data = _split_values(fill_null(values.cast(pa.binary()), b""))
         findings = Findings("skip", drained=True)
         ends = starts[1:]
 
         class ValueWalk(RowsWalk):
             def describe(self, event: Event) -> str:
-                end = self._end_in_value(event)
+                end = self._find_value_end(event)
                 if event.kind == ContainerDamageKind.BAD_CONTAINER_LENGTH:
                     return _BAD_CONTAINER_LENGTH.format(event.one, end)
                 return super().describe(event._replace(two=end))
 
-            def _end_in_value(self, event: Event) -> int:
+            def _find_value_end(self, event: Event) -> int:
                 """Return where a container, or its value, ends, counted from the value's start."""
                 if event.kind not in (ContainerDamageKind.BAD_RECORD_LENGTH, ContainerDamageKind.BAD_CONTAINER_LENGTH):
                     return event.two
                 return event.two - int(starts[np.searchsorted(ends, event.offset, "right")])
 
         schema = pa.schema([*self.schema, PROVENANCE[1]])
-        walk = ValueWalk(self._fragment(len(data)), MemorySource(data), schema, findings, bounds=starts)
-        for batch in walk.batches():
-            owners = np.searchsorted(ends, values_of(batch.column(OFFSET_COLUMN), np.int64), "right")
+        walk = ValueWalk(self._make_fragment(len(data)), MemorySource(data), schema, findings, bounds=starts)
+        for batch in walk.read_batches():
+            owners = np.searchsorted(ends, view_values(batch.column(OFFSET_COLUMN), np.int64), "right")
             rows = batch.select(self.schema.names)
-            damaged = _by_value(take_listed_damage(findings), starts)
+            damaged = _group_damage(take_listed_damage(findings), starts)
             bad = _find_beyond(rows)
             for row in np.flatnonzero(bad).tolist():
                 number = int(owners[row])
                 offset = int(batch.column(OFFSET_COLUMN)[row].as_py() - starts[number])
                 detail = f"a timestamp later than {LAST_MILLISECOND} ms, or as much earlier, cannot be expressed"
-                damage = Damage(name_of(number), offset, 0, ContainerDamageKind.BAD_TIMESTAMP.label, detail)
+                damage = Damage(describe_value(number), offset, 0, ContainerDamageKind.BAD_TIMESTAMP.label, detail)
                 damaged.setdefault(number, ValueDamage()).add(damage)
             if bad.any():
-                rows, owners = rows.filter(array_of(~bad, pa.bool_())), owners[~bad]
+                rows, owners = rows.filter(make_array(~bad, pa.bool_())), owners[~bad]
             yield rows, owners, damaged
-        yield batch_of_rows([], self.schema), np.zeros(0, np.int64), _by_value(take_listed_damage(findings), starts)
+        yield (
+            make_batch_from_rows([], self.schema),
+            np.zeros(0, np.int64),
+            _group_damage(take_listed_damage(findings), starts),
+        )
 
-    def _lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
-        """Rows as lists of so many each; null where `values` are."""
-        ends = ends_of(counts, np.int32)
+    def _make_lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
+        """Return rows as lists of so many each; null where `values` are."""
+        ends = compute_offsets(counts, np.int32)
         structs = pa.StructArray.from_arrays(rows.columns, fields=list(self.schema))
-        validity = None if values is None else bitmap(boolean_values(values.is_valid()))
+        validity = None if values is None else make_bitmap(unpack_booleans(values.is_valid()))
         return pa.Array.from_buffers(self._list, len(counts), [validity, pa.py_buffer(ends)], children=[structs])
 
-    def _results(self, rows: pa.Array, damaged: dict[int, ValueDamage]) -> pa.Array:
+    def _make_results(self, rows: pa.Array, damaged: dict[int, ValueDamage]) -> pa.Array:
         ok = np.ones(len(rows), np.bool_)
         ok[list(damaged)] = False
-        damage = [damaged[number].rows() if number in damaged else [] for number in range(len(rows))]
+        damage = [damaged[number].list_rows() if number in damaged else [] for number in range(len(rows))]
         validity = rows.is_null() if rows.null_count else None
         filled = fill_null(rows, [])
-        arrays = [filled.cast(self._list), array_of(damage, pa.list_(_DAMAGE)), array_of(ok, pa.bool_())]
+        arrays = [filled.cast(self._list), make_array(damage, pa.list_(_DAMAGE)), make_array(ok, pa.bool_())]
         return pa.StructArray.from_arrays(arrays, fields=list(self.result), mask=validity)
 
     @property
@@ -244,12 +250,12 @@ class ValueDecoder:
             raise SchemaError('name the schemas of the records, or "all" for all known ones')
         return select(self.options)
 
-    def _fragment(self, size: int) -> ContainerRange:
-        fields: tuple[ViewField, ...] = row_fields(self._selection, self.options)
+    def _make_fragment(self, size: int) -> ContainerRange:
+        fields: tuple[ViewField, ...] = make_row_fields(self._selection, self.options)
         named = {field.name for field in fields}
         all_fields = (
             *fields,
-            *(extra_field for extra_field in extra_fields(self._selection) if extra_field.name not in named),
+            *(extra_field for extra_field in make_extra_fields(self._selection) if extra_field.name not in named),
         )
         scan = Scan(options=self.options, on_damage="skip")
         projection = Projection.of(self.schema, scan)
@@ -257,39 +263,44 @@ class ValueDecoder:
         return ContainerRange(scan, projection, "value", size, file, 0, size, 0, self._selection, all_fields)
 
 
-def name_of(number: int) -> str:
+def describe_value(number: int) -> str:
     """Return the text that stands for the file in messages."""
     return f"value {number} of the batch"
 
 
-def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def _split_values(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Return where each value starts and the last one ends, and the bytes."""
-    data, ends = binary_parts(values)
+    data, ends = view_binary(values)
     first = int(ends[0])
     data = data[first : int(ends[-1])]
     return ends.astype(np.int64) - first, data
 
 
-def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, ValueDamage]:
-    """Damaged ranges by the number of their value, with offsets in it."""
+def _group_damage(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, ValueDamage]:
+    """Return damaged ranges by the number of their value, with offsets in it."""
     damage_by_value: dict[int, ValueDamage] = {}
     for damage in damages:
         number = int(np.searchsorted(starts[1:], damage.offset, "right"))
         detail = damage.detail
         mine = Damage(
-            name_of(number), damage.offset - int(starts[number]), damage.length, damage.kind, detail, damage.dropped
+            describe_value(number),
+            damage.offset - int(starts[number]),
+            damage.length,
+            damage.kind,
+            detail,
+            damage.dropped,
         )
         damage_by_value.setdefault(number, ValueDamage()).add(mine)
     return damage_by_value
 
 
 def _find_beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Rows with a timestamp that microseconds cannot hold."""
+    """Return rows with a timestamp that microseconds cannot hold."""
     bad = np.zeros(rows.num_rows, np.bool_)
     for column in rows.columns:
         if pa.types.is_timestamp(column.type) and column.type.unit == "ms":
-            values = values_of(column, np.int64)
+            values = view_values(column, np.int64)
             wrong = (values > LAST_MILLISECOND) | (values < -LAST_MILLISECOND)
             if wrong.any():
-                bad |= wrong & boolean_values(column.is_valid())
+                bad |= wrong & unpack_booleans(column.is_valid())
     return bad

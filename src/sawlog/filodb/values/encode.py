@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import bitmap, boolean_values, ends_of, fill_null, values_of
+from sawlog.arrow import compute_offsets, fill_null, make_bitmap, unpack_booleans, view_values
 from sawlog.errors import SchemaError
 from sawlog.filodb import layout
 from sawlog.filodb.options import WriteOptions
 from sawlog.filodb.target import Target
-from sawlog.filodb.writer import container_time
+from sawlog.filodb.writer import choose_container_time
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class ValueEncoder:
             SchemaError: For anything that cannot be represented.
         """
         lists = pa.types.is_list(rows.type) or pa.types.is_large_list(rows.type)
-        valid = boolean_values(rows.is_valid())
+        valid = unpack_booleans(rows.is_valid())
         if lists:
             structs = rows.flatten()
-            counts = values_of(fill_null(rows.value_lengths(), 0).cast(pa.int64()), np.int64)
+            counts = view_values(fill_null(rows.value_lengths(), 0).cast(pa.int64()), np.int64)
         else:
             structs = rows.filter(rows.is_valid()) if rows.null_count else rows
             counts = valid.astype(np.int64)
@@ -45,28 +45,28 @@ class ValueEncoder:
         if structs.null_count:
             raise SchemaError("a row is null; FiloDB has no nulls")
         batch = pa.RecordBatch.from_struct_array(structs)
-        data, sizes = self._containers(batch, np.repeat(np.arange(len(rows)), counts), len(rows))
-        buffers = [bitmap(valid), pa.py_buffer(ends_of(sizes)), pa.py_buffer(data)]
+        data, sizes = self._build_containers(batch, np.repeat(np.arange(len(rows)), counts), len(rows))
+        buffers = [make_bitmap(valid), pa.py_buffer(compute_offsets(sizes)), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.large_binary(), len(rows), buffers).cast(pa.binary())
 
-    def _containers(
+    def _build_containers(
         self, batch: pa.RecordBatch, groups: NDArray[np.int64], count: int
     ) -> tuple[bytes, NDArray[np.int64]]:
-        """The containers of all groups back to back, and how many bytes those of each have."""
+        """Return the containers of all groups back to back, and how many bytes those of each have."""
         from sawlog.filodb.layer import Layer
 
         parts: list[bytes] = []
         target = Target.of(batch.schema, self.options)
-        size = _largest(batch, groups)
+        size = _measure_largest(batch, groups)
         layer = Layer(target, replace(self.options, container_size=size), 0, lambda data: parts.append(data.tobytes()))
         sizes = layer.measure_groups(count)
-        layer.add(batch, container_time(self.options), groups)
+        layer.add(batch, choose_container_time(self.options), groups)
         layer.finish()
         return b"".join(parts), np.asarray(sizes[:count])
 
 
-def _largest(batch: pa.RecordBatch, groups: NDArray[np.int64]) -> int:
-    """Bytes of a container in which the rows of any one group find room."""
+def _measure_largest(batch: pa.RecordBatch, groups: NDArray[np.int64]) -> int:
+    """Return bytes of a container in which the rows of any one group find room."""
     rows = int(np.bincount(groups).max(initial=0))
     fixed = 64 * (batch.num_columns + 2) * rows
     plain = (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns)

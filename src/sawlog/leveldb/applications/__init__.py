@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sawlog.format.lazy import entry_points
+from sawlog.format.lazy import find_entry_points
 
 if TYPE_CHECKING:
     from sawlog.leveldb.applications.view import ApplicationView
@@ -16,15 +16,15 @@ ENTRY_POINT_GROUP = "sawlog.leveldb_views"
 
 @cache
 def application(name: str) -> ApplicationView | None:
-    """The view of that name, if an application has it."""
-    point = entry_points(ENTRY_POINT_GROUP).get(name)
+    """Return the view of that name, if an application has it."""
+    point = find_entry_points(ENTRY_POINT_GROUP).get(name)
     view: ApplicationView | None = None if point is None else point.load()()
     return view
 
 
 def recognized(path: str, comparator: str, keys: Sequence[bytes]) -> list[str]:
-    """Views that a database looks made for; see `ApplicationView.recognizes`."""
-    views = [(name, application(name)) for name in entry_points(ENTRY_POINT_GROUP)]
+    """Return views that a database looks made for; see `ApplicationView.recognizes`."""
+    views = [(name, application(name)) for name in find_entry_points(ENTRY_POINT_GROUP)]
     return [name for name, view in views if view is not None and view.recognizes(path, comparator, keys)]
 
 
@@ -46,10 +46,10 @@ class Views(Mapping[str, str]):
         return view.title
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._own, *entry_points(ENTRY_POINT_GROUP)))
+        return iter((*self._own, *find_entry_points(ENTRY_POINT_GROUP)))
 
     def __len__(self) -> int:
-        return len(self._own) + len(entry_points(ENTRY_POINT_GROUP))
+        return len(self._own) + len(find_entry_points(ENTRY_POINT_GROUP))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in entry_points(ENTRY_POINT_GROUP)
+        return name in self._own or name in find_entry_points(ENTRY_POINT_GROUP)

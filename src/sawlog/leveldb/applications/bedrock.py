@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, binary_parts, call_function, cast
+from sawlog.arrow import call_function, cast, make_array, view_binary
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import bedrock_kernels as k
 from sawlog.leveldb.applications.bedrock_layout import (
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 def _tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
-    """The payload of a tag of NBT, little endian."""
+    """Return the payload of a tag of NBT, little endian."""
     if depth > MAX_DEPTH:
         raise UnknownBytesError(f"tags in tags, deeper than {MAX_DEPTH}")
     if kind in NUMBERS:
@@ -72,7 +72,7 @@ def _tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
     if kind == TEXT:
         return _text(cursor)
     if kind == LIST:
-        inner, length = cursor.byte(), _length(cursor)
+        inner, length = cursor.take_byte(), _length(cursor)
         if length > cursor.left:
             raise UnknownBytesError(f"a list of {length} tags in {cursor.left} bytes, at byte {cursor.position}")
         return [_tag(cursor, inner, depth + 1) for _ in range(length)]
@@ -84,7 +84,7 @@ def _tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
 def _compound(cursor: Cursor, depth: int) -> dict[str, Any]:
     """Return tags by their names; from one that is not understood on, the bytes, as nothing says where it ends."""
     tags: dict[str, Any] = {}
-    while kind := cursor.byte():
+    while kind := cursor.take_byte():
         start = cursor.position
         try:
             name = _free_name(_name(cursor), tags, cursor)
@@ -104,7 +104,7 @@ def _rest(cursor: Cursor, start: int, unknown: UnknownBytesError) -> dict[str, s
     """Return the bytes from `start` on, all of which are read then, and note why they are not decoded."""
     cursor.reasons.append(str(unknown))
     cursor.position = start
-    return {"$bytes": binary(cursor.rest())}
+    return {"$bytes": binary(cursor.take_remainder())}
 
 
 def _name(cursor: Cursor) -> str:
@@ -127,7 +127,7 @@ def _free_name(name: str, tags: Mapping[str, Any], cursor: Cursor) -> str:
 
 
 def _length(cursor: Cursor) -> int:
-    """A count, which is not negative."""
+    """Return a count, which is not negative."""
     count = cursor.little(4)
     if count >> 31:
         raise UnknownBytesError(f"a negative count, before byte {cursor.position}")
@@ -145,12 +145,12 @@ def _text(cursor: Cursor) -> Any:
 
 
 def _roots(cursor: Cursor) -> list[Any]:
-    """Tags with names, one after the other."""
+    """Return tags with names, one after the other."""
     tags: list[Any] = []
     while cursor.left:
         start = cursor.position
         try:
-            kind, _ = cursor.byte(), _name(cursor)
+            kind, _ = cursor.take_byte(), _name(cursor)
             tags.append(_tag(cursor, kind))
         except UnknownBytesError as unknown:
             if not tags:
@@ -166,31 +166,31 @@ def _root(cursor: Cursor) -> Any:
 
 
 def _dictionary(cursor: Cursor) -> Any:
-    """Metadata of chunks: a count, then of each the hash by which `MetaDataHash` names it, and a tag of NBT."""
+    """Return metadata of chunks: a count, then of each the hash by which `MetaDataHash` names it, and a tag of NBT."""
     entries: list[dict[str, Any]] = []
     for _ in range(_length(cursor)):
         if cursor.reasons and not cursor.left:
             break
         entry: dict[str, Any] = {"hash": cursor.little(HASH_SIZE)}
-        kind = cursor.byte()
+        kind = cursor.take_byte()
         _name(cursor)
         entries.append(entry | {"value": _tag(cursor, kind)})
     return entries
 
 
 def _number(cursor: Cursor) -> Any:
-    """An integer of all bytes."""
+    """Return an integer of all bytes."""
     if not 0 < cursor.left <= 8:
         raise UnknownBytesError(f"an integer of {cursor.left} bytes")
     return cursor.little(cursor.left)
 
 
 def _subchunk(cursor: Cursor) -> Any:
-    """Layers of 16 by 16 by 16 blocks: the kinds of blocks, and how many there are of each."""
-    version = cursor.byte()
+    """Return layers of 16 by 16 by 16 blocks: the kinds of blocks, and how many there are of each."""
+    version = cursor.take_byte()
     if version not in VERSIONS:
         raise UnknownBytesError(f"version {version} of a subchunk")
-    layers = 1 if version == 1 else cursor.byte()
+    layers = 1 if version == 1 else cursor.take_byte()
     subchunk: dict[str, Any] = {"version": version}
     if version == 9:
         subchunk["y"] = struct.unpack("b", cursor.take(1, "height"))[0]
@@ -199,8 +199,8 @@ def _subchunk(cursor: Cursor) -> Any:
 
 
 def _layer(cursor: Cursor) -> list[Any]:
-    """Numbers of blocks, packed into words of 32 bits, then what they stand for."""
-    bits = cursor.byte() >> 1
+    """Return numbers of blocks, packed into words of 32 bits, then what they stand for."""
+    bits = cursor.take_byte() >> 1
     if bits not in BLOCK_BITS:
         raise UnknownBytesError(f"{bits} bits per block, before byte {cursor.position}")
     counts = np.array([BLOCKS])
@@ -217,7 +217,7 @@ def _layer(cursor: Cursor) -> list[Any]:
         )
     palette = []
     for place in range(size):
-        kind, _ = cursor.byte(), _name(cursor)
+        kind, _ = cursor.take_byte(), _name(cursor)
         palette.append({"block": _tag(cursor, kind), "count": int(counts[place]) if place < len(counts) else 0})
     return palette
 
@@ -249,7 +249,7 @@ def place_of(key: bytes) -> Place | None:
 
 
 def _is_within_world(place: Place | None) -> bool:
-    """Whether a chunk is inside of a world, which few other keys of the same length say."""
+    """Return whether a chunk is inside of a world, which few other keys of the same length say."""
     return place is not None and max(abs(place.x), abs(place.z)) <= WORLD_CHUNKS
 
 
@@ -274,16 +274,16 @@ class Bedrock(ApplicationView):
     )
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its keys: at least half of the first ones are of chunks, actors or by names."""
+        """Return whether a database looks like Bedrock's: half of its first keys are of chunks, actors or by names."""
         del path, comparator
         recognized = sum(_read_named_key(key) is not None or _is_within_world(place_of(key)) for key in keys)
         return bool(keys) and 2 * recognized >= len(keys)
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """Entries whose values are decoded as a whole, but for the dictionary of metadata."""
+        """Return entries whose values are decoded as a whole, but for the dictionary of metadata."""
         del context
         rows = len(keys)
-        entries, contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        entries, contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
         size = int(contents.offsets[-1] - contents.offsets[0])
         if size > _MAX_BYTES:
             return None
@@ -298,10 +298,10 @@ class Bedrock(ApplicationView):
         is_subchunk = kinds == k.KINDS.index(TAGS[SUBCHUNK][0])
         validity = [is_chunk | is_list, is_chunk | is_list, is_chunk | is_list, is_subchunk]
         columns = {
-            name: array_of(column, pa.int32(), ~is_there)
+            name: make_array(column, pa.int32(), ~is_there)
             for name, column, is_there in zip(("x", "z", "dimension", "subchunk"), places, validity, strict=True)
         }
-        sizes = array_of(np.diff(contents.offsets), pa.int32(), ~k.UNDECODED[kinds])
+        sizes = make_array(np.diff(contents.offsets), pa.int32(), ~k.UNDECODED[kinds])
         data, data_ends = fill_numbers(
             texts, ends, slots[:used], to_json(doubles[:used].view(np.float64).tolist()).encode()
         )
@@ -314,7 +314,7 @@ class Bedrock(ApplicationView):
         return PlainRows(kinds > 0, columns)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
-        """The place of a chunk, or a name; values are NBT for the most part."""
+        """Return the place of a chunk, or a name; values are NBT for the most part."""
         del context
         read: Callable[[Cursor], Any]
         if (named := _read_named_key(entry.key)) is not None:
@@ -350,5 +350,5 @@ def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]
 
 
 def _actors(cursor: Cursor) -> Any:
-    """The numbers of actors, as their keys have them."""
+    """Return the numbers of actors, as their keys have them."""
     return [cursor.take(ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // ACTOR_SIZE))]

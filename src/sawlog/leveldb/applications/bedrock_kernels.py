@@ -10,13 +10,13 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.json_text import put_double, put_integer, put_string, put_text, widened_bits
-from sawlog.kernels.memory import load_u16, load_u32, load_u64, same_bytes
+from sawlog.kernels.json_text import put_double, put_integer, put_string, put_text, widen_bits
+from sawlog.kernels.memory import are_bytes_equal, load_u16, load_u32, load_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _TWO, _ZERO
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt32s, OutInt64s, OutUInt64s
-from sawlog.kernels.text import put_hex, utf8_end
+from sawlog.kernels.text import find_utf8_end, put_hex
 from sawlog.leveldb.applications import bedrock_layout as layout
 from sawlog.leveldb.applications.script_values import MAX_DEPTH
 from sawlog.leveldb.records.kernels import Strings
@@ -38,12 +38,12 @@ for _number, (_tag, (_, _reader)) in enumerate(layout.TAGS.items(), 1):
     _READER_OF[_tag] = _READERS.index(_reader)
 """By the tag of a chunk's key: the kind, and how the value is read; 0 for a tag that is not known."""
 
-LEVEL = record_type("inner", "remaining", "names", "items")
+LEVEL = make_record_type("inner", "remaining", "names", "items")
 """A list or compound that is open: the tag of a list's elements and how many of them are to come, or -1 for a compound,
 where its names begin among all, and how many items it has so far."""
-NAME = record_type("start", "length")
+NAME = make_record_type("start", "length")
 """A name in a compound that is open, in the values."""
-STATE = record_type(("position", np.uint64), "slots", "names")
+STATE = make_record_type(("position", np.uint64), "slots", "names")
 """How far the texts, the slots and the names are."""
 MAX_NAMES = 1024
 ROOM = 6
@@ -86,7 +86,7 @@ class Scratch(NamedTuple):
 
 
 def new_scratch() -> Scratch:
-    """Room for what is rendered at all."""
+    """Return room for what is rendered at all."""
     counts = np.zeros(1 << max(layout.BLOCK_BITS), np.int64)
     return Scratch(np.empty(MAX_DEPTH + 1, LEVEL), np.empty(MAX_NAMES, NAME), np.empty(1, STATE), counts)
 
@@ -143,13 +143,13 @@ def _put_byte(rendered: Any, state: Any, byte: Any) -> None:
 
 @inlined
 def _has_room(rendered: Any, state: Any, length: Any) -> Any:
-    """Whether there is room for the text of so many bytes of a value."""
+    """Return whether there is room for the text of so many bytes of a value."""
     return np.uint64(len(rendered.out)) - state.position >= _ROOM * length + _SLACK
 
 
 @inlined
 def _signed(data: Any, pos: Any, size: Any) -> Any:
-    """A signed integer, as the bits of an int64."""
+    """Return a signed integer, as the bits of an int64."""
     if size == _ONE:
         return np.uint64(np.int8(data[pos]))
     if size == _TWO:
@@ -170,7 +170,7 @@ def _put_scalar(data: Any, pos: Any, end: Any, tag: Any, rendered: Any, state: A
         if tag == _DOUBLE:
             is_plain = put_double(load_u64(data, pos), rendered, state)
         elif tag == _FLOAT:
-            is_plain = put_double(widened_bits(load_u32(data, pos)), rendered, state)
+            is_plain = put_double(widen_bits(load_u32(data, pos)), rendered, state)
         else:
             state.position = put_integer(out, state.position, _signed(data, pos, size))
             is_plain = True
@@ -212,7 +212,7 @@ def _put_name(data: Any, pos: Any, end: Any, level: Any, rendered: Any, scratch:
         return _ZERO
     for i in range(level.names, count):
         name = scratch.names[i]
-        if name.length == np.int64(length) and same_bytes(data, np.uint64(name.start), data, pos, length):
+        if name.length == np.int64(length) and are_bytes_equal(data, np.uint64(name.start), data, pos, length):
             return _ZERO
     scratch.names[count].start = pos
     scratch.names[count].length = length
@@ -301,7 +301,7 @@ def _put_root(data: Any, pos: Any, end: Any, rendered: Any, scratch: Any, state:
     tag = np.int64(data[pos])
     length = load_u16(data, pos + _ONE)
     pos += _TWO + _ONE
-    if end - pos < length or utf8_end(data, pos, pos + length) != pos + length or tag == 0:
+    if end - pos < length or find_utf8_end(data, pos, pos + length) != pos + length or tag == 0:
         return _ZERO
     return _put_tag(data, pos + length, end, tag, rendered, scratch, state)
 
@@ -323,7 +323,7 @@ def _put_roots(data: Any, pos: Any, end: Any, rendered: Any, scratch: Any, state
 
 @inlined
 def _count_blocks(data: Any, pos: Any, bits: Any, counts: Any) -> Any:
-    """Count the numbers of a layer's blocks. Returns the highest one."""
+    """Return the count the numbers of a layer's blocks. Returns the highest one."""
     for i in range(1 << bits):
         counts[i] = 0
     each = layout.WORD_BITS // bits
@@ -452,21 +452,21 @@ def _put_actors(data: Any, pos: Any, end: Any, rendered: Any, state: Any) -> Any
 
 @inlined
 def _begins(keys: Any, start: Any, length: Any, text: Any, first: Any, last: Any) -> Any:
-    """Whether a key begins with `text[first:last]`."""
+    """Return whether a key begins with `text[first:last]`."""
     size = np.uint64(last - first)
-    return length >= size and same_bytes(keys, start, text, np.uint64(first), size)
+    return length >= size and are_bytes_equal(keys, start, text, np.uint64(first), size)
 
 
 @inlined
 def _is_named(keys: Any, start: Any, length: Any) -> Any:
-    """Whether a key is a name: 1, or -1 for one whose value is left to Python; 0 for other keys."""
+    """Return whether a key is a name: 1, or -1 for one whose value is left to Python; 0 for other keys."""
     if length == _ZERO or _FIRST_BYTES[keys[start]] == 0:
         return 0
     for i in range(len(_NAME_ENDS) - 1):
         first, last = _NAME_ENDS[i], _NAME_ENDS[i + 1]
         is_name = i > _WHOLE_NAMES or length == np.uint64(last - first)
         if is_name and _begins(keys, start, length, _NAME_TEXT, first, last):
-            return -1 if i == _WHOLE_NAMES or utf8_end(keys, start, start + length) != start + length else 1
+            return -1 if i == _WHOLE_NAMES or find_utf8_end(keys, start, start + length) != start + length else 1
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, binary_parts, fixed_array
+from sawlog.arrow import make_array, make_fixed_array, view_binary
 from sawlog.leveldb.applications import bitcoin_kernels as k
 from sawlog.leveldb.applications.bitcoin_layout import (
     BEST_BLOCK,
@@ -65,7 +65,10 @@ _KINDS = ("", "block", "transaction", "coin")
 
 
 def varint(cursor: Cursor) -> int:
-    """Seven bits per byte, high ones first; every byte but the last adds one, so that there is one encoding only."""
+    """Return seven bits per byte, high ones first.
+
+    Every byte but the last adds one, so that there is one encoding only.
+    """
     start, value = cursor.position, 0
     for length, byte in enumerate(cursor.data[start : start + MAX_VARINT_BYTES], 1):
         value = value << 7 | byte & 127
@@ -76,11 +79,11 @@ def varint(cursor: Cursor) -> int:
             return value
         value += 1
     cursor.position = len(cursor.data)
-    return cursor.byte()  # which is not there
+    return cursor.take_byte()  # which is not there
 
 
 def amount(code: int) -> int:
-    """Satoshis of a compressed amount."""
+    """Return satoshis of a compressed amount."""
     if code == 0:
         return 0
     code, exponent = divmod(code - 1, 10)
@@ -94,7 +97,7 @@ def amount(code: int) -> int:
 
 
 def script(cursor: Cursor) -> tuple[str, bytes]:
-    """The kind and the bytes of a compressed script."""
+    """Return the kind and the bytes of a compressed script."""
     size = varint(cursor)
     if size == P2PKH:
         return "p2pkh", _wrap_parts(P2PKH_PARTS, cursor.take(SCRIPT_HASH_SIZE, "hash"))
@@ -116,7 +119,7 @@ def _wrap_parts(parts: tuple[bytes, bytes], stored: bytes) -> bytes:
 
 
 def _y(x: int, odd: int) -> bytes:
-    """The other coordinate of a public key."""
+    """Return the other coordinate of a public key."""
     square = (pow(x, 3, FIELD) + CURVE) % FIELD
     y = pow(square, (FIELD + 1) // 4, FIELD)
     if x >= FIELD or y * y % FIELD != square:
@@ -125,7 +128,7 @@ def _y(x: int, odd: int) -> bytes:
 
 
 def block_hash(cursor: Cursor) -> str:
-    """A hash as people write it: the last byte first."""
+    """Return a hash as people write it: the last byte first."""
     return cursor.take(HASH_SIZE, "hash")[::-1].hex()
 
 
@@ -142,13 +145,13 @@ def _coin(cursor: Cursor) -> dict[str, Any]:
     except UnknownBytesError as unknown:
         cursor.reasons.append(f"{unknown}: the script is as it is stored")
         cursor.position = start
-        row["script"] = cursor.rest()
+        row["script"] = cursor.take_remainder()
     return row
 
 
 def _hashes(cursor: Cursor) -> dict[str, Any]:
-    """Blocks, such as those between which the chainstate is while it is written."""
-    count = cursor.byte()
+    """Return blocks, such as those between which the chainstate is while it is written."""
+    count = cursor.take_byte()
     if count * HASH_SIZE > cursor.left:
         raise UnknownBytesError(f"{count} hashes in {cursor.left} bytes")
     return {"blocks": [block_hash(cursor) for _ in range(count)]}
@@ -177,7 +180,7 @@ _FILE_FIELDS = _varints("blocks", "size", "undo_size", "first_height", "last_hei
 
 
 def _setting(cursor: Cursor) -> dict[str, Any]:
-    return {"value": cursor.rest().decode("ascii", "backslashreplace")}
+    return {"value": cursor.take_remainder().decode("ascii", "backslashreplace")}
 
 
 def _locator(cursor: Cursor) -> dict[str, Any]:
@@ -200,7 +203,7 @@ class Bitcoin(ApplicationView):
         return newest[1:] if newest[:1] == bytes([len(newest) - 1]) else b""
 
     def decode(self, entry: Entry, context: bytes) -> Mapping[str, Any]:
-        """The key by its first byte; the value, after its obfuscation is undone."""
+        """Return the key by its first byte; the value, after its obfuscation is undone."""
         if entry.key == OBFUSCATION:
             return {"kind": "obfuscation"}
         if entry.key[:1] not in self.kinds:
@@ -247,9 +250,9 @@ class Chainstate(Bitcoin):
     )
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
-        """Coins."""
+        """Return coins."""
         rows = len(keys)
-        stored, contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        stored, contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
         room = int(contents.offsets[-1] - contents.offsets[0])
         hashes, scripts = TextColumn(rows, rows * k.DIGITS), TextColumn(rows, room + rows * k.SCRIPT_ROOM)
         kinds, numbers = np.empty(rows, np.uint8), np.zeros((len(k.COIN_NUMBERS), rows), np.int64)
@@ -257,10 +260,10 @@ class Chainstate(Bitcoin):
         k.decode_coins(stored, contents, _mask_of(context), coins)
         output, height, coinbase, amounts, script_types = numbers
         integers = {"output": output, "height": height, "amount": amounts}
-        columns = {name: fixed_array(pa.int64(), values) for name, values in integers.items()} | {
+        columns = {name: make_fixed_array(pa.int64(), values) for name, values in integers.items()} | {
             "kind": name_codes(kinds, _KINDS),
             "txid": hashes.take(pa.string()),
-            "coinbase": array_of(coinbase != 0, pa.bool_()),
+            "coinbase": make_array(coinbase != 0, pa.bool_()),
             "script_type": name_codes(script_types, SCRIPT_TYPES),
             "script": scripts.take(pa.binary()),
         }
@@ -273,7 +276,7 @@ class Chainstate(Bitcoin):
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or by its coins."""
+        """Return whether a database looks like the application's: by its directory, or by its coins."""
         del comparator
         return path.endswith("/chainstate") or any(key[:1] == COIN and 34 <= len(key) <= 38 for key in keys)
 
@@ -299,16 +302,16 @@ class BlockIndex(Bitcoin):
     )
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
-        """Blocks and transactions."""
+        """Return blocks and transactions."""
         rows = len(keys)
         hashes, previous, roots = (TextColumn(rows, rows * k.DIGITS) for _ in range(3))
         kinds, present = np.empty(rows, np.uint8), np.zeros(rows, np.uint32)
         numbers = np.zeros((len(k.BLOCK_NUMBERS), rows), np.int64)
         texts = [k.Texts(*column.buffers) for column in (hashes, previous, roots)]
-        contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
         k.decode_blocks(*contents, _mask_of(context), k.Blocks(kinds, numbers, present, *texts))
         columns = {
-            name: array_of(numbers[place], pa.int64(), present >> place & 1 == 0)
+            name: make_array(numbers[place], pa.int64(), present >> place & 1 == 0)
             for place, name in enumerate(k.BLOCK_NUMBERS)
         }
         is_block = kinds == k.OF_BLOCK
@@ -331,7 +334,7 @@ class BlockIndex(Bitcoin):
         ),
         FLAG: (
             "flag",
-            lambda key: {"name": key.take(key.byte(), "name").decode("ascii", "backslashreplace")},
+            lambda key: {"name": key.take(key.take_byte(), "name").decode("ascii", "backslashreplace")},
             _setting,
         ),
         REINDEXING: (
@@ -343,7 +346,7 @@ class BlockIndex(Bitcoin):
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or by its keys of blocks, files or transactions."""
+        """Return whether a database looks like Bitcoin's: by its directory, or by keys of blocks or transactions."""
         del comparator
         named = path.endswith(("/blocks/index", "/indexes/txindex"))
         return named or any(key[:1] in (BLOCK, TRANSACTION) and len(key) == 1 + HASH_SIZE for key in keys)

@@ -135,7 +135,7 @@ class Coins(NamedTuple):
 
 @inlined
 def _varint(data: Any, pos: Any, end: Any) -> Any:
-    """A number at `pos` and the position after it, which is 0 where there is none of 63 bits."""
+    """Return a number at `pos` and the position after it, which is 0 where there is none of 63 bits."""
     value = _ZERO
     while pos < end and value >> _FULL == _ZERO:
         byte = np.uint64(data[pos])
@@ -244,7 +244,7 @@ def decode_blocks(keys: Strings, values: Strings, mask: Mask, blocks: Blocks) ->
 
 @inlined
 def _amount(code: Any) -> Any:
-    """Satoshis of a compressed amount, and whether they have 63 bits."""
+    """Return satoshis of a compressed amount, and whether they have 63 bits."""
     if code == _ZERO:
         return _ZERO, True
     code -= _ONE

@@ -24,7 +24,7 @@ _LAST = np.uint64(24)
 
 @inlined
 def _multiply_add(a: Any, b: Any, addend: Any, carry: Any) -> Any:
-    """Both words of `a * b + addend + carry`, the low one first."""
+    """Return both words of `a * b + addend + carry`, the low one first."""
     low = a * b
     high = high_product(a, b)
     low += addend
@@ -38,7 +38,7 @@ def _multiply_add(a: Any, b: Any, addend: Any, carry: Any) -> Any:
 
 @inlined
 def _add_row(word: Any, number: Any, total: Any) -> Any:
-    """`word * number + total`: its low word, and the four words above."""
+    """Return `word * number + total`: its low word, and the four words above."""
     lowest, carry = _multiply_add(word, number[0], total[0], _ZERO)
     low, carry = _multiply_add(word, number[1], total[1], carry)
     middle, carry = _multiply_add(word, number[2], total[2], carry)
@@ -48,7 +48,7 @@ def _add_row(word: Any, number: Any, total: Any) -> Any:
 
 @inlined
 def _sum(number: Any, low: Any, high: Any) -> Any:
-    """A number and another one of two words, of which the high one is small, and whether there is one bit more."""
+    """Return number and another one of two words, of which the high one is small, and whether there is one bit more."""
     a = number[0] + low
     high += _ONE if a < low else _ZERO
     b = number[1] + high
@@ -61,7 +61,7 @@ def _sum(number: Any, low: Any, high: Any) -> Any:
 
 @inlined
 def _product(a: Any, b: Any) -> Any:
-    """The product of two numbers."""
+    """Return the product of two numbers."""
     first, total = _add_row(a[0], b, (_ZERO, _ZERO, _ZERO, _ZERO))
     second, total = _add_row(a[1], b, total)
     third, total = _add_row(a[2], b, total)
@@ -74,7 +74,7 @@ def _product(a: Any, b: Any) -> Any:
 
 @inlined
 def _square(number: Any, times: Any) -> Any:
-    """A number, squared so many times."""
+    """Return a number, squared so many times."""
     for _ in range(times):
         number = _product(number, number)
     return number
@@ -82,7 +82,7 @@ def _square(number: Any, times: Any) -> Any:
 
 @inlined
 def _root(number: Any) -> Any:
-    """The number to the power of a quarter of the prime and one: its root, where it has one.
+    """Return the number to the power of a quarter of the prime and one: its root, where it has one.
 
     The bits of that power are 223 ones, a zero, 22 ones, four zeros, two ones and two zeros.
     """
@@ -103,7 +103,7 @@ def _root(number: Any) -> Any:
 
 @inlined
 def _reduce(number: Any) -> Any:
-    """The least number that is the same modulo the prime."""
+    """Return the least number that is the same modulo the prime."""
     less, is_larger = _sum(number, _EXCESS, _ZERO)
     return less if is_larger else number
 
@@ -115,7 +115,7 @@ def _differ(a: Any, b: Any) -> Any:
 
 @inlined
 def _opposite(number: Any) -> Any:
-    """The prime less a number, which is smaller: all ones less the number and what the prime lacks to them."""
+    """Return the prime less a number, which is smaller: all ones less the number and what the prime lacks to them."""
     total, _ = _sum(number, _EXCESS - _ONE, _ZERO)
     return ~total[0], ~total[1], ~total[2], ~total[3]
 

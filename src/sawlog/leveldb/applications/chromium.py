@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, boolean_values, call_function, constant
+from sawlog.arrow import call_function, make_array, make_constant, unpack_booleans
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, integer
@@ -52,17 +52,17 @@ class ChromeStorage(ApplicationView):
     columns: ClassVar = pa.schema([(name, pa.string()) for name in ("area", "extension", "key", "value")])
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory."""
+        """Return whether a database looks like the application's: by its directory."""
         del comparator, keys
         return _place(path)[0] is not None
 
     def context(self, entries: Entries, home: Home) -> tuple[str | None, str | None]:
-        """Area and extension, by the directory."""
+        """Return area and extension, by the directory."""
         del entries
         return _place(home.path)
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: tuple[str | None, str | None]) -> PlainRows | None:
-        """Values that are JSON."""
+        """Return values that are JSON."""
         area, extension = context
         is_shared = area in SHARED.values()
         stored = (_SHARED_KEYS if is_shared else _OWN_KEYS).read(keys)
@@ -70,8 +70,8 @@ class ChromeStorage(ApplicationView):
         if rendered is None:
             return None
         columns = {
-            "area": constant(area, pa.string(), len(keys)),
-            "extension": stored.texts("extension") if is_shared else constant(extension, pa.string(), len(keys)),
+            "area": make_constant(area, pa.string(), len(keys)),
+            "extension": stored.texts("extension") if is_shared else make_constant(extension, pa.string(), len(keys)),
             "key": stored.texts("key"),
             "value": rendered.values(),
         }
@@ -79,7 +79,7 @@ class ChromeStorage(ApplicationView):
         return PlainRows(is_plain, columns)
 
     def decode(self, entry: Entry, context: tuple[str | None, str | None]) -> Mapping[str, Any]:
-        """The value as it is stored, if it is JSON."""
+        """Return the value as it is stored, if it is JSON."""
         area, extension = context
         key, wrong = text(entry.key, "utf-8")
         if area in SHARED.values():
@@ -97,7 +97,7 @@ class ChromeStorage(ApplicationView):
 
 
 def _place(path: str) -> tuple[str | None, str | None]:
-    """Area and extension that a directory is named for."""
+    """Return area and extension that a directory is named for."""
     _, above, name = f"//{path}".rsplit("/", 2)
     return (_AREAS[above], name) if above in _AREAS else (SHARED.get(name), None)
 
@@ -140,12 +140,12 @@ class LocalStorage(ApplicationView):
     )
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or by metadata on origins."""
+        """Return whether a database looks like the application's: by its directory, or by metadata on origins."""
         del comparator
         return path.endswith("Local Storage/leveldb") or any(key.startswith((b"META:", b"METAACCESS:")) for key in keys)
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """All but the version."""
+        """Return all but the version."""
         del context
         stored = _ITEM_KEYS.read(keys)
         are_items = stored.are_of(PREFIXES[ITEM])
@@ -164,7 +164,7 @@ class LocalStorage(ApplicationView):
         return PlainRows(rendered.is_plain & names.is_plain, columns)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
-        """Items in two encodings, metadata in protobuf, the version as text."""
+        """Return items in two encodings, metadata in protobuf, the version as text."""
         del context
         if entry.key == VERSION:
             value = None if entry.value is None else entry.value.decode("ascii", "backslashreplace")
@@ -190,14 +190,14 @@ class LocalStorage(ApplicationView):
 
 
 def _string(data: bytes) -> tuple[str | None, str | None]:
-    """A string after the byte that says how it is encoded, and what is wrong with it."""
+    """Return a string after the byte that says how it is encoded, and what is wrong with it."""
     if not data or data[0] not in _ENCODINGS:
         return None, f"encoding {data[:1].hex() or 'missing'}, expected {' or '.join(map(str, _ENCODINGS))}"
     return text(data[1:], _ENCODINGS[data[0]])
 
 
 def _metadata(value: bytes) -> dict[str, Any]:
-    """Time and size, which are fields of a message in protobuf."""
+    """Return the time and size, which are fields of a message in protobuf."""
     fields, reason = _METADATA.read(value, "Metadata")
     time, size = (integer(fields, name) for name in ("time", "size"))
     return {"time": microseconds(time), "size": size, "reason": reason}
@@ -232,9 +232,9 @@ class _Maps:
             number: {"namespaces": sorted(origins), "storage_key": min(origins.values())}
             for number, origins in tabs.items()
         }
-        self._numbers = array_of(list(self.rows), pa.string())
+        self._numbers = make_array(list(self.rows), pa.string())
         self._columns = {
-            name: array_of([row[name] for row in self.rows.values()], kind)
+            name: make_array([row[name] for row in self.rows.values()], kind)
             for name, kind in (("namespaces", pa.list_(pa.string())), ("storage_key", pa.string()))
         }
 
@@ -261,19 +261,19 @@ class SessionStorage(ApplicationView):
     names: ClassVar = (NAMESPACE, NAMESPACE[:-1] + b".")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or by keys of both kinds."""
+        """Return whether a database looks like the application's: by its directory, or by keys of both kinds."""
         del comparator
         named = path.endswith("/Session Storage")
         return named or all(any(key.startswith(start) for key in keys) for start in (MAP, NAMESPACE))
 
     def context(self, entries: Entries, home: Home) -> _Maps:
-        """The tabs that have maps, newest first."""
+        """Return the tabs that have maps, newest first."""
         del home
         keys, values = _TAB_KEYS.read(entries.keys), _MAP_IDS.read(entries.values)
         rows = [column.to_pylist() for column in (values.texts("map_id"), keys.texts("tab"), keys.texts("origin"))]
         is_plain = (keys.lengths("tab") == _ID_LENGTH) & values.are_there("map_id")
-        is_plain &= boolean_values(call_function("is_valid", entries.values))
-        doubtful = entries.filter(array_of(~is_plain, pa.bool_()))
+        is_plain &= unpack_booleans(call_function("is_valid", entries.values))
+        doubtful = entries.filter(make_array(~is_plain, pa.bool_()))
         for index, entry in zip(np.flatnonzero(~is_plain).tolist(), doubtful, strict=True):
             is_named = entry.value is not None and len(entry.key) > len(NAMESPACE) + _ID_LENGTH
             rows[0][index] = entry.value.decode("ascii", "replace") if entry.value is not None and is_named else None
@@ -285,7 +285,7 @@ class SessionStorage(ApplicationView):
         return _Maps(tabs)
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Maps) -> PlainRows | None:
-        """Items."""
+        """Return items."""
         stored = _MAP_KEYS.read(keys)
         rendered = _SETTINGS.render(values, stored.roots)
         if rendered is None:
@@ -301,7 +301,7 @@ class SessionStorage(ApplicationView):
         return PlainRows(rendered.is_plain & (stored.lengths("map_id") > 0), columns)
 
     def decode(self, entry: Entry, context: _Maps) -> Mapping[str, Any]:
-        """Items in UTF-16, numbers of maps as text."""
+        """Return items in UTF-16, numbers of maps as text."""
         key, value = entry.key, entry.value
         if key in SINGLE:
             return {"kind": SINGLE[key], "value": None if value is None else value.decode("ascii", "backslashreplace")}
@@ -323,7 +323,7 @@ class SessionStorage(ApplicationView):
 
 
 def _namespace(key: bytes) -> tuple[str, str, str | None]:
-    """Tab and origin of a key, and what is wrong with them."""
+    """Return tab and origin of a key, and what is wrong with them."""
     suffix = key[len(NAMESPACE) :]
     tab, wrong = text(suffix[:_ID_LENGTH], "utf-8")
     origin, wrong_too = text(suffix[_ID_LENGTH + 1 :], "utf-8")

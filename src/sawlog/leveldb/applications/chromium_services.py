@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, call_function, cast, fixed_array
+from sawlog.arrow import call_function, cast, make_array, make_fixed_array
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
 from sawlog.leveldb.applications.protobuf_rows import (
@@ -67,12 +67,12 @@ class SiteCharacteristics(ApplicationView):
     columns: ClassVar = pa.schema([("kind", pa.string()), ("host_md5", pa.string()), _TIME, ("value", pa.string())])
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or the key of its version."""
+        """Return whether a database looks like the application's: by its directory, or the key of its version."""
         del comparator
         return path.endswith("/Site Characteristics Database") or SITE_VERSION in keys
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """Sites, and the version."""
+        """Return sites, and the version."""
         del context
         stored = _SITE_KEYS.read(keys)
         rendered = _SITE_ROWS.render(values, stored.roots)
@@ -87,7 +87,7 @@ class SiteCharacteristics(ApplicationView):
         return PlainRows(rendered.is_plain & np.isin(stored.lengths("host_md5"), (-1, _DIGITS)), columns)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
-        """A message in protobuf."""
+        """Return a message in protobuf."""
         del context
         if entry.key == SITE_VERSION:
             return {"kind": "version"} | columns_of(entry.value, _read_text)
@@ -102,13 +102,13 @@ def _site(value: bytes) -> dict[str, Any]:
 
 
 def _read_text(value: bytes) -> dict[str, Any]:
-    """The text of a value."""
+    """Return the text of a value."""
     plain, wrong = text(value, "utf-8")
     return {"value": plain, "reason": wrong}
 
 
 def _time(value: bytes) -> dict[str, Any]:
-    """The time that a value is: microseconds since 1601, in decimal digits."""
+    """Return the time that a value is: microseconds since 1601, in decimal digits."""
     return {"time": microseconds(integer_of(value))}
 
 
@@ -129,7 +129,7 @@ def _read_encrypted(value: bytes) -> dict[str, Any]:
 
 
 def _registration(value: bytes) -> dict[str, Any]:
-    """A token, the senders before it, and when it was validated."""
+    """Return a token, the senders before it, and when it was validated."""
     head, _, checked = value.rpartition(b"#") if b"#" in value else (value, b"", b"")
     senders, _, token = head.rpartition(b"=")
     row = _read_text(token) | ({"sender": senders.decode("utf-8", "replace")} if senders else {})
@@ -137,19 +137,19 @@ def _registration(value: bytes) -> dict[str, Any]:
 
 
 def _instance(value: bytes) -> dict[str, Any]:
-    """An ID, and when it was made."""
+    """Return an ID, and when it was made."""
     name, _, created = value.partition(b",")
     return _read_text(name) | (_time(created) if created else {})
 
 
 def _read_incoming(value: bytes) -> dict[str, Any]:
-    """When a message is forgotten; older ones have only their ID."""
+    """Read when a message is forgotten; older ones have only their ID."""
     name, _, end = value.partition(b"|")
     return _read_text(name) | (_time(end) if end else {})
 
 
 def _read_outgoing(value: bytes) -> dict[str, Any]:
-    """A message of the protocol, after its tag."""
+    """Return a message of the protocol, after its tag."""
     if value[:1] != bytes([_DATA_MESSAGE]):
         raise UnknownBytesError(f"a message with tag {value[:1].hex() or 'missing'}, expected {_DATA_MESSAGE:02x}")
     message, reason = PUSH.read(value[1:], "DataMessage")
@@ -160,7 +160,7 @@ def _read_outgoing(value: bytes) -> dict[str, Any]:
 
 
 def _account(value: bytes) -> dict[str, Any]:
-    """An address, its status, when that changed, and the ID of a message."""
+    """Return an address, its status, when that changed, and the ID of a message."""
     parts = value.split(b"&")
     if len(parts) not in (3, 4):
         raise UnknownBytesError(f"{len(parts)} parts of an account, expected 3 or 4")
@@ -237,17 +237,17 @@ class GcmStore(ApplicationView):
     )
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directories, or by keys that only it has."""
+        """Return whether a database looks like the application's: by its directories, or by keys that only it has."""
         del comparator
         return path.endswith(("/GCM Store", "/GCM Store/Encryption")) or not _SINGLE.keys().isdisjoint(keys)
 
     def context(self, entries: Entries, home: Home) -> bool:
-        """Whether the database holds the keys of applications, by its directory."""
+        """Return whether the database holds the keys of applications, by its directory."""
         del entries
         return home.path.endswith("/Encryption")
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: bool) -> PlainRows | None:
-        """Messages, settings, registrations, and keys of applications."""
+        """Return messages, settings, registrations, and keys of applications."""
         patterns = _ENCRYPTION_KEYS if context else _PUSH_KEYS
         stored = patterns.read(keys)
         spans = spans_of(values)
@@ -273,7 +273,7 @@ class GcmStore(ApplicationView):
         return PlainRows(rendered.is_plain | are_texts, columns)
 
     def decode(self, entry: Entry, context: bool) -> Mapping[str, Any]:
-        """Text, and protobuf where a message or keys are stored."""
+        """Return the text, and protobuf where a message or keys are stored."""
         if context:
             return _row("encryption_keys", ("app", "sender"), entry.key, entry.value, _keys)
         if entry.key in _SINGLE:
@@ -296,7 +296,7 @@ def _keys(value: bytes) -> dict[str, Any]:
 def _row(
     kind: str, columns: Sequence[str], key: bytes, value: bytes | None, read: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Columns of a key, of which all but the last end with a comma, and those of its value."""
+    """Return columns of a key, of which all but the last end with a comma, and those of its value."""
     name, wrong = text(key, "utf-8")
     parts = dict(zip(columns, name.split(",", len(columns) - 1), strict=False))
     return row_of({"kind": kind, **parts}, wrong, columns_of(value, read))
@@ -341,7 +341,7 @@ _GLOBAL = b"__global"
 
 
 def pickled_text(data: bytes, reasons: list[str]) -> str:
-    """The text of a `base::Pickle`: UTF-8, or UTF-16 on Windows."""
+    """Return the text of a `base::Pickle`: UTF-8, or UTF-16 on Windows."""
     cursor = Cursor(data)
     try:
         payload, length = cursor.little(4), cursor.little(4)
@@ -400,10 +400,10 @@ _NUMBERED_KEYS, _APART_KEYS = (
 )
 _CLIENT_NODES = np.array([_SHARED_ROWS.nodes[name] for name in _CLIENTS])
 _CLIENT_UNITS = np.array([_TIMES.get(name, ((), 1))[1] for name in _CLIENTS])
-_NAME_OF = Lookup(np.arange(len(_CLIENTS)), array_of(_CLIENTS, pa.string()))
+_NAME_OF = Lookup(np.arange(len(_CLIENTS)), make_array(_CLIENTS, pa.string()))
 _SIGNAL_SIZE = 32
 """Bytes of a key of a signal: the kind and three numbers, eight each."""
-_KIND_OF = Lookup(np.arange(256), array_of(list(map(chr, range(256))), pa.string()))
+_KIND_OF = Lookup(np.arange(256), make_array(list(map(chr, range(256))), pa.string()))
 
 
 class SharedProto(ApplicationView):
@@ -415,18 +415,18 @@ class SharedProto(ApplicationView):
     )
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directories, or the key of metadata on all."""
+        """Return whether a database looks like the application's: by its directories, or the key of metadata on all."""
         del comparator
         named = path.endswith(("/shared_proto_db", "/shared_proto_db/metadata")) or path.rpartition("/")[2] in _APART
         return named or _GLOBAL in keys
 
     def context(self, entries: Entries, home: Home) -> str:
-        """The name of the directory: that of metadata on the others, and of a database apart."""
+        """Return the name of the directory: that of metadata on the others, and of a database apart."""
         del entries
         return home.path.rpartition("/")[2]
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: str) -> PlainRows | None:
-        """Messages with a number or in a database apart."""
+        """Return messages with a number or in a database apart."""
         name = _APART.get(context)
         stored = (_NUMBERED_KEYS if name is None else _APART_KEYS).read(keys)
         numbers = np.full(len(keys), _CLIENTS.index(name)) if name is not None else stored.numbers("number")
@@ -447,7 +447,7 @@ class SharedProto(ApplicationView):
         is_plain = rendered.is_plain & texts.is_plain & (~are_signals | (stored.lengths("key") == _SIGNAL_SIZE))
         columns = {
             "database": _NAME_OF.take(numbers),
-            "number": fixed_array(pa.int64(), numbers),
+            "number": make_fixed_array(pa.int64(), numbers),
             "key": coalesce(_show_signals(stored, are_signals & is_plain), texts.values(~are_signals)),
             "value": rendered.values(),
             "time": times(rendered.numbers("time"), rendered.are_there("time"), units),
@@ -455,7 +455,7 @@ class SharedProto(ApplicationView):
         return PlainRows(is_plain, columns)
 
     def decode(self, entry: Entry, context: str) -> Mapping[str, Any]:
-        """A key that begins with a number and `_`; a message in protobuf."""
+        """Return a key that begins with a number and `_`; a message in protobuf."""
         if entry.key == _GLOBAL:
             return {"key": _GLOBAL.decode("ascii")} | columns_of(entry.value, _shared_metadata)
         name, suffix = _APART.get(context), entry.key
@@ -478,7 +478,7 @@ def _shared_metadata(value: bytes) -> dict[str, Any]:
 
 
 def _read_shared(name: str, value: bytes) -> dict[str, Any]:
-    """A message of a database, and its time."""
+    """Return a message of a database, and its time."""
     message, reason = SHARED.read(value, name)
     row = columns_of_message(message, reason)
     if name in _TIMES:
@@ -488,7 +488,7 @@ def _read_shared(name: str, value: bytes) -> dict[str, Any]:
 
 
 def _signal(key: bytes) -> tuple[str, str | None]:
-    """Kind, hash of the name, end and begin of the days of samples, as Chromium prints a key."""
+    """Return the kind, hash of the name, end and begin of the days of samples, as Chromium prints a key."""
     cursor = Cursor(key)
     try:
         kind = cursor.take(8, "kind")[:1].decode("latin-1")
@@ -506,8 +506,8 @@ def _show_signals(stored: KeyRows, are_signals: NDArray[np.bool_]) -> pa.Array:
     data = spans.data[spans.starts[rows, np.newaxis] + np.arange(_SIGNAL_SIZE)]
     kinds = _KIND_OF.take(data[:, 0].astype(np.int64))
     numbers = data[:, 8:].copy().view(">u8").astype(np.uint64)
-    parts = [cast(array_of(column, pa.uint64()), pa.string()) for column in numbers.T]
+    parts = [cast(make_array(column, pa.uint64()), pa.string()) for column in numbers.T]
     places = np.zeros(len(are_signals), np.int64)
     places[rows] = np.arange(len(rows))
     joined = call_function("binary_join_element_wise", kinds, *parts, ":")
-    return joined.take(array_of(places, pa.int64(), ~are_signals))
+    return joined.take(make_array(places, pa.int64(), ~are_signals))

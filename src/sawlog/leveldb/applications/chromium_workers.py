@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, boolean_values, call_function, fill_null, values_of
+from sawlog.arrow import call_function, fill_null, make_array, unpack_booleans, view_values
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
@@ -176,7 +176,7 @@ def _site(value: bytes) -> dict[str, Any]:
 
 
 def _registration(value: bytes) -> dict[str, Any]:
-    """Columns of a registration and of the version that it has."""
+    """Return columns of a registration and of the version that it has."""
     message, reason = MESSAGES.read(value, "Registration")
     return columns_of_message(message, reason) | {
         "version_id": integer(message, "version_id"),
@@ -189,7 +189,7 @@ def _registration(value: bytes) -> dict[str, Any]:
 
 
 def _resource(value: bytes) -> dict[str, Any]:
-    """Columns of a script: its address and size, and its SHA-256 as JSON."""
+    """Return columns of a script: its address and size, and its SHA-256 as JSON."""
     message, reason = MESSAGES.read(value, "Resource")
     columns = {"url": _text_of(message, "url"), "size": _size(integer(message, "size_bytes"))}
     return columns_of_message(message, reason) | columns
@@ -205,7 +205,7 @@ def _size(value: int | None) -> int | None:
 
 
 def _user_data(name: str, value: bytes) -> dict[str, Any]:
-    """Data that a service keeps for a worker, as JSON."""
+    """Return data that a service keeps for a worker, as JSON."""
     kind = next((kind for prefix, kind in _USER_DATA.items() if name.startswith(prefix)), None)
     if kind:
         message, reason = MESSAGES.read(value, kind)
@@ -318,49 +318,49 @@ class ServiceWorker(ApplicationView):
     names: ClassVar = (_SITES, _AFTER_SITES)
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or by keys that only it has."""
+        """Return whether a database looks like the application's: by its directory, or by keys that only it has."""
         del comparator
         return path.endswith("/Service Worker/Database") or any(key.startswith(b"INITDATA_") for key in keys)
 
     def context(self, entries: Entries, home: Home) -> Registrations:
-        """Sites of registrations, and registrations of versions, newest first."""
+        """Return sites of registrations, and registrations of versions, newest first."""
         del home
         names = "registration_id", "version_id", "storage_key"
         rows = _worker_rows(entries.keys, fill_null(entries.values, b""))[1]
         is_plain = np.zeros(len(entries.keys), np.bool_) if rows is None else rows.is_plain
-        is_plain &= boolean_values(call_function("is_valid", entries.values))
-        doubtful_rows = [_decode_columns(entry) for entry in entries.filter(array_of(~is_plain, pa.bool_()))]
+        is_plain &= unpack_booleans(call_function("is_valid", entries.values))
+        doubtful_rows = [_decode_columns(entry) for entry in entries.filter(make_array(~is_plain, pa.bool_()))]
         columns = []
         for field in (self.columns.field(name) for name in names):
             column = pa.nulls(len(is_plain), field.type) if rows is None else rows.columns[field.name]
-            doubtful = array_of([row.get(field.name) for row in doubtful_rows], field.type)
+            doubtful = make_array([row.get(field.name) for row in doubtful_rows], field.type)
             columns.append(put_rows(column, np.flatnonzero(~is_plain), doubtful))
         numbers, versions, sites = columns
         return Registrations(_explain(numbers, sites), _explain(versions, numbers))
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> PlainRows | None:
-        """All but numbers, and data of services that are not known."""
+        """Return all but numbers, and data of services that are not known."""
         stored, rows = _worker_rows(keys, values)
         if rows is None:
             return None
         are_resources = stored.are_of("resource")
         versions = context.versions.take(stored.numbers("version_id"))
-        registrations = array_of(stored.numbers("registration_id"), pa.int64(), ~stored.are_there("registration_id"))
-        registrations = call_function("if_else", array_of(are_resources, pa.bool_()), versions, registrations)
+        registrations = make_array(stored.numbers("registration_id"), pa.int64(), ~stored.are_there("registration_id"))
+        registrations = call_function("if_else", make_array(are_resources, pa.bool_()), versions, registrations)
         are_explained = are_resources | stored.are_of("user_data") | stored.are_of("has_user_data")
-        numbers = values_of(fill_null(registrations, -1), np.int64)
+        numbers = view_values(fill_null(registrations, -1), np.int64)
         sites = context.sites.take(numbers)
         columns = {
             **rows.columns,
             "registration_id": registrations,
             "storage_key": call_function(
-                "if_else", array_of(are_explained, pa.bool_()), sites, rows.columns["storage_key"]
+                "if_else", make_array(are_explained, pa.bool_()), sites, rows.columns["storage_key"]
             ),
         }
         return PlainRows(rows.is_plain, columns)
 
     def decode(self, entry: Entry, context: Registrations) -> Mapping[str, Any]:
-        """IDs and names of the key, a message in protobuf or text, and the site of the registration."""
+        """Return IDs and names of the key, a message in protobuf or text, and the site of the registration."""
         row = _row(entry)
         if row["kind"] == "resource" and (number := context.versions.find(row["version_id"])) is not None:
             row["registration_id"] = number
@@ -370,7 +370,7 @@ class ServiceWorker(ApplicationView):
 
 
 def _worker_rows(keys: pa.Array, values: pa.Array) -> tuple[KeyRows, PlainRows | None]:
-    """Keys of entries, and their rows without the columns that others explain."""
+    """Return keys of entries, and their rows without the columns that others explain."""
     stored = _WORKER_KEYS.read(keys)
     names = _USER_KEYS.read(stored.spans("name"))
     are_data, are_sites = stored.are_of("user_data"), stored.are_of("registration_site")
@@ -398,11 +398,11 @@ def _worker_rows(keys: pa.Array, values: pa.Array) -> tuple[KeyRows, PlainRows |
 def _explain(numbers: pa.Array, values: pa.Array) -> Lookup:
     """Return the values of numbers, where neither is null."""
     are_there = call_function("and", *(call_function("is_valid", column) for column in (numbers, values)))
-    return Lookup(values_of(numbers.filter(are_there), np.int64), values.filter(are_there))
+    return Lookup(view_values(numbers.filter(are_there), np.int64), values.filter(are_there))
 
 
 def _decode_columns(entry: Entry) -> dict[str, Any]:
-    """Columns of an entry, as far as it has any; its own row says why it has not."""
+    """Return columns of an entry, as far as it has any; its own row says why it has not."""
     try:
         return _row(entry)
     except UnknownBytesError:
@@ -410,7 +410,7 @@ def _decode_columns(entry: Entry) -> dict[str, Any]:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    """Columns of an entry, without those that others explain."""
+    """Return columns of an entry, without those that others explain."""
     head, colon, suffix = entry.key.partition(b":")
     kind = _KINDS.get(head + colon)
     if kind is None:
@@ -438,7 +438,7 @@ def _read_nothing(value: bytes) -> dict[str, Any]:
 
 
 def _script_value(data: bytes, reasons: list[str]) -> Any:
-    """A value of a script that a notification carries; its bytes, where it is none."""
+    """Return a value of a script that a notification carries; its bytes, where it is none."""
     reason: str | None
     value: Any
     try:
@@ -507,13 +507,13 @@ class Notifications(ApplicationView):
     )
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or by keys with the byte 0 between the origin and the ID."""
+        """Return whether a database looks like Chromium's: by its directory, or keys with a 0 between origin and ID."""
         del comparator
         named = path.endswith("/Platform Notifications")
         return named or any(key.startswith((_DATA, _RESOURCES)) and b"\0p#" in key for key in keys)
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """Notifications and images."""
+        """Return notifications and images."""
         del context
         stored = _NOTIFICATION_KEYS.read(keys)
         rendered = _SHOWN.render(values, stored.roots)
@@ -530,7 +530,7 @@ class Notifications(ApplicationView):
         return PlainRows(rendered.is_plain, columns)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
-        """Origin and ID of the key, a message in protobuf."""
+        """Return origin and ID of the key, a message in protobuf."""
         del context
         prefix = next((prefix for prefix in (_DATA, _RESOURCES) if entry.key.startswith(prefix)), None)
         if prefix is None:
@@ -545,7 +545,7 @@ class Notifications(ApplicationView):
 
 
 def _notification(value: bytes) -> dict[str, Any]:
-    """Columns of a notification: `time` when it was made, `timestamp` as the site says."""
+    """Return columns of a notification: `time` when it was made, `timestamp` as the site says."""
     message, reason = NOTIFICATIONS.read(value, "Notification")
     data = message.get("notification_data")
     content = data if isinstance(data, dict) else {}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, binary_parts
+from sawlog.arrow import make_array, view_binary
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
 from sawlog.leveldb.applications.protobuf_kernels import DECIMAL, PLAIN_TEXT, find_integers
 from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPattern, KeyPatterns, MessageRows, Part, coalesce
@@ -107,17 +107,17 @@ class CometBFT(ApplicationView):
     )
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or the key of its state."""
+        """Return whether a database looks like the application's: by its directory, or the key of its state."""
         del comparator
         return path.endswith("/blockstore.db") or STORE in keys
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """Entries whose fields ascend, as the application writes them."""
+        """Return entries whose fields ascend, as the application writes them."""
         del context
         stored = _KEYS.read(keys)
         roots, are_parts = stored.roots, stored.are_of("part")
         totals = np.empty(len(keys), np.int64)
-        find_integers(Strings(*binary_parts(values)), _TOTAL_TAGS, totals)
+        find_integers(Strings(*view_binary(values)), _TOTAL_TAGS, totals)
         roots[are_parts & (totals == 1)] = _MESSAGE_ROWS.nodes["WholePart"]
         rendered = _MESSAGE_ROWS.render(values, roots)
         if rendered is None:
@@ -132,13 +132,13 @@ class CometBFT(ApplicationView):
             "height": coalesce(stored.integers("height"), rendered.integers(INTEGER)),
             "part": stored.integers("part"),
             "hash": stored.texts("hash"),
-            "time": array_of(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
+            "time": make_array(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
             "value": rendered.values(~stored.are_of("hash")),
         }
         return PlainRows(is_plain, columns)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
-        """A height in decimal digits; a message in protobuf."""
+        """Return a height in decimal digits; a message in protobuf."""
         del context
         if entry.key == STORE:
             return {"kind": "store"} | columns_of(entry.value, partial(MESSAGES.show, name="Store"))
@@ -166,7 +166,7 @@ def _height(value: bytes) -> dict[str, Any]:
 
 
 def _message(name: str, value: bytes) -> dict[str, Any]:
-    """A message, and the time of the block's header; the part that is a whole block is shown as one."""
+    """Return a message, and the time of the block's header; the part that is a whole block is shown as one."""
     message, reason = MESSAGES.read(value, name)
     path: tuple[str, ...] = ("header",)
     if name == "Part" and integer(message, "proof", "total") == 1:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, array_of, binary_parts
+from sawlog.arrow import Column, make_array, view_binary
 from sawlog.leveldb.applications import ethereum_kernels as k
 from sawlog.leveldb.applications import ethereum_layout as layout
 from sawlog.leveldb.applications.script_values import to_json
@@ -35,7 +35,7 @@ Item: TypeAlias = "bytes | list[Item]"
 
 
 def read_rlp(data: bytes) -> Item:
-    """Bytes, or a list of them and of lists, that RLP encodes.
+    """Return bytes, or a list of them and of lists, that RLP encodes.
 
     Raises:
         UnknownBytesError: When the bytes end too early or too late, or are nested too deep.
@@ -47,8 +47,8 @@ def read_rlp(data: bytes) -> Item:
 
 
 def _item(cursor: Cursor, depth: int) -> Item:
-    """The next item."""
-    first = cursor.byte()
+    """Return the next item."""
+    first = cursor.take_byte()
     if first < layout.STRING:
         return bytes([first])
     base = layout.LIST if first >= layout.LIST else layout.STRING
@@ -75,17 +75,17 @@ Shape: TypeAlias = Callable[[Item], Any]
 
 
 def data_text(item: Item) -> Any:
-    """Bytes as Ethereum writes them."""
+    """Return bytes as Ethereum writes them."""
     return f"0x{item.hex()}" if isinstance(item, bytes) else [data_text(part) for part in item]
 
 
 def quantity(item: Item) -> Any:
-    """A number as Ethereum writes it."""
+    """Return a number as Ethereum writes it."""
     return f"{int.from_bytes(item, 'big'):#x}" if isinstance(item, bytes) else data_text(item)
 
 
 def _account(item: Item) -> Any:
-    """An address; none, where a contract is made."""
+    """Return an address; none, where a contract is made."""
     return data_text(item) if item else None
 
 
@@ -94,7 +94,10 @@ def _every(shape: Shape, item: Item) -> Any:
 
 
 def _fields(declared: str, item: Item) -> Any:
-    """An object of items; names that end with `#` are of quantities, and fields without a name have their places."""
+    """Return an object of items.
+
+    Names that end with `#` are of quantities, and fields without a name have their places.
+    """
     if not isinstance(item, list):
         return data_text(item)
     document = {}
@@ -122,7 +125,7 @@ def _receipt(item: Item) -> Any:
 
 
 def _status(item: Item) -> Any:
-    """Whether a transaction has succeeded, or the root of the state after it, before Byzantium."""
+    """Return whether a transaction has succeeded, or the root of the state after it, before Byzantium."""
     return data_text(item) if len(item) == layout.HASH_SIZE else quantity(item)
 
 
@@ -136,7 +139,7 @@ _SHAPES: Mapping[str, Shape] = {
 
 
 def _rlp(shape: Shape, value: bytes) -> dict[str, Any]:
-    """The column `value` of RLP."""
+    """Return the column `value` of RLP."""
     return {"value": to_json(shape(read_rlp(value)))}
 
 
@@ -153,14 +156,14 @@ def _hash(value: bytes) -> dict[str, Any]:
 
 
 def _big_endian(value: bytes) -> dict[str, Any]:
-    """The number of a block."""
+    """Return the number of a block."""
     if len(value) > layout.NUMBER_SIZE or int.from_bytes(value, "big") >> 63:
         raise UnknownBytesError(f"{len(value)} bytes, expected a number of less than 64 bits")
     return {"number": int.from_bytes(value, "big")}
 
 
 def _lookup(value: bytes) -> dict[str, Any]:
-    """The block of a transaction: its number, its hash, or both and the transaction's place."""
+    """Return the block of a transaction: its number, its hash, or both and the transaction's place."""
     if len(value) == layout.HASH_SIZE:
         return _hash(value)
     if len(value) > layout.HASH_SIZE:
@@ -174,7 +177,7 @@ def _json(value: bytes) -> dict[str, Any]:
 
 
 def _read_nothing(value: bytes) -> dict[str, Any]:
-    """Nothing: the stored bytes are all that there is to say."""
+    """Return nothing: the stored bytes are all that there is to say."""
     del value
     return {}
 
@@ -233,16 +236,16 @@ class Ethereum(ApplicationView):
     )
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or keys that only it has."""
+        """Return whether a database looks like the application's: by its directory, or keys that only it has."""
         del comparator
         named = path.endswith("/chaindata") or not _NAMES.keys().isdisjoint(keys)
         return named or any(key.startswith((b"ethereum-config-", b"ethereum-genesis-")) for key in keys)
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """All but settings, and values that are JSON already."""
+        """Return all but settings, and values that are JSON already."""
         del context
         rows = len(keys)
-        entries, contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        entries, contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
         key_bytes, size = (int(part.offsets[-1] - part.offsets[0]) for part in (entries, contents))
         hashes, paths = TextColumn(rows, rows * k.HASH_TEXT), TextColumn(rows, rows + key_bytes)
         kinds, present = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
@@ -268,23 +271,23 @@ class Ethereum(ApplicationView):
             kinds != k.DOUBTFUL,
             {
                 "kind": name_codes(kinds, k.KINDS),
-                "number": array_of(numbers, pa.int64(), ~has_number),
+                "number": make_array(numbers, pa.int64(), ~has_number),
                 "hash": hashes.take(pa.string(), has_hash),
                 "path": paths.take(pa.string(), has_path),
-                "time": array_of(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
+                "time": make_array(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
                 "value": text_array(pa.string(), text, ends, has_value),
             },
         )
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
-        """A key by its beginning and length; a value in RLP, JSON, or as it is."""
+        """Return a key by its beginning and length; a value in RLP, JSON, or as it is."""
         del context
         row, read = _place(entry.key)
         return {**columns_of(entry.value, read), **row}
 
 
 def _place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]]]:
-    """Columns of a key, and what reads its value."""
+    """Return columns of a key, and what reads its value."""
     if key in _NAMES:
         return {"kind": "setting", "name": key.decode("ascii")}, _NAMES[key]
     first, number = key[:1], {"number": int.from_bytes(key[1 : 1 + layout.NUMBER_SIZE], "big")}
@@ -308,7 +311,7 @@ def _place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]
 
 
 def _state_place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]]]:
-    """Columns of a key of state or of an index, and what reads its value."""
+    """Return columns of a key of state or of an index, and what reads its value."""
     account, path = key[1 : 1 + layout.HASH_SIZE], key[1 + layout.HASH_SIZE :]
     if key[:1] == layout.STORAGE and len(path) == layout.HASH_SIZE:
         return {"kind": "storage", "hash": data_text(account), "path": data_text(path)}, partial(_rlp, data_text)
@@ -330,5 +333,5 @@ def _state_place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str
 
 
 def _nibbles(path: bytes) -> str:
-    """A path in a trie, a hexadecimal digit per step."""
+    """Return a path in a trie, a hexadecimal digit per step."""
     return "".join(f"{nibble:x}" for nibble in path)

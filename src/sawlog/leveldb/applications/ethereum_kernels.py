@@ -11,9 +11,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.memory import load_big_u64, load_u64, same_bytes, store_u32, store_u64
+from sawlog.kernels.memory import are_bytes_equal, load_big_u64, load_u64, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _ONE, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt32s, OutInt64s
 from sawlog.kernels.text import put_hex
@@ -96,7 +96,7 @@ _field_names: list[bytes] = []
 
 @cache
 def _shape_of_fields(declared: str) -> int:
-    """The number of the shape of an object with these fields."""
+    """Return the number of the shape of an object with these fields."""
     names = declared.split()
     shapes = [_shape_of(name) for name in names]
     _shapes.append((_FIELDS, len(_field_names), len(names)))
@@ -107,13 +107,13 @@ def _shape_of_fields(declared: str) -> int:
 
 @cache
 def _shape_of_list(item: int) -> int:
-    """The number of the shape of a list of items of one shape."""
+    """Return the number of the shape of a list of items of one shape."""
     _shapes.append((_EVERY, item, 0))
     return len(_shapes) - 1
 
 
 def _shape_of(name: str) -> int:
-    """The number of the shape of a field."""
+    """Return the number of the shape of a field."""
     if name.endswith("#"):
         return _STAMP if name == "timestamp#" else _QUANTITY
     if name in layout.LISTS:
@@ -177,7 +177,7 @@ _ACCOUNT_NODE_KEY, _BLOOM_FIRST = layout.ACCOUNT_NODE[0], layout.BLOOM_BITS[0]
 _NIBBLE = layout.NIBBLE
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 
-LEVEL = record_type(("limit", np.uint64), "field", "last", "inner")
+LEVEL = make_record_type(("limit", np.uint64), "field", "last", "inner")
 """A list that is open: where it ends; which field is next, and after which there is none; or the shape of its items, -1
 for an object."""
 _PLAIN, _DOUBT, _FULL = range(3)
@@ -216,7 +216,7 @@ class Rendered(NamedTuple):
 
 @inlined
 def _bounds_of_item(data: Any, pos: Any, limit: Any) -> Any:
-    """The bounds of the bytes of an item, 0 where it does not end up to `limit`, and whether it is a list."""
+    """Return the bounds of the bytes of an item, 0 where it does not end up to `limit`, and whether it is a list."""
     if pos >= limit:
         return _ZERO, _ZERO, False
     first = np.uint64(data[pos])
@@ -240,7 +240,7 @@ def _bounds_of_item(data: Any, pos: Any, limit: Any) -> Any:
 
 @inlined
 def _count_items(data: Any, pos: Any, limit: Any) -> Any:
-    """The number of items, at most one more than receipts have fields; -1 where one does not end up to `limit`."""
+    """Return number of items, at most one more than receipts have fields; -1 where one does not end up to `limit`."""
     count = 0
     while pos < limit and count <= _MOST_FIELDS:
         _, pos, _ = _bounds_of_item(data, pos, limit)
@@ -410,17 +410,17 @@ def _are_nibbles(data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def _is_index(keys: Any, start: Any, length: Any) -> Any:
-    """Whether a key begins like those of indexes."""
+    """Return whether a key begins like those of indexes."""
     for i in range(len(_INDEX_ENDS) - 1):
         first, size = _INDEX_ENDS[i], _INDEX_ENDS[i + 1] - _INDEX_ENDS[i]
-        if length >= size and same_bytes(keys, start, _INDEX_TEXT, first, size):
+        if length >= size and are_bytes_equal(keys, start, _INDEX_TEXT, first, size):
             return True
     return False
 
 
 @inlined
 def _state_kind(keys: Any, start: Any, end: Any) -> Any:
-    """The kind of a key of state or of an index, and where its hash is."""
+    """Return the kind of a key of state or of an index, and where its hash is."""
     length, first = end - start, keys[start]
     if first == _STORAGE_KEY and length == _ONE + _HASH + _HASH:
         return _STORAGE, start + _ONE
@@ -439,7 +439,7 @@ def _state_kind(keys: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def _kind_of(keys: Any, start: Any, end: Any) -> Any:
-    """The kind of a key, and where its hash is, if it has one."""
+    """Return the kind of a key, and where its hash is, if it has one."""
     length = end - start
     if length == _ZERO:
         return DOUBTFUL, start
@@ -458,7 +458,7 @@ def _kind_of(keys: Any, start: Any, end: Any) -> Any:
         return _SKELETON, start
     if length == _HASH + _ONE and _OF_HASH[first] != DOUBTFUL:
         return np.int64(_OF_HASH[first]), start + _ONE
-    if length == _PREIMAGE_LENGTH + _HASH and same_bytes(keys, start, _PREIMAGE_TEXT, _ZERO, _PREIMAGE_LENGTH):
+    if length == _PREIMAGE_LENGTH + _HASH and are_bytes_equal(keys, start, _PREIMAGE_TEXT, _ZERO, _PREIMAGE_LENGTH):
         return _PREIMAGE, end - _HASH
     return _state_kind(keys, start, end)
 

@@ -14,7 +14,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, boolean_values, call_function, cast, constant, fixed_array, scalar_of, value_offsets
+from sawlog.arrow import (
+    call_function,
+    cast,
+    make_array,
+    make_constant,
+    make_fixed_array,
+    make_scalar,
+    unpack_booleans,
+    view_offsets,
+)
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.protobuf_rows import (
@@ -103,7 +112,7 @@ class _Files:
         self.columns = columns
         self._numbers, places = np.unique(numbers, return_index=True)
         self._are_directories, self._parents = are_directories[places], parents[places]
-        self._names = names.take(fixed_array(pa.int64(), places))
+        self._names = names.take(make_fixed_array(pa.int64(), places))
 
     @cached_property
     def rows(self) -> dict[int, tuple[str, int, str]]:
@@ -117,26 +126,26 @@ class _Files:
         """Paths of directories, which begin with `/` but for that of the first; of those that have one."""
         are_listed = self._are_directories & (self._numbers != 0)
         numbers, parents = self._numbers[are_listed], self._parents[are_listed]
-        names = cast(self._names.filter(array_of(are_listed, pa.bool_())), pa.large_string())
+        names = cast(self._names.filter(make_array(are_listed, pa.bool_())), pa.large_string())
         order = np.argsort(parents, kind="stable")
         sorted_parents = parents[order]
-        found_numbers, paths = [np.zeros(1, np.int64)], [array_of([""], pa.large_string())]
-        slash = scalar_of("/", pa.large_string())
+        found_numbers, paths = [np.zeros(1, np.int64)], [make_array([""], pa.large_string())]
+        slash = make_scalar("/", pa.large_string())
         while len(found_numbers[-1]):
             first, last = (np.searchsorted(sorted_parents, found_numbers[-1], side) for side in ("left", "right"))
             counts = last - first
             begins = np.repeat(first - np.cumsum(counts) + counts, counts)
             children = order[begins + np.arange(len(begins))]
-            above = fixed_array(pa.int64(), np.repeat(np.arange(len(counts)), counts))
-            below = names.take(fixed_array(pa.int64(), children))
+            above = make_fixed_array(pa.int64(), np.repeat(np.arange(len(counts)), counts))
+            below = names.take(make_fixed_array(pa.int64(), children))
             joined = call_function("binary_join_element_wise", paths[-1].take(above), below, slash)
             are_short = _sizes_of(joined) <= _MOST_PATH
             found_numbers.append(numbers[children[are_short]])
-            paths.append(joined.filter(array_of(are_short, pa.bool_())))
+            paths.append(joined.filter(make_array(are_short, pa.bool_())))
         return Lookup(np.concatenate(found_numbers), pa.concat_arrays(paths))
 
     def path_of(self, parent: int, name: str) -> str:
-        """The path of what has a name in a directory.
+        """Return the path of what has a name in a directory.
 
         Raises:
             UnknownBytesError: When a directory on the way is not known, or the path does not end.
@@ -183,21 +192,21 @@ class FileSystem(ApplicationView):
     names: ClassVar = (b"0", b":")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directories, or by its keys."""
+        """Return whether a database looks like the application's: by its directories, or by its keys."""
         del comparator
         named = path.endswith("File System/Origins") or _PLACE.search(path) is not None
         return named or any(key.startswith((_ORIGIN, CHILD)) for key in keys)
 
     def context(self, entries: Entries, home: Home) -> _Files:
-        """The files by their IDs, newest first, and where the database is."""
+        """Return the files by their IDs, newest first, and where the database is."""
         place = _PLACE.search(home.path)
         stored = _KEYS.read(entries.keys)
         records = _RECORDS.read(entries.values, stored.patterns)
-        is_plain = (records.patterns > 0) & boolean_values(call_function("is_valid", entries.values))
+        is_plain = (records.patterns > 0) & unpack_booleans(call_function("is_valid", entries.values))
         numbers, parents = stored.numbers("file_id"), records.numbers("parent_id")
         are_directories = ~_are_data(records)
         doubtful, rows = np.flatnonzero(~is_plain), []
-        for index, entry in zip(doubtful.tolist(), entries.filter(array_of(~is_plain, pa.bool_())), strict=True):
+        for index, entry in zip(doubtful.tolist(), entries.filter(make_array(~is_plain, pa.bool_())), strict=True):
             try:
                 row = {} if entry.value is None else _file(entry.value)
                 numbers[index] = integer_of(entry.key)
@@ -205,18 +214,18 @@ class FileSystem(ApplicationView):
                 row = {}  # which its own row says
             rows.append(row)
             are_directories[index], parents[index] = row.get("kind") == "directory", row.get("parent_id", 0)
-        names = put_rows(records.texts("name"), doubtful, array_of([row.get("name") for row in rows], pa.string()))
-        are_there = boolean_values(call_function("is_valid", names))
+        names = put_rows(records.texts("name"), doubtful, make_array([row.get("name") for row in rows], pa.string()))
+        are_there = unpack_booleans(call_function("is_valid", names))
         return _Files(
             {"directory": place[1], "storage": _STORAGES[place[2]]} if place else {},
             numbers[are_there],
             are_directories[are_there],
             parents[are_there],
-            names.filter(array_of(are_there, pa.bool_())),
+            names.filter(make_array(are_there, pa.bool_())),
         )
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> PlainRows | None:
-        """All that have a path, or need none."""
+        """Return all that have a path, or need none."""
         stored = _KEYS.read(keys)
         records = _RECORDS.read(values, stored.patterns)
         rendered = _VALUES.render(values, stored.roots)
@@ -228,32 +237,32 @@ class FileSystem(ApplicationView):
         names = coalesce(records.texts("name"), stored.texts("name"))
         directory_paths = cast(context.directories.take(parents), pa.string())
         paths = call_function("binary_join_element_wise", directory_paths, names, "/")
-        are_short = boolean_values(call_function("is_valid", paths)) & (_sizes_of(paths) <= _MOST_PATH)
+        are_short = unpack_booleans(call_function("is_valid", paths)) & (_sizes_of(paths) <= _MOST_PATH)
         numbers = rendered.numbers(INTEGER)
         file_ids = np.where(are_children, numbers, stored.numbers("file_id"))
         nulls = pa.nulls(len(keys), pa.string())
         directory, storage = (
-            constant(context.columns.get(name), pa.string(), len(keys)) for name in ("directory", "storage")
+            make_constant(context.columns.get(name), pa.string(), len(keys)) for name in ("directory", "storage")
         )
         columns = {
             "kind": _kinds(stored, records),
             "origin": stored.texts("origin"),
             "directory": coalesce(rendered.values(are_origins), directory),
-            "storage": call_function("if_else", array_of(are_origins, pa.bool_()), nulls, storage),
+            "storage": call_function("if_else", make_array(are_origins, pa.bool_()), nulls, storage),
             "path": paths,
             "name": names,
-            "file_id": array_of(file_ids, pa.int64(), ~have_parents),
-            "parent_id": array_of(parents, pa.int64(), ~have_parents),
+            "file_id": make_array(file_ids, pa.int64(), ~have_parents),
+            "parent_id": make_array(parents, pa.int64(), ~have_parents),
             "data_path": call_function(
-                "if_else", array_of(_are_data(records), pa.bool_()), records.texts("data_path"), nulls
+                "if_else", make_array(_are_data(records), pa.bool_()), records.texts("data_path"), nulls
             ),
             "time": times(records.numbers("time"), records.are_there("time")),
-            "number": array_of(numbers, pa.int64(), have_parents | ~rendered.are_there(INTEGER)),
+            "number": make_array(numbers, pa.int64(), have_parents | ~rendered.are_there(INTEGER)),
         }
         return PlainRows((rendered.is_plain | are_files) & (are_short | ~have_parents), columns)
 
     def decode(self, entry: Entry, context: _Files) -> Mapping[str, Any]:
-        """Sites in the one database, files and the names in directories in the others."""
+        """Return sites in the one database, files and the names in directories in the others."""
         key, value, _ = entry
         if key.startswith(_ORIGIN):
             origin, wrong = text(key[len(_ORIGIN) :], "utf-8")
@@ -279,7 +288,7 @@ class FileSystem(ApplicationView):
 
 def _sizes_of(texts: pa.Array) -> NDArray[Any]:
     """Return how many bytes texts have."""
-    return np.diff(value_offsets(texts))
+    return np.diff(view_offsets(texts))
 
 
 def _are_data(records: KeyRows) -> NDArray[np.bool_]:
@@ -303,7 +312,7 @@ def _directory(value: bytes) -> dict[str, Any]:
 
 
 def _file(value: bytes) -> dict[str, Any]:
-    """Columns of a file or a directory, which has no data: a `base::Pickle`, after the number of its bytes."""
+    """Return columns of a file or a directory, which has no data: a `base::Pickle`, after the number of its bytes."""
     cursor = Cursor(value)
     if (size := cursor.little(4)) > cursor.left:
         raise UnknownBytesError(f"{size} bytes of a file's record, where {cursor.left} are left")
@@ -320,7 +329,7 @@ def _read_signed(cursor: Cursor) -> int:
 
 
 def _read_padded(cursor: Cursor) -> tuple[str, str | None]:
-    """A text after its length, up to a multiple of four bytes."""
+    """Return a text after its length, up to a multiple of four bytes."""
     length = cursor.little(4)
     stored = cursor.take(length, "text")
     cursor.take(-length % 4, "padding")

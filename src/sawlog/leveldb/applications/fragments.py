@@ -11,7 +11,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of, boolean_values, call_function, fixed_array, one_batch, scalar_of
+from sawlog.arrow import (
+    call_function,
+    combine_table,
+    make_array,
+    make_batch,
+    make_fixed_array,
+    make_scalar,
+    unpack_booleans,
+)
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Findings
 from sawlog.format.scan import Projection
@@ -34,7 +42,7 @@ BATCH_BYTES = 8 << 20
 
 
 def schema_of(view: ApplicationView, entries: pa.Schema) -> pa.Schema:
-    """Columns of a view, given those of the entries that it decodes."""
+    """Return columns of a view, given those of the entries that it decodes."""
     names = {*view.columns.names, *_BYTES}
     fields = [field.with_name(f"{_RAW}{field.name}") if field.name in names else field for field in entries]
     raw = [field for field in fields if field.name.removeprefix(_RAW) in _BYTES]
@@ -81,13 +89,16 @@ class Decoded(Fragment):
                     for field in schema
                 ]
                 findings.notes[UNDECODED_ROWS] += part.undecoded
-                yield batch_of(arrays, schema, part.entries.num_rows)
+                yield make_batch(arrays, schema, part.entries.num_rows)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "context": None}
 
     def scan_into(self, findings: Findings) -> Findings:
-        """Findings without columns. For a report, entries are decoded: what they mean is a part of its verdict."""
+        """Return findings without columns.
+
+        For a report, entries are decoded: what they mean is a part of its verdict.
+        """
         if findings.intact is None:
             return super().scan_into(findings)
         for _ in self._decode_batches(pa.schema([_REASON]), findings):
@@ -95,7 +106,7 @@ class Decoded(Fragment):
         return findings
 
     def _names(self, view: ApplicationView) -> Entries:
-        """The entries that explain others. What is damaged among them is reported where they are read as rows."""
+        """Return entries that explain others. What is damaged among them is reported where they are read as rows."""
         if view.names is None:
             return Entries.of([])
         low, high = view.names
@@ -104,17 +115,17 @@ class Decoded(Fragment):
         batches = []
         for batch in names.decode(STATE_SCHEMA, Findings("skip", drained=True)):
             are_names = view.are_names(batch.column("key"))
-            batches.append(batch if are_names is None else batch.filter(array_of(are_names, pa.bool_())))
-        entries = _entries(one_batch(pa.Table.from_batches(batches, STATE_SCHEMA)))
+            batches.append(batch if are_names is None else batch.filter(make_array(are_names, pa.bool_())))
+        entries = _entries(combine_table(pa.Table.from_batches(batches, STATE_SCHEMA)))
         if not bytewise:
             bounds = [("greater_equal", low), *([] if high is None else [("less", high)])]
             for function, bound in bounds:
-                entries = entries.filter(call_function(function, entries.keys, scalar_of(bound, pa.binary())))
+                entries = entries.filter(call_function(function, entries.keys, make_scalar(bound, pa.binary())))
         return entries
 
 
 def entries_of(keys: KeyRange, view: str) -> KeyRange:
-    """A range of keys, to be read by another view, with all of its columns and rows."""
+    """Return a range of keys, to be read by another view, with all of its columns and rows."""
     scan = replace(keys.scan, view=view, columns=None, filters=(), expression=None, schema=None)
     return replace(keys, scan=scan, projection=Projection.of(STATE_SCHEMA, scan))
 
@@ -141,7 +152,7 @@ def decode_parts(
     if plain is None:
         plain = PlainRows(np.zeros(batch.num_rows, np.bool_), {})
     doubtful = np.flatnonzero(~plain.is_plain | _are_deletions(batch.column("operation")))
-    entries = batch if len(doubtful) == batch.num_rows else batch.take(fixed_array(pa.int64(), doubtful))
+    entries = batch if len(doubtful) == batch.num_rows else batch.take(make_fixed_array(pa.int64(), doubtful))
     start = decoded = 0
     for rows in itertools.chain(_stretches(view, context, entries), [[]]):
         places = doubtful[decoded : decoded + len(rows)] - start
@@ -175,8 +186,8 @@ def _whole_column(
 
 def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:
     """Return which entries have no value."""
-    return boolean_values(
-        call_function("is_in", operations, options=("SetLookupOptions", array_of(sorted(_DELETIONS), pa.string())))
+    return unpack_booleans(
+        call_function("is_in", operations, options=("SetLookupOptions", make_array(sorted(_DELETIONS), pa.string())))
     )
 
 
@@ -185,13 +196,13 @@ def _entries(batch: pa.RecordBatch) -> Entries:
     are_deletions = _are_deletions(batch.column("operation"))
     if are_deletions.any():
         values = call_function(
-            "if_else", array_of(are_deletions, pa.bool_()), pa.nulls(len(values), values.type), values
+            "if_else", make_array(are_deletions, pa.bool_()), pa.nulls(len(values), values.type), values
         )
     return Entries(batch.column("key"), values, batch.column("sequence"))
 
 
 def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> Iterator[list[Mapping[str, Any]]]:
-    """Decoded rows, cut where there is much text: a compressed value expands."""
+    """Yield decoded rows, cut where there is much text: a compressed value expands."""
     rows: list[Mapping[str, Any]] = []
     size = 0
     for entry in _entries(batch):
@@ -214,5 +225,5 @@ def column_of(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
     """Return one column of decoded rows; times are numbers of their unit."""
     values = [row.get(field.name) for row in rows]
     if pa.types.is_timestamp(field.type):
-        return array_of(values, pa.int64()).view(field.type)
-    return array_of(values, field.type)
+        return make_array(values, pa.int64()).view(field.type)
+    return make_array(values, field.type)

@@ -38,7 +38,7 @@ _BYTES = {50, 100}
 
 
 def order_of(key: bytes) -> tuple[Any, ...]:
-    """The key as a tuple that is smaller, equal or larger as Chromium has it.
+    """Return the key as a tuple that is smaller, equal or larger as Chromium has it.
 
     Raises:
         UnknownBytesError: When it is no key of IndexedDB's.
@@ -61,7 +61,7 @@ def _place(cursor: Cursor) -> tuple[Any, ...]:
 
 
 def is_key(key: bytes) -> bool:
-    """Whether bytes are a key of IndexedDB's, to their end."""
+    """Return whether bytes are a key of IndexedDB's, to their end."""
     cursor = Cursor(key)
     try:
         _place(cursor)
@@ -71,18 +71,18 @@ def is_key(key: bytes) -> bool:
 
 
 def _metadata(cursor: Cursor, *, is_global: bool) -> tuple[Any, ...]:
-    kind = cursor.byte()
+    kind = cursor.take_byte()
     if kind < (_SIMPLE_GLOBAL if is_global else _SIMPLE_STORE):
         return (kind,)
     if is_global and kind == _SCOPES:
-        return kind, cursor.rest()
+        return kind, cursor.take_remainder()
     names = _NAMES[is_global].get(kind, 0)
     ids = _IDS[is_global].get(kind, 0)
     if not names and not ids:
         raise UnknownBytesError(f"type {kind} of metadata")
     last = not is_global and kind in _BYTES
     parts: list[Any] = [cursor.varint() for _ in range(ids - last)]
-    parts += [cursor.byte()] if last else []
+    parts += [cursor.take_byte()] if last else []
     parts += [cursor.take(2 * cursor.varint(), "name") for _ in range(names)]
     return (kind, *parts)
 
@@ -96,7 +96,7 @@ def _rest(cursor: Cursor) -> tuple[Any, ...]:
 def _key(cursor: Cursor, depth: int = 0) -> tuple[Any, ...]:
     if depth > MAX_DEPTH:
         raise UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
-    kind = cursor.byte()
+    kind = cursor.take_byte()
     if kind not in _RANKS:
         raise UnknownBytesError(f"type {kind} of a key")
     rank = _RANKS[kind]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, fixed_array
+from sawlog.arrow import make_array, make_fixed_array, view_binary
 from sawlog.guard import Undecodable
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import indexed_db_kernels as k
@@ -96,26 +96,26 @@ class Names:
 
 
 def _int(cursor: Cursor) -> Any:
-    """All bytes that are left, little endian."""
+    """Return all bytes that are left, little endian."""
     if not 0 < cursor.left <= 8:
         raise UnknownBytesError(f"an integer of {cursor.left} bytes")
     return cursor.little(cursor.left)
 
 
 def _string(cursor: Cursor) -> str:
-    """All bytes that are left, in UTF-16."""
+    """Return all bytes that are left, in UTF-16."""
     if cursor.left & 1:
         raise UnknownBytesError(f"a text of UTF-16 with {cursor.left} bytes")
-    return cursor.rest().decode("utf-16-be", "surrogatepass")
+    return cursor.take_remainder().decode("utf-16-be", "surrogatepass")
 
 
 def _sized_string(cursor: Cursor) -> str:
-    """A text after the number of its units of 16 bits."""
+    """Return a text after the number of its units of 16 bits."""
     return cursor.take(2 * cursor.varint(), "text").decode("utf-16-be", "surrogatepass")
 
 
 def _key_path(cursor: Cursor) -> Any:
-    """No path, one, or several."""
+    """Return no path, one, or several."""
     if cursor.data[:2] != b"\0\0" or len(cursor.data) < 3:
         return _string(cursor)
     kind = cursor.take(3)[2]
@@ -127,7 +127,7 @@ def _key_path(cursor: Cursor) -> Any:
 
 
 def _journal(cursor: Cursor) -> Any:
-    """Databases and numbers of blobs."""
+    """Return databases and numbers of blobs."""
     blobs = []
     while cursor.left:
         blobs.append([cursor.varint(), cursor.varint()])
@@ -135,15 +135,15 @@ def _journal(cursor: Cursor) -> Any:
 
 
 def _flag(cursor: Cursor) -> Any:
-    return bool(cursor.byte())
+    return bool(cursor.take_byte())
 
 
 def _nothing(cursor: Cursor) -> Any:
-    cursor.rest()
+    cursor.take_remainder()
 
 
 def _bytes(cursor: Cursor) -> Any:
-    return {"$bytes": binary(cursor.rest())}
+    return {"$bytes": binary(cursor.take_remainder())}
 
 
 Read = Callable[[Cursor], Any]
@@ -214,12 +214,12 @@ class IndexedDB(ApplicationView):
     names: ClassVar = (b"", None)
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By the order of its keys."""
+        """Return whether a database looks like the application's: by the order of its keys."""
         del path, keys
         return comparator == COMPARATOR
 
     def context(self, entries: Entries, home: Home) -> Names:
-        """The names of databases, object stores and indexes, newest first, and lists of external objects."""
+        """Return the names of databases, object stores and indexes, newest first, and lists of external objects."""
         names = Names(home)
         for entry in entries:
             if entry.value is not None:
@@ -230,15 +230,15 @@ class IndexedDB(ApplicationView):
         return names
 
     def are_names(self, keys: pa.Array) -> NDArray[np.bool_]:
-        """Metadata, and lists of external objects."""
+        """Return metadata, and lists of external objects."""
         marks = np.empty(len(keys), np.uint8)
-        k.mark_names(Strings(*binary_parts(keys)), marks)
+        k.mark_names(Strings(*view_binary(keys)), marks)
         return marks.view(np.bool_)
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Names) -> PlainRows | None:
-        """Records, entries of indexes and what exists, if their values are such as JSON has."""
+        """Return records, entries of indexes and what exists, if their values are such as JSON has."""
         rows = len(keys)
-        entries, contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        entries, contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
         sizes = [int(strings.offsets[-1] - strings.offsets[0]) for strings in (entries, contents)]
         if sum(sizes) > _MAX_BYTES:
             return None
@@ -253,15 +253,15 @@ class IndexedDB(ApplicationView):
             "kind": name_codes(kinds, k.KINDS),
             "key": _build_column(key_texts, used[0], None),
             "value": _build_column(value_texts, used[1], kinds != k.KINDS.index("exists")),
-            "version": fixed_array(pa.int64(), numbers[k.VERSION]),
-            "database_id": fixed_array(pa.int64(), numbers[k.DATABASE]),
-            "object_store_id": fixed_array(pa.int64(), numbers[k.STORE]),
-            "index_id": array_of(numbers[k.INDEX], pa.int64(), ~is_index),
+            "version": make_fixed_array(pa.int64(), numbers[k.VERSION]),
+            "database_id": make_fixed_array(pa.int64(), numbers[k.DATABASE]),
+            "object_store_id": make_fixed_array(pa.int64(), numbers[k.STORE]),
+            "index_id": make_array(numbers[k.INDEX], pa.int64(), ~is_index),
         }
         return PlainRows(kinds > 0, columns)
 
     def decode(self, entry: Entry, context: Names) -> Mapping[str, Any]:
-        """The key by its prefix, which says what the value is."""
+        """Return the key by its prefix, which says what the value is."""
         cursor = Cursor(entry.key)
         place = read_place(cursor)
         row: dict[str, Any] = {"origin": None, "database": None}
@@ -312,7 +312,7 @@ def _build_column(texts: k.Texts, used: int, are_there: NDArray[np.bool_] | None
 def _look_up_names(places: NDArray[np.int64], context: Names) -> dict[str, pa.Array]:
     """Return columns of names by the IDs of database, object store and index; entries next to each other share them."""
     is_other = np.any(np.diff(places, axis=1, prepend=-1) != 0, axis=0)
-    runs = fixed_array(pa.int64(), np.cumsum(is_other) - 1)
+    runs = make_fixed_array(pa.int64(), np.cumsum(is_other) - 1)
     different = [Place(*ids) for ids in places[:, is_other].T.tolist()]
     databases = [context.databases.get(place.database, (None, None)) for place in different]
     names = {
@@ -321,7 +321,7 @@ def _look_up_names(places: NDArray[np.int64], context: Names) -> dict[str, pa.Ar
         "object_store": [context.stores.get((place.database, place.store)) for place in different],
         "index": [context.indexes.get(place) for place in different],
     }
-    return {name: array_of(values, pa.string()).take(runs) for name, values in names.items()}
+    return {name: make_array(values, pa.string()).take(runs) for name, values in names.items()}
 
 
 def _of_store(database: int, store: int, context: Names) -> dict[str, Any]:
@@ -337,10 +337,10 @@ def _read_count(cursor: Cursor) -> int:
 
 
 def _key(cursor: Cursor, depth: int = 0) -> Any:
-    """A key as scripts know it."""
+    """Return a key as scripts know it."""
     if depth > MAX_DEPTH:
         raise UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
-    kind = cursor.byte()
+    kind = cursor.take_byte()
     if kind == NO_KEY:
         return None
     if kind == STRING:
@@ -357,11 +357,11 @@ def _key(cursor: Cursor, depth: int = 0) -> Any:
 
 
 def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
-    """Metadata of a database, of one of its parts, or of all databases."""
+    """Return metadata of a database, of one of its parts, or of all databases."""
     if place.index_id:
         raise UnknownBytesError(f"index ID {place.index_id} without an object store")
     row: dict[str, Any] = {}
-    tag = cursor.byte()
+    tag = cursor.take_byte()
     level, table = ("database", DATABASE) if place.database else ("global", _GLOBAL)
     if place.database and tag in (_STORE_METADATA, _INDEX_METADATA):
         store = _id(cursor)
@@ -371,7 +371,7 @@ def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names)
             level, table = "index", INDEX
             index = Place(place.database, store, _id(cursor))
             row |= {"index": context.indexes.get(index), "index_id": index.index_id}
-        tag = cursor.byte()
+        tag = cursor.take_byte()
     if tag not in table:
         raise UnknownBytesError(f"metadata {tag} of level {level}")
     name, read = table[tag]
@@ -395,7 +395,7 @@ def _id(cursor: Cursor) -> int:
 
 
 def _replace_surrogates(name: str) -> tuple[str, str | None]:
-    """A name as text that UTF-8 has."""
+    """Return a name as text that UTF-8 has."""
     return text(name.encode("utf-16-le", "surrogatepass"), "utf-16-le")
 
 
@@ -404,21 +404,23 @@ def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
     place = read_place(cursor)
     if place.store:
         if place.index_id == EXTERNAL_OBJECTS:
-            names.external.setdefault((place.database, place.store, cursor.rest()), []).append((sequence, value))
+            names.external.setdefault((place.database, place.store, cursor.take_remainder()), []).append(
+                (sequence, value)
+            )
         return
     if place.index_id or not cursor.left:
         return
-    tag = cursor.byte()
+    tag = cursor.take_byte()
     if not place.database and tag == _DATABASE_NAME:
         origin, name = _replace_surrogates(_sized_string(cursor))[0], _replace_surrogates(_sized_string(cursor))[0]
         names.databases.setdefault(_int(Cursor(value)), (origin, name))
     elif place.database and tag == _STORE_METADATA:
         store = cursor.varint()
-        if cursor.rest() == b"\0":
+        if cursor.take_remainder() == b"\0":
             names.stores.setdefault((place.database, store), _replace_surrogates(_string(Cursor(value)))[0])
     elif place.database and tag == _INDEX_METADATA:
         store, index = cursor.varint(), cursor.varint()
-        if cursor.rest() == b"\0":
+        if cursor.take_remainder() == b"\0":
             index_place = Place(place.database, store, index)
             names.indexes.setdefault(index_place, _replace_surrogates(_string(Cursor(value)))[0])
 
@@ -432,7 +434,7 @@ def _exists(value: bytes) -> dict[str, Any]:
 
 
 def _read_index_entry(value: bytes) -> dict[str, Any]:
-    """The version, and the key of the record."""
+    """Return the version, and the key of the record."""
     cursor = Cursor(value)
     row: dict[str, Any] = {"version": _id(cursor)}
     try:
@@ -443,7 +445,7 @@ def _read_index_entry(value: bytes) -> dict[str, Any]:
 
 
 def _read_externals(value: bytes) -> dict[str, Any]:
-    """Blobs, files and handles; from one that is not understood on, the bytes."""
+    """Return blobs, files and handles; from one that is not understood on, the bytes."""
     cursor = Cursor(value)
     objects: list[dict[str, Any]] = []
     end = 0
@@ -458,9 +460,9 @@ def _read_externals(value: bytes) -> dict[str, Any]:
 
 
 def _external_objects(cursor: Cursor) -> Iterator[dict[str, Any]]:
-    """Blobs, files and handles that belong to a record."""
+    """Yield blobs, files and handles that belong to a record."""
     while cursor.left:
-        kind = cursor.byte()
+        kind = cursor.take_byte()
         if kind == HANDLE:
             yield {"type": "handle", "token": binary(cursor.take(cursor.varint(), "token"))}
             continue
@@ -474,11 +476,11 @@ def _external_objects(cursor: Cursor) -> Iterator[dict[str, Any]]:
 
 
 def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
-    """The version, and the value, be it compressed or in a blob."""
+    """Return the version, and the value, be it compressed or in a blob."""
     cursor = Cursor(value)
     version = _id(cursor)
 
-    data = cursor.rest()
+    data = cursor.take_remainder()
     try:
         for _ in range(_WRAPPINGS):
             if data[:2] != bytes([VERSION_TAG, WRAPPED]) or data[2:3] == bytes([VERSION_TAG]):
@@ -492,7 +494,7 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
 
 def _unwrap(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Names) -> bytes:
     """Return the bytes that a compressed value expands to, or the content of its blob."""
-    kind = cursor.byte()
+    kind = cursor.take_byte()
     if kind == IN_BLOB:
         size, position = cursor.varint(), cursor.varint()
         newer = [
@@ -505,7 +507,7 @@ def _unwrap(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Na
         return context.home.read(_blob_path(context.home.path, place.database, blob["number"]))
     if kind != IN_SNAPPY:
         raise UnknownBytesError(f"wrapping {kind}, expected {IN_BLOB} (blob) or {IN_SNAPPY} (Snappy)")
-    data = cursor.rest()
+    data = cursor.take_remainder()
     size = Cursor(data).varint(32)
     if size > _SNAPPY_RATIO * len(data) or size > context.home.longest:
         raise UnknownBytesError(f"Snappy: {len(data)} bytes that claim to expand to {size}")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.json_text import (
     put_base64,
@@ -20,7 +20,7 @@ from sawlog.kernels.json_text import (
 )
 from sawlog.kernels.memory import load_u64
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _NINE, _ONE, _THREE, _TWO, _ZERO
-from sawlog.kernels.protobuf import varint
+from sawlog.kernels.protobuf import read_varint
 from sawlog.kernels.signature import Array, OutBytes, OutInt64s, OutUInt64s
 from sawlog.leveldb.applications import indexed_db_layout as layout
 from sawlog.leveldb.applications.script_kernels import (
@@ -43,7 +43,7 @@ _DOUBTFUL, _RECORD, _EXISTS, _INDEX_ENTRY = range(len(KINDS))
 DATABASE, STORE, INDEX, VERSION = range(4)
 """Rows of `Rendered.numbers`."""
 
-_STATE = record_type(("position", np.uint64), "slots", "names")
+_STATE = make_record_type(("position", np.uint64), "slots", "names")
 """How far the texts, the slots and the names are."""
 ROW_ROOM = 256
 """Bytes that there is room for besides, for each."""
@@ -90,7 +90,7 @@ class Scratch(NamedTuple):
 
 
 def new_scratch() -> Scratch:
-    """Room for what is rendered at all."""
+    """Return room for what is rendered at all."""
     return Scratch(np.empty(MAX_LEVELS, LEVEL), np.empty(MAX_NAMES, NAME), np.zeros(2, _STATE))
 
 
@@ -99,8 +99,8 @@ _FIRST_INDEX = np.int64(layout.FIRST_INDEX)
 
 @inlined
 def _varint(data: Any, pos: Any, end: Any) -> Any:
-    """A varint of at most 63 bits at `pos`: the value and the position after it, which is 0 for none."""
-    value, after = varint(data, pos, end)
+    """Return a varint of at most 63 bits at `pos`: the value and the position after it, which is 0 for none."""
+    value, after = read_varint(data, pos, end)
     if after == _ZERO or after - pos > _NINE:
         return _ZERO, _ZERO
     return value, after
@@ -108,7 +108,7 @@ def _varint(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def _little(data: Any, pos: Any, size: Any) -> Any:
-    """An unsigned integer of up to eight bytes, little endian."""
+    """Return an unsigned integer of up to eight bytes, little endian."""
     value = _ZERO
     while size > _ZERO:
         size -= _ONE

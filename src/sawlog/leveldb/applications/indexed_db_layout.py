@@ -56,8 +56,8 @@ class Place(NamedTuple):
 
 
 def read_place(cursor: Cursor) -> Place:
-    """The prefix: a byte with the lengths of three numbers, and these."""
-    lengths = cursor.byte()
+    """Return the prefix: a byte with the lengths of three numbers, and these."""
+    lengths = cursor.take_byte()
     place = Place(
         cursor.little((lengths >> 5) + 1), cursor.little((lengths >> 2 & 7) + 1), cursor.little((lengths & 3) + 1)
     )

@@ -82,11 +82,11 @@ class Messages:
         return self._message(name, data, reasons), reasons[0] if reasons else None
 
     def show(self, data: bytes, name: str = "") -> dict[str, Any]:
-        """The columns `value` and `reason` of a message; see `read`."""
+        """Return the columns `value` and `reason` of a message; see `read`."""
         return columns_of_message(*self.read(data, name))
 
     def _declare(self, fields: str) -> dict[int, Field]:
-        """The fields of a message, by number."""
+        """Return the fields of a message, by number."""
         declared: dict[int, Field] = {}
         for place, name, kind in (field.split() for field in fields.split(",") if field.strip()):
             plain = kind.removesuffix("*")
@@ -100,7 +100,7 @@ class Messages:
         return declared
 
     def _message(self, name: str, data: bytes, reasons: list[str]) -> dict[str, Any]:
-        """A message as an object of JSON; from a field on that is broken, its bytes."""
+        """Return a message as an object of JSON; from a field on that is broken, its bytes."""
         declared = self.fields.get(name, {})
         document: dict[str, Any] = {}
         position, end = 0, len(data)
@@ -129,12 +129,12 @@ class Messages:
 
 
 def columns_of_message(message: dict[str, Any], reason: str | None) -> dict[str, Any]:
-    """The columns `value` and `reason` of a message that was read."""
+    """Return the columns `value` and `reason` of a message that was read."""
     return {"value": to_json(message), "reason": reason}
 
 
 def integer(message: Mapping[str, Any], *path: str) -> int | None:
-    """The integer of a field, through the messages that it is in: the last, where there are several, or `None`."""
+    """Return integer of a field, through the messages that it is in: the last, where there are several, or `None`."""
     value: Any = message
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -143,7 +143,7 @@ def integer(message: Mapping[str, Any], *path: str) -> int | None:
 
 
 def _field(data: bytes, start: int, end: int) -> tuple[int, int, Any, int]:
-    """Tag, wire type and value of a field, and where it ends."""
+    """Return tag, wire type and value of a field, and where it ends."""
     tag, position = (data[start], start + 1) if data[start] < 128 else _varint(data, start, 32)
     wire = tag & 7
     if tag < _FIRST_FIELD or wire not in (VARINT, LENGTH, FIXED32, FIXED64):
@@ -161,7 +161,7 @@ def _field(data: bytes, start: int, end: int) -> tuple[int, int, Any, int]:
 
 
 def _varint(data: bytes, start: int, bits: int) -> tuple[int, int]:
-    """A varint and where it ends."""
+    """Return a varint and where it ends."""
     longest = -(-bits // 7)
     number = read_varint(data, start, longest)
     if number is None and len(data) - start < longest:
@@ -172,7 +172,7 @@ def _varint(data: bytes, start: int, bits: int) -> tuple[int, int]:
 
 
 def _read_packed(data: bytes, show: Show, reasons: list[str]) -> list[Any]:
-    """Varints one after another; if one is broken, all of them as bytes."""
+    """Return varints one after another; if one is broken, all of them as bytes."""
     values, position = [], 0
     try:
         while position < len(data):
@@ -199,7 +199,7 @@ def _read_signed(value: int, reasons: list[str]) -> int:
 
 
 def _name_value(names: tuple[str, ...], value: int, reasons: list[str]) -> str | int:
-    """The name of a value of an enum; its number, where it has none."""
+    """Return the name of a value of an enum; its number, where it has none."""
     return (names[value] if value < len(names) else "") or _read_signed(value, reasons)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import (
     are_plain,
@@ -23,13 +23,13 @@ from sawlog.kernels.json_text import (
     put_text,
     put_unsigned,
     put_utf_16_string,
-    widened_bits,
+    widen_bits,
 )
-from sawlog.kernels.memory import load_u32, load_u64, same_bytes, store_u64
+from sawlog.kernels.memory import are_bytes_equal, load_u32, load_u64, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _U32, _ZERO
-from sawlog.kernels.protobuf import varint
+from sawlog.kernels.protobuf import read_varint
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s, UInt64s
-from sawlog.kernels.text import put_latin_1, put_utf_16, utf8_end
+from sawlog.kernels.text import find_utf8_end, put_latin_1, put_utf_16
 from sawlog.kernels.vector import copy_short
 from sawlog.leveldb.applications.script_kernels import LEVEL, MAX_LEVELS, MAX_NAMES, NAME, put_script
 from sawlog.leveldb.records.kernels import Strings
@@ -58,18 +58,18 @@ that is JSON; text in UTF-16, or in that or Latin-1 after the byte 0 or 1; an in
 number 0; no byte at all; or the value is left to Python."""
 
 _COLUMNS = "tag", "kind", "is_repeated", "target", "name", "name_end", "capture"
-FIELD = record_type(*((name, np.uint64) for name in _COLUMNS))
+FIELD = make_record_type(*((name, np.uint64) for name in _COLUMNS))
 """A declared field: `tag` is what its values begin with, `target` is the node of a message or the first value of an
 enum, `name` to `name_end` is a comma, its name in JSON and a colon, and `capture` one more than the number that its
 value is noted down as, or 0. Those of a message end with a tag that is larger than any."""
-NODE = record_type(("first", np.uint64), ("captures", np.uint64))
+NODE = make_record_type(("first", np.uint64), ("captures", np.uint64))
 """A message: its first field by number, and a bit for each number that is noted down in it or in messages in it."""
-_LEVEL = record_type(*((name, np.uint64) for name in ("field", "number", "items", "end")))
+_LEVEL = make_record_type(*((name, np.uint64) for name in ("field", "number", "items", "end")))
 """A message with another in it that is open: its next field, the number of the last one that was read, one more than
 the values that it has so far if it is a list and otherwise 0, and where the message ends."""
 _MAX_DEPTH = 32
 """Messages in messages; declarations have fewer."""
-_STATE = record_type(("position", np.uint64), "slots", "names", "is_full")
+_STATE = make_record_type(("position", np.uint64), "slots", "names", "is_full")
 """How far the texts, the slots and the names in values of scripts are, and whether there was no room for a value."""
 ROOMS = (2, 16)
 """Bytes of text that there is room for, for each byte of all values, at first and if it was not enough: short fields
@@ -157,7 +157,7 @@ class Scratch(NamedTuple):
 
 
 def new_scratch() -> Scratch:
-    """Room for what is rendered at all."""
+    """Return room for what is rendered at all."""
     messages, stack = np.empty(_MAX_DEPTH + 1, _LEVEL), np.empty(MAX_LEVELS, LEVEL)
     return Scratch(messages, stack, np.empty(MAX_NAMES, NAME), np.empty(1, _STATE))
 
@@ -174,8 +174,8 @@ _MOST_DIGITS = np.uint64(18)
 
 @inlined
 def _strict_varint(data: Any, pos: Any, end: Any) -> Any:
-    """A varint of 64 bits at `pos`: the value and the position after it, which is 0 for none."""
-    value, after = varint(data, pos, end)
+    """Return a varint of 64 bits at `pos`: the value and the position after it, which is 0 for none."""
+    value, after = read_varint(data, pos, end)
     if after - pos == _LONGEST and data[after - _ONE] > _SINGLE:
         return _ZERO, _ZERO
     return value, after
@@ -183,8 +183,8 @@ def _strict_varint(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def _read_long_field(data: Any, pos: Any, end: Any) -> Any:
-    """A field as `_read_field` returns it."""
-    tag, start = varint(data, pos, end)
+    """Return a field as `_read_field` returns it."""
+    tag, start = read_varint(data, pos, end)
     if start == _ZERO or start - pos > _LONGEST_TAG or tag < _EIGHT or tag > _U32:
         return _ZERO, _ZERO, _ZERO
     wire = tag & _SEVEN
@@ -207,7 +207,7 @@ def _read_long_field(data: Any, pos: Any, end: Any) -> Any:
 
 @always_inlined
 def _read_field(data: Any, pos: Any, end: Any) -> Any:
-    """A field of a message that ends at `end`: neither a group, nor with more bytes or bits than it needs.
+    """Return a field of a message that ends at `end`: neither a group, nor with more bytes or bits than it needs.
 
     Returns:
         Its tag; where its bytes begin, or the number that it is; and the position after it, which is 0 for none.
@@ -225,7 +225,7 @@ def _read_field(data: Any, pos: Any, end: Any) -> Any:
 
 @always_inlined
 def _has_room(out: Any, pos: Any, length: Any, state: Any) -> Any:
-    """Whether there is room for so many bytes, and `_SLACK`."""
+    """Return whether there is room for so many bytes, and `_SLACK`."""
     has_room = np.uint64(len(out)) - pos >= length + _SLACK
     if not has_room:
         state.is_full = 1
@@ -234,7 +234,7 @@ def _has_room(out: Any, pos: Any, length: Any, state: Any) -> Any:
 
 @inlined
 def _put_escaped(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """A string of JSON; the position after it, which is 0 for a doubtful one."""
+    """Return a string of JSON; the position after it, which is 0 for a doubtful one."""
     length = end - start
     if np.uint64(len(out)) - pos < _SIX * length + _SLACK:
         for i in range(start, end):
@@ -250,7 +250,7 @@ def _put_escaped(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any
 
 @inlined
 def _put_text(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """`_put_escaped`; most texts have nothing but characters that JSON has as they are."""
+    """Return `_put_escaped`; most texts have nothing but characters that JSON has as they are."""
     length = end - start
     if np.uint64(len(data)) - end >= _EIGHT and np.uint64(len(out)) - pos >= length + _SLACK:
         out[pos] = 34
@@ -275,7 +275,7 @@ def _put_text(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -
 
 @inlined
 def _put_bytes(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """Bytes as JSON shows them; the position after them, which is 0 if there was no room."""
+    """Return bytes as JSON shows them; the position after them, which is 0 if there was no room."""
     if not _has_room(out, pos, _TWO * (end - start), state):
         return _ZERO
     pos = put_base64(out, put_text(out, pos, _BYTES_TEXT), data, start, end)
@@ -285,7 +285,7 @@ def _put_bytes(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) 
 
 @inlined
 def _put_long_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) -> Any:
-    """A value that was a varint, as `_put_number` returns it."""
+    """Return a value that was a varint, as `_put_number` returns it."""
     kind = field.kind
     if kind == _INT:
         return put_integer(out, pos, value)
@@ -303,7 +303,7 @@ def _put_long_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) 
 
 @always_inlined
 def _put_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) -> Any:
-    """A value that was a varint: a number, a name for it, or its truth; the position after it."""
+    """Return a value that was a varint: a number, a name for it, or its truth; the position after it."""
     kind = field.kind
     if value < _TEN and kind <= _UINT:
         out[pos] = _DIGIT + value
@@ -316,7 +316,7 @@ def _put_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) -> An
 
 @inlined
 def _read_pickled(data: Any, pos: Any, end: Any, width: Any) -> Any:
-    """A text of a `base::Pickle`, whose length counts units of `width` bytes.
+    """Return a text of a `base::Pickle`, whose length counts units of `width` bytes.
 
     Returns:
         Where it begins and ends, and the position after its padding, which is 0 for none.
@@ -333,7 +333,7 @@ def _read_pickled(data: Any, pos: Any, end: Any, width: Any) -> Any:
 
 @inlined
 def _put_path(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """The text that a `base::Pickle` holds, in UTF-8 or UTF-16; the position after it, 0 for a doubtful one."""
+    """Return the text that a `base::Pickle` holds, in UTF-8 or UTF-16; the position after it, 0 for a doubtful one."""
     if end - start < _EIGHT:
         return _ZERO
     payload_size = load_u32(data, start)
@@ -349,7 +349,7 @@ def _put_path(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -
 
 @inlined
 def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered: Any, scratch: Any) -> Any:
-    """A value that is no varint, message or text; the position after it, which is 0 for a doubtful one."""
+    """Return a value that is no varint, message or text; the position after it, which is 0 for a doubtful one."""
     kind, out, state = field.kind, rendered.out, scratch.state[0]
     if kind == _BYTES:
         return _put_bytes(data, start, end, out, pos, state)
@@ -363,7 +363,7 @@ def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered:
         has_room = _has_room(out, pos, _SIX * (end - start), state)
         is_plain = has_room and put_script(data, start, end, rendered, scratch, state)
     else:
-        bits = widened_bits(load_u32(data, start)) if kind == _FLOAT else load_u64(data, start)
+        bits = widen_bits(load_u32(data, start)) if kind == _FLOAT else load_u64(data, start)
         is_plain = put_double(bits, rendered, state)
     return state.position if is_plain else _ZERO
 
@@ -372,7 +372,10 @@ def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered:
 def _put_packed(
     data: Any, declared: Any, field: Any, start: Any, end: Any, items: Any, out: Any, pos: Any, state: Any
 ) -> Any:
-    """Varints one after another as items of a list that has some; the position after them, 0 in doubt, and `items`."""
+    """Return varints one after another as items of a list that has some.
+
+    The position after them, 0 in doubt, and `items`.
+    """
     while start < end:
         value, start = _strict_varint(data, start, end)
         if start == _ZERO or not _has_room(out, pos, _ZERO, state):
@@ -387,7 +390,7 @@ def _put_packed(
 
 @inlined
 def _put_undeclared(data: Any, tag: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """A field by its number; the position after it, which is 0 if there was no room."""
+    """Return a field by its number; the position after it, which is 0 if there was no room."""
     out[pos] = 34
     pos = put_unsigned(out, pos + _ONE, tag >> _THREE)
     out[pos] = 34
@@ -423,7 +426,7 @@ def _forget(marks: Any, row: Any, captures: Any) -> None:
 
 @inlined
 def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
-    """A message as an object of JSON; the position after it, which is 0 for a doubtful one."""
+    """Return a message as an object of JSON; the position after it, which is 0 for a doubtful one."""
     state, out, fields = scratch.state[0], rendered.out, declared.fields
     out_pos = state.position
     depth, number, items = _ZERO, _ZERO, _ZERO
@@ -521,7 +524,7 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
 
 @inlined
 def _decimal(data: Any, pos: Any, end: Any) -> Any:
-    """An integer in digits as JSON writes it, and whether it is one."""
+    """Return an integer in digits as JSON writes it, and whether it is one."""
     is_negative = pos < end and data[pos] == 45
     if is_negative:
         pos += _ONE
@@ -540,7 +543,7 @@ def _decimal(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def _put_plain_value(data: Any, start: Any, end: Any, root: Any, row: Any, rendered: Any, state: Any) -> Any:
-    """A value that is no message, as `_put_value` returns it."""
+    """Return a value that is no message, as `_put_value` returns it."""
     out, pos = rendered.out, state.position
     if root == NOTHING:
         return pos, True
@@ -564,7 +567,7 @@ def _put_plain_value(data: Any, start: Any, end: Any, root: Any, row: Any, rende
         return put_utf_16(out, pos, data, start + _ONE, end)
     if root == MARKED_TEXT and start < end and data[start] == 1:
         return put_latin_1(out, pos, data, start + _ONE, end), True
-    if root in (PLAIN_TEXT, JSON_TEXT) and utf8_end(data, start, end) == end:
+    if root in (PLAIN_TEXT, JSON_TEXT) and find_utf8_end(data, start, end) == end:
         copy_short(out, pos, data, start, end - start)
         return pos + (end - start), root == PLAIN_TEXT or is_json(data, start, end)
     return pos, False
@@ -572,7 +575,7 @@ def _put_plain_value(data: Any, start: Any, end: Any, root: Any, row: Any, rende
 
 @inlined
 def _put_value(data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
-    """A value; the position after it, and whether it is a plain one."""
+    """Return a value; the position after it, and whether it is a plain one."""
     if root >= 0:
         message_end = _put_message(data, pos, end, np.uint64(root), row, declared, rendered, scratch)
         return message_end, message_end != _ZERO
@@ -636,9 +639,9 @@ def find_integers(values: Strings, tags: Int64s, integers: OutInt64s) -> None:
             pos, end = value, value_end
 
 
-PART = record_type("kind", "separator", "capture")
+PART = make_record_type("kind", "separator", "capture")
 """A part of a key: one of the kinds below, the byte after it or -1 for the last part, and its number among captures."""
-PATTERN = record_type("prefix", "prefix_end", "first", "last", "group")
+PATTERN = make_record_type("prefix", "prefix_end", "first", "last", "group")
 """Keys that begin alike: with which bytes, their parts, and to which group they belong. A key without parts is nothing
 but these bytes."""
 PART_KINDS = ("text", "int", "bytes", "ascii", "digits", "hex", "name", "token", "size", "pickled", "int32", "int64")
@@ -676,7 +679,7 @@ def _read_pickled_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captu
     slot = part.capture
     if part.kind == _PART_PICKLED:
         start, stop, after = _read_pickled(data, pos, end, _ONE)
-        if after == _ZERO or utf8_end(data, start, stop) != stop:
+        if after == _ZERO or find_utf8_end(data, start, stop) != stop:
             return _ZERO
         captures.words[slot, row] = np.int64(start)
         captures.lengths[slot, row] = np.int64(stop - start)
@@ -716,7 +719,7 @@ def _read_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any
             return _ZERO
     else:
         if part.kind == _PART_TEXT:
-            if utf8_end(data, pos, stop) != stop:
+            if find_utf8_end(data, pos, stop) != stop:
                 return _ZERO
         else:
             for i in range(pos, stop):
@@ -764,7 +767,7 @@ def read_keys(keys: Spans, groups: Bytes, patterns: Patterns, kinds: OutBytes, c
             is_single = pattern.first == pattern.last
             if pattern.group != groups[row] or end - start < length or (is_single and end - start != length):
                 continue
-            if not same_bytes(data, start, patterns.prefixes, prefix, length):
+            if not are_bytes_equal(data, start, patterns.prefixes, prefix, length):
                 continue
             if is_tried and length != tried_length:
                 break

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, binary_parts, bitmap, call_function, ends_of
-from sawlog.kernels.columns import gathered
+from sawlog.arrow import Column, call_function, compute_offsets, make_array, make_bitmap, view_binary
+from sawlog.kernels.columns import gather_bytes
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
@@ -60,7 +60,7 @@ class Captured:
 
     def integers(self, name: str) -> pa.Array:
         """Return numbers as a column, null where there is none."""
-        return array_of(self.numbers(name), pa.int64(), ~self.are_there(name))
+        return make_array(self.numbers(name), pa.int64(), ~self.are_there(name))
 
     def lengths(self, name: str) -> NDArray[np.int64]:
         """Return how many bytes texts have; -1 where there is none."""
@@ -75,8 +75,8 @@ class Captured:
     def texts(self, name: str) -> pa.Array:
         """Return texts as a column, null where there is none."""
         lengths = self.lengths(name)
-        validity = None if lengths.min(initial=0) >= 0 else bitmap(lengths >= 0)
-        buffers = gathered(self._data, self.numbers(name), np.maximum(lengths, 0))
+        validity = None if lengths.min(initial=0) >= 0 else make_bitmap(lengths >= 0)
+        buffers = gather_bytes(self._data, self.numbers(name), np.maximum(lengths, 0))
         return pa.Array.from_buffers(pa.string(), len(lengths), [validity, *buffers])
 
 
@@ -161,8 +161,8 @@ class KeyPatterns:
         self.kinds = ("", *(pattern.kind for pattern in patterns))
         self._messages = messages
         self._roots = [pattern.root for pattern in patterns]
-        prefixes = ends_of([len(pattern.prefix) for pattern in patterns])
-        parts = ends_of([len(pattern.parts) for pattern in patterns])
+        prefixes = compute_offsets([len(pattern.prefix) for pattern in patterns])
+        parts = compute_offsets([len(pattern.parts) for pattern in patterns])
         rows = list(zip(prefixes[:-1], prefixes[1:], parts[:-1], parts[1:], groups, strict=True))
         part_rows = [
             (k.PART_KINDS.index(part.kind), part.separator[0] if part.separator else -1, self.names.index(part.name))
@@ -217,7 +217,9 @@ class ValueRows(Captured):
 
     def values(self, are_shown: NDArray[np.bool_] | None = None) -> pa.Array:
         """Return the texts as a column: null where nothing is shown, and empty where a value is left to Python."""
-        return pa.Array.from_buffers(pa.string(), len(self._shown), [bitmap(are_shown), *self._shown.buffers()[1:]])
+        return pa.Array.from_buffers(
+            pa.string(), len(self._shown), [make_bitmap(are_shown), *self._shown.buffers()[1:]]
+        )
 
 
 class MessageRows:
@@ -256,14 +258,14 @@ class MessageRows:
             for root, paths in captures.items()
         }
         rows = [[*fields, _END] for fields in self._fields]
-        nodes = list(zip(ends_of(list(map(len, rows)))[:-1], self._captures, strict=True))
+        nodes = list(zip(compute_offsets(list(map(len, rows)))[:-1], self._captures, strict=True))
         last_values = np.array([self._last_values.get(value, 0) for value in range(len(self._values) + 1)], np.uint64)
         texts = [to_json(value).encode() if value else b"" for value in self._values]
         self.declared = k.Declared(
             np.array(nodes, k.NODE),
             np.array([field for fields in rows for field in fields], k.FIELD),
             np.frombuffer(bytes(self._text), np.uint8),
-            ends_of([len(text) for text in texts]).astype(np.uint64),
+            compute_offsets([len(text) for text in texts]).astype(np.uint64),
             last_values,
             np.frombuffer(b"".join(texts), np.uint8),
         )
@@ -314,7 +316,7 @@ class MessageRows:
 
 def spans_of(values: pa.Array) -> k.Spans:
     """Return where the bytes of values are."""
-    data, offsets = binary_parts(values)
+    data, offsets = view_binary(values)
     bounds = offsets.astype(np.int64)
     return k.Spans(data, bounds[:-1], bounds[1:])
 
@@ -333,7 +335,7 @@ def times(numbers: NDArray[np.int64], are_there: NDArray[np.bool_], unit: Any = 
     """
     latest = np.minimum((_LATEST + np.asarray(epoch).astype(np.uint64)) // np.asarray(unit).astype(np.uint64), _LATEST)
     are_set = are_there & (numbers > 0) & (numbers <= latest.astype(np.int64))
-    return array_of(numbers * unit - epoch, pa.int64(), ~are_set).view(pa.timestamp("us", "UTC"))
+    return make_array(numbers * unit - epoch, pa.int64(), ~are_set).view(pa.timestamp("us", "UTC"))
 
 
 class Lookup:
@@ -353,7 +355,7 @@ class Lookup:
         if not len(self._numbers):
             return pa.nulls(len(numbers), self._values.type)
         places = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
-        return self._values.take(array_of(self._places[places], pa.int64(), self._numbers[places] != numbers))
+        return self._values.take(make_array(self._places[places], pa.int64(), self._numbers[places] != numbers))
 
     def find(self, number: int) -> Any:
         """Return the value of a number; `None` where it has none."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.json_text import (
     put_digits,
@@ -21,15 +21,15 @@ from sawlog.kernels.json_text import (
     put_timestamp,
     put_utf_16_string,
 )
-from sawlog.kernels.memory import load_u64, same_bytes
+from sawlog.kernels.memory import are_bytes_equal, load_u64
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _ONE, _THREE, _TWO, _U32, _ZERO
-from sawlog.kernels.protobuf import varint
+from sawlog.kernels.protobuf import read_varint
 from sawlog.leveldb.applications import indexed_db_layout as layout
 
-LEVEL = record_type("kind", "length", "remaining", "items", "names")
+LEVEL = make_record_type("kind", "length", "remaining", "items", "names")
 """A list or object that is open: the tag that it began with, its length, how many items are to come, how many were
 there, and where the names of an object begin among all."""
-NAME = record_type("start", "length")
+NAME = make_record_type("start", "length")
 """A name in an object that is open, in the text."""
 MAX_LEVELS = 64
 """Lists and objects in each other; deeper ones are left to Python."""
@@ -62,14 +62,14 @@ def put_byte(texts: Any, state: Any, byte: Any) -> None:
 
 @inlined
 def has_room(texts: Any, state: Any, length: Any) -> Any:
-    """Whether there is room for the text of so many bytes."""
+    """Return whether there is room for the text of so many bytes."""
     return np.uint64(len(texts.out)) - state.position >= _ROOM * length + _SLACK
 
 
 @inlined
 def _varint_32(data: Any, pos: Any, end: Any) -> Any:
-    """A varint of at most 32 bits at `pos`: the value and the position after it, which is 0 for none."""
-    value, after = varint(data, pos, end)
+    """Return a varint of at most 32 bits at `pos`: the value and the position after it, which is 0 for none."""
+    value, after = read_varint(data, pos, end)
     if after == _ZERO or after - pos > _FIVE or value > _U32:
         return _ZERO, _ZERO
     return value, after
@@ -111,7 +111,7 @@ def put_date(bits: Any, texts: Any, state: Any) -> Any:
 
 @inlined
 def _next_tag(data: Any, pos: Any, end: Any) -> Any:
-    """The position of the next tag, after zeros."""
+    """Return the position of the next tag, after zeros."""
     while pos < end and data[pos] == 0:
         pos += _ONE
     return pos
@@ -135,7 +135,7 @@ def _put_text(data: Any, pos: Any, end: Any, tag: Any, texts: Any, state: Any) -
 
 @inlined
 def _read_int32(data: Any, pos: Any, end: Any, tag: Any) -> Any:
-    """An integer, signed after the tag I: the bits of an int64, and the position after it, which is 0 for none."""
+    """Return integer, signed after the tag I: the bits of an int64, and the position after it, which is 0 for none."""
     value, pos = _varint_32(data, pos, end)
     if tag == layout.INT_TAG:
         value = value >> _ONE ^ (~(value & _ONE) + _ONE)
@@ -199,7 +199,9 @@ def _is_new_name(start: Any, texts: Any, level: Any, scratch: Any, state: Any) -
         return False
     for i in range(level.names, count):
         name = scratch.names[i]
-        if name.length == np.int64(length) and same_bytes(texts.out, np.uint64(name.start), texts.out, start, length):
+        if name.length == np.int64(length) and are_bytes_equal(
+            texts.out, np.uint64(name.start), texts.out, start, length
+        ):
             return False
     scratch.names[count].start = np.int64(start)
     scratch.names[count].length = np.int64(length)
@@ -230,7 +232,7 @@ def _put_name(data: Any, pos: Any, end: Any, level: Any, texts: Any, scratch: An
 
 @inlined
 def _close(data: Any, pos: Any, end: Any, level: Any, texts: Any, state: Any) -> Any:
-    """End a list or an object after its last tag. Returns the position after it, 0 for a doubtful one."""
+    """Return end a list or an object after its last tag. Returns the position after it, 0 for a doubtful one."""
     count, pos = _varint_32(data, pos, end)
     if level.kind == layout.OBJECT_TAG:
         put_byte(texts, state, 125)

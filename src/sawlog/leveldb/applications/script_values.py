@@ -101,7 +101,7 @@ _HOLE = {"$hole": True}
 
 
 def number(value: float) -> Any:
-    """A number of JavaScript's."""
+    """Return a number of JavaScript's."""
     if isinstance(value, int):
         return value
     if math.isfinite(value):
@@ -122,7 +122,7 @@ def date(milliseconds: float) -> dict[str, Any]:
 
 
 def binary(data: bytes) -> str:
-    """Bytes as text."""
+    """Return bytes as text."""
     return base64.b64encode(data).decode("ascii")
 
 
@@ -130,7 +130,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def to_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
-    """The text of a value. Halves of surrogate pairs, which UTF-8 does not have, are escaped."""
+    """Return the text of a value. Halves of surrogate pairs, which UTF-8 does not have, are escaped."""
     encoder = (
         _ENCODER if default is None else json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=default)
     )
@@ -167,23 +167,23 @@ class ScriptValue:
         self._envelope()
         value = self._value()
         while self._in.peek() == 0:
-            self._in.byte()
+            self._in.take_byte()
         row = self._in.explain({"value": to_json(value, self._show)})
         return row["value"], row.get("reason")
 
     def _envelope(self) -> None:
-        """Versions of Blink and V8, and where to find what follows the value, which is nothing in a database."""
+        """Read versions of Blink and V8, and leave out what follows the value, which is nothing in a database."""
         if self._in.peek() == VERSION_TAG:
-            self._in.byte()
+            self._in.take_byte()
             self._version = self._blink = self._in.varint(32)
         if self._blink >= SEPARATE_ENVELOPE:
             if self._in.peek() == TRAILER_TAG:
-                self._in.byte()
+                self._in.take_byte()
                 if offset := int.from_bytes(self._in.take(TRAILER_SIZE, "place of a trailer")[:8], "big"):
                     self._in = Cursor(self._in.data[:offset], self._in.position)
             if self._in.peek() != VERSION_TAG:
                 raise UnknownBytesError(f"Blink's version {self._blink} without a version of V8 after it")
-            self._in.byte()
+            self._in.take_byte()
             self._version = self._in.varint(32)
         if not 0 < self._version < UNKNOWN_SINCE:
             raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {UNKNOWN_SINCE - 1}")
@@ -199,7 +199,7 @@ class ScriptValue:
         return {**marked, thing.kind: thing.plain} if marked or escaped else thing.plain
 
     def _new(self, plain: Any = None, kind: str = "", data: bytes | None = None) -> Thing:
-        """The next object, which what follows may refer to."""
+        """Return the next object, which what follows may refer to."""
         thing = Thing(len(self._things), plain, kind, data)
         self._things.append(thing)
         return thing
@@ -216,7 +216,7 @@ class ScriptValue:
             if not self._is_stopped:
                 self._in.reasons.append(str(unknown))
             self._is_stopped, self._depth, self._in.position = True, depth, start
-            return {"$bytes": binary(self._in.rest())}
+            return {"$bytes": binary(self._in.take_remainder())}
 
     def _value(self) -> Any:
         self._depth += 1
@@ -238,22 +238,22 @@ class ScriptValue:
         return value
 
     def _peek(self) -> int:
-        """The next tag, which stays."""
+        """Return the next tag, which stays."""
         while self._in.peek() == 0:
-            self._in.byte()
+            self._in.take_byte()
         return self._in.peek()
 
     def _tag(self) -> int:
-        """The next tag; zeros before it are padding."""
+        """Return the next tag; zeros before it are padding."""
         self._peek()
-        return self._in.byte()
+        return self._in.take_byte()
 
     def _int32(self) -> int:
         value = self._in.varint(32)
         return value >> 1 ^ -(value & 1)
 
     def _bigint(self) -> str:
-        """Sign and size in bytes, then the digits."""
+        """Return sign and size in bytes, then the digits."""
         bits = self._in.varint(32)
         value = self._in.little(bits >> 1)
         value = -value if bits & 1 else value
@@ -286,7 +286,7 @@ class ScriptValue:
         return self._in.take(size, "string").decode("utf-16-le", "surrogatepass")
 
     def _string(self) -> str:
-        """A string where nothing else may be."""
+        """Return a string where nothing else may be."""
         string = self._utf8() if self._version < TAGGED_STRINGS else self._value()
         if not isinstance(string, str):
             raise UnknownBytesError(f"another value than a string, before byte {self._in.position}")
@@ -309,7 +309,7 @@ class ScriptValue:
         return {"$ref": number}
 
     def _properties(self, end: int) -> dict[str, Any]:
-        """Names and values up to a tag, then their count."""
+        """Return names and values up to a tag, then their count."""
         properties: dict[str, Any] = {}
         while not self._is_stopped and self._peek() != end:
             name = self._part()
@@ -324,7 +324,7 @@ class ScriptValue:
             properties[name] = self._part()
         if self._is_stopped:
             return properties
-        self._in.byte()
+        self._in.take_byte()
         if (count := self._in.varint(32)) != len(properties):
             raise UnknownBytesError(
                 f"{len(properties)} properties, where {count} are counted, before byte {self._in.position}"
@@ -355,7 +355,7 @@ class ScriptValue:
             if self._is_stopped:
                 break
             if self._peek() == ord("-"):
-                self._in.byte()
+                self._in.take_byte()
                 items.append(_HOLE)
             else:
                 item = self._part()
@@ -396,13 +396,13 @@ class ScriptValue:
         return thing
 
     def _items(self, end: str) -> list[Any]:
-        """Values up to a tag, then their count."""
+        """Return values up to a tag, then their count."""
         items = []
         while not self._is_stopped and self._peek() != ord(end):
             items.append(self._part())
         if self._is_stopped:
             return items
-        self._in.byte()
+        self._in.take_byte()
         if (count := self._in.varint(32)) != len(items):
             raise UnknownBytesError(f"{len(items)} values, where {count} are counted, before byte {self._in.position}")
         return items
@@ -432,7 +432,7 @@ class ScriptValue:
         return self._new({"$buffer": binary(data), "max_length": max_length}, data=data)
 
     def _view(self, buffer: Thing, *, fresh: bool) -> Thing:
-        """A view of a buffer, with the bytes where the buffer is written, otherwise with a reference to it."""
+        """Return a view of a buffer, with the bytes where the buffer is written, otherwise with a reference to it."""
         self._tag()
         tag, offset, length = self._in.take(1, "tag"), self._in.varint(32), self._in.varint(32)
         flags = self._in.varint(32) if self._version >= VIEW_FLAGS else 0
@@ -473,7 +473,7 @@ class ScriptValue:
         return thing
 
     def _host(self) -> Thing:
-        """An object of the browser's."""
+        """Return an object of the browser's."""
         thing = self._new({})
         tag = self._in.take(1, "tag of a host object")
         if tag in DOUBLES:
@@ -486,7 +486,7 @@ class ScriptValue:
         return thing
 
     def _image(self, name: str, bits: int) -> dict[str, Any]:
-        """Pixels; settings before them are pairs of a tag and a number."""
+        """Return pixels; settings before them are pairs of a tag and a number."""
         settings = []
         if self._blink >= _IMAGE_SETTINGS:
             while setting := self._in.varint(32):
@@ -498,8 +498,8 @@ class ScriptValue:
         return {"$host": name, "settings": settings, "width": width, "height": height, "bytes": binary(pixels)}
 
     def _crypto_key(self) -> dict[str, Any]:
-        """A key: numbers of its kind, what it may be used for, and what it is."""
-        kind = self._in.byte()
+        """Return a key: numbers of its kind, what it may be used for, and what it is."""
+        kind = self._in.take_byte()
         if kind == _RSA_KEY:
             numbers = [self._in.varint(32) for _ in range(3)]
             exponent = self._in.take(self._in.varint(32), "exponent")
@@ -514,7 +514,7 @@ class ScriptValue:
 
 
 def property_name(value: float) -> str:
-    """A number as JavaScript's text of it."""
+    """Return a number as JavaScript's text of it."""
     digits_text = repr(value)
     if "e" not in digits_text:
         return digits_text

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import boolean_values, call_function, cast, constant, fill_null, values_of
+from sawlog.arrow import call_function, cast, fill_null, make_constant, unpack_booleans, view_values
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
 from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, coalesce, times
@@ -244,12 +244,12 @@ class SyncData(ApplicationView):
     )
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """By its directory, or the key of its schema."""
+        """Return whether a database looks like the application's: by its directory, or the key of its schema."""
         del comparator
         return path.endswith("/Sync Data/LevelDB") or SCHEMA in keys
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """Entities and their metadata."""
+        """Return entities and their metadata."""
         del context
         stored = _ENTITY_KEYS.read(keys)
         data_types, names, forms = (stored.texts(name) for name in ("data_type", "key", "form"))
@@ -260,7 +260,7 @@ class SyncData(ApplicationView):
         nodes, units, epochs = np.array(
             [*(_READINGS.get(name, _OTHER if name[:1].isalpha() else _NEITHER) for name in types), _NEITHER],
             np.int64,
-        )[values_of(type_places, np.int32)].T
+        )[view_values(type_places, np.int32)].T
         are_metadata = _are_equal(forms, "md")
         are_read = (are_metadata | _are_equal(forms, "dt")) & ~_are_equal(names, _VERSION.decode("ascii"))
         nodes = np.where(are_metadata & (nodes != k.UNREAD), _ENTITIES.nodes["Metadata"], nodes)
@@ -273,7 +273,7 @@ class SyncData(ApplicationView):
         tabs = call_function("binary_join_element_wise", names, cast(stored.integers("node"), pa.string()), ":")
         columns = {
             "kind": name_codes(are_metadata.astype(np.int64), (_KINDS[b"dt"], _KINDS[b"md"])),
-            "data_type": coalesce(data_types, constant(_PICKLED, pa.string(), len(keys))),
+            "data_type": coalesce(data_types, make_constant(_PICKLED, pa.string(), len(keys))),
             "key": coalesce(tabs, names),
             "time": times(rendered.numbers("time"), rendered.are_there("time"), units, epochs),
             "value": rendered.values(),
@@ -281,7 +281,7 @@ class SyncData(ApplicationView):
         return PlainRows(rendered.is_plain, columns)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
-        """A key of several parts; a message in protobuf."""
+        """Return a key of several parts; a message in protobuf."""
         del context
         if entry.key == SCHEMA:
             return {"kind": "schema"} | columns_of(entry.value, partial(MESSAGES.show, name="Schema"))
@@ -301,11 +301,11 @@ class SyncData(ApplicationView):
 
 def _are_equal(texts: pa.Array, text: str) -> NDArray[np.bool_]:
     """Return which texts are a given one."""
-    return boolean_values(fill_null(call_function("equal", texts, text), False))
+    return unpack_booleans(fill_null(call_function("equal", texts, text), False))
 
 
 def _key(data_type: str, stored: bytes) -> tuple[str, str | None]:
-    """The text of an entity's key; of a session, its tag and the number of a tab, with a colon between them."""
+    """Return the text of an entity's key; of a session, its tag and the number of a tab, with a colon between them."""
     if data_type != _PICKLED:
         return text(stored, "utf-8")
     cursor = Cursor(stored)
@@ -327,7 +327,7 @@ def _metadata(value: bytes) -> dict[str, Any]:
 
 
 def _data(data_type: str, value: bytes) -> dict[str, Any]:
-    """An entity, and its time."""
+    """Return an entity, and its time."""
     message, reason = MESSAGES.read(value, _DATA.get(data_type, ""))
     path, unit, epoch = _TIMES.get(data_type, ((), 1, EPOCH))
     return columns_of_message(message, reason) | {"time": microseconds(integer(message, *path), unit, epoch)}

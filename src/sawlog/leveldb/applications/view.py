@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, fixed_array
+from sawlog.arrow import Column, make_array, make_fixed_array
 from sawlog.kernels.varints import ByteCursor, read_varint
 from sawlog.storage import Storage
 
@@ -61,7 +61,7 @@ class Entries(Iterable[Entry]):
         """Put entries into columns."""
         columns = list(zip(*entries, strict=True)) or [(), (), ()]
         kinds = pa.binary(), pa.binary(), pa.int64()
-        return cls(*(array_of(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+        return cls(*(make_array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
     def filter(self, are_selected: pa.BooleanArray) -> Entries:
         """Return some of them."""
@@ -87,7 +87,7 @@ class Home:
     longest: int
 
     def read(self, path: str) -> bytes:
-        """A file next to the directory, by its path relative to that which both are in.
+        """Return a file next to the directory, by its path relative to that which both are in.
 
         Raises:
             UnknownBytesError: When there is none, or it is too large.
@@ -148,7 +148,7 @@ def put_rows(column: pa.Array, places: NDArray[np.int64], rows: pa.Array) -> pa.
     if len(edges) > _MOST_RUNS:
         indices = np.arange(len(column))
         indices[places] = np.arange(len(column), len(column) + len(rows))
-        return pa.concat_arrays([column, rows]).take(fixed_array(pa.int64(), indices))
+        return pa.concat_arrays([column, rows]).take(make_fixed_array(pa.int64(), indices))
     parts, end = [], 0
     for first, last in itertools.pairwise(edges):
         place = int(places[first])
@@ -177,7 +177,7 @@ class ApplicationView(ABC):
 
     @abstractmethod
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Whether a database looks like one of the application's.
+        """Return whether a database looks like one of the application's.
 
         Args:
             path: Its directory.
@@ -215,7 +215,7 @@ class ApplicationView(ABC):
 
     @abstractmethod
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
-        """Columns of an entry; those that are not there are null. `reason` says what is not known of it.
+        """Return columns of an entry; those that are not there are null. `reason` says what is not known of it.
 
         Raises:
             UnknownBytesError: When nothing is known of the entry.
@@ -233,24 +233,24 @@ class Cursor(ByteCursor):
         super().__init__(data, position)
         self.reasons: list[str] = []
 
-    def missing(self, label: str, length: int) -> UnknownBytesError:
+    def make_missing_error(self, label: str, length: int) -> UnknownBytesError:
         return UnknownBytesError(f"{label} of {length} bytes at byte {self.position}, where {self.left} are left")
 
     def peek(self) -> int:
-        """The next byte, which stays; -1 at the end."""
+        """Return the next byte, which stays; -1 at the end."""
         return self.data[self.position] if self.left else -1
 
     def little(self, length: int) -> int:
-        """An unsigned integer, little endian."""
+        """Return an unsigned integer, little endian."""
         return int.from_bytes(self.take(length, "integer"), "little")
 
     def double(self) -> float:
-        """A float64, little endian."""
+        """Return a float64, little endian."""
         number: float = struct.unpack("<d", self.take(8, "double"))[0]
         return number
 
     def varint(self, bits: int = 64) -> int:
-        """An unsigned integer, seven bits per byte, low ones first.
+        """Return an unsigned integer, seven bits per byte, low ones first.
 
         Raises:
             UnknownBytesError: When it has more bits, or does not end.
@@ -259,7 +259,7 @@ class Cursor(ByteCursor):
         number = read_varint(self.data, start, longest)
         if number is None and self.left < longest:
             self.position = len(self.data)
-            self.byte()  # which is not there
+            self.take_byte()  # which is not there
         value, self.position = number or (1 << bits, start)
         if value >> bits:
             raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
@@ -281,7 +281,7 @@ class Cursor(ByteCursor):
 
 
 def columns_of(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
-    """Columns that a value gives, and why it does not give all of them. A deletion has no value."""
+    """Return columns that a value gives, and why it does not give all of them. A deletion has no value."""
     try:
         row = {} if value is None else read(value)
     except UnknownBytesError as unknown:
@@ -291,7 +291,7 @@ def columns_of(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> 
 
 
 def row_of(columns: Mapping[str, Any], wrong: str | None, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of a key and of its value, with what is wrong with the key, or else with the value."""
+    """Return columns of a key and of its value, with what is wrong with the key, or else with the value."""
     return {**value, **columns, "reason": wrong or value.get("reason")}
 
 
@@ -302,7 +302,7 @@ _LATEST = (1 << 63) - 1
 
 
 def microseconds(value: int | None, unit: int = 1, epoch: int = EPOCH) -> int | None:
-    """Microseconds since 1970; `None` where the time is not set, or has no place in a column.
+    """Return microseconds since 1970; `None` where the time is not set, or has no place in a column.
 
     Args:
         value: The time as it is stored; 0 and less are not set.
@@ -317,7 +317,7 @@ _INTEGER = re.compile(rb"-?[0-9]{1,20}")
 
 
 def integer_of(digits: bytes) -> int:
-    """The integer of 64 bits that decimal digits say.
+    """Return the integer of 64 bits that decimal digits say.
 
     Raises:
         UnknownBytesError: When they say none, or a larger one.
@@ -329,7 +329,7 @@ def integer_of(digits: bytes) -> int:
 
 
 def text(data: bytes, encoding: str) -> tuple[str, str | None]:
-    """A text, and why it is not exactly what is stored, where Unicode has no place for it."""
+    """Return a text, and why it is not exactly what is stored, where Unicode has no place for it."""
     try:
         return data.decode(encoding), None
     except UnicodeDecodeError as error:

@@ -106,7 +106,7 @@ def read_backup(files: Sequence[File], options: DatabaseReadOptions, storage: St
     for directory in directories:
         path = posixpath.join(root, directory)
         if storage.is_directory(path):
-            present |= {file.path: file for file in storage.files_in(path) if file.path in paths}
+            present |= {file.path: file for file in storage.list_files(path) if file.path in paths}
     return Backup(number, root, meta, named, present, tuple(sorted(places)))
 
 
@@ -184,7 +184,7 @@ class BackupCheck(Fragment):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         del schema
         if (wrong := self._wrong()) is not None:
-            findings.damage(wrong)
+            findings.add_damage(wrong)
         yield from ()
 
     def _wrong(self) -> Damage | None:
@@ -200,7 +200,7 @@ class BackupCheck(Fragment):
                 return None
             checksum, position = 0, 0
             while position < source.size:
-                data = bytes(source.window(position, min(_WINDOW, source.size - position)))
+                data = bytes(source.read_window(position, min(_WINDOW, source.size - position)))
                 checksum = _advance(checksum, len(data)) ^ _unmask(masked_checksum(data))
                 position += len(data)
         if checksum == self.file.checksum:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, boolean_values, values_of
+from sawlog.arrow import make_array, unpack_booleans, view_values
 from sawlog.format.damage import MISSING_FILE, UNSUPPORTED, Damage, Findings
 from sawlog.kernels.varints import decode_varints, encode_varint
 from sawlog.leveldb.columns import KEY, OPERATION, STAMP, VALUE
@@ -52,7 +52,7 @@ from sawlog.storage import Source, Storage
 
 
 def record_of(index: BlobIndex, key: bytes) -> int:
-    """The offset of the record of a key that holds a value."""
+    """Return the offset of the record of a key that holds a value."""
     return index.offset - len(key) - BLOB_RECORD_HEADER
 
 
@@ -98,14 +98,14 @@ class RecordFile:
     def __init__(self, source: Source, *, verify: bool, closed: bool = True) -> None:
         self._source = source
         self._verify = verify
-        head = bytes(source.window(0, min(BLOB_FILE_HEADER, source.size)))
+        head = bytes(source.read_window(0, min(BLOB_FILE_HEADER, source.size)))
         if len(head) == BLOB_FILE_HEADER and BLOB_MAGIC_NUMBER.of(head) == BLOB_MAGIC:
             version = BLOB_VERSION.of(head)
             if version > LAST_BLOB_VERSION:
                 raise UnknownVersionError(f"version {version}", LAST_BLOB_VERSION)
         footer_start = source.size - BLOB_FILE_FOOTER
         has_footer = footer_start >= BLOB_FILE_HEADER and (
-            BLOB_MAGIC_NUMBER.of(bytes(source.window(footer_start, BLOB_MAGIC_NUMBER.end))) == BLOB_MAGIC
+            BLOB_MAGIC_NUMBER.of(bytes(source.read_window(footer_start, BLOB_MAGIC_NUMBER.end))) == BLOB_MAGIC
         )
         self._closed = closed or has_footer
 
@@ -115,7 +115,7 @@ class RecordFile:
         return self._source.size
 
     def value(self, index: BlobIndex, key: bytes) -> bytes:
-        """A value as it is stored, if the record around it is that of the key.
+        """Return a value as it is stored, if the record around it is that of the key.
 
         Raises:
             MalformedError: When it is not there, or not whole.
@@ -123,7 +123,7 @@ class RecordFile:
         start = record_of(index, key)
         if start < 0 or index.offset + index.size > self._source.size:
             raise MalformedError("no such value")
-        record = bytes(self._source.window(start, BLOB_RECORD_HEADER + len(key) + index.size))
+        record = bytes(self._source.read_window(start, BLOB_RECORD_HEADER + len(key) + index.size))
         header, content = record[:BLOB_RECORD_HEADER], record[BLOB_RECORD_HEADER:]
         if (BLOB_KEY_SIZE.of(header), BLOB_VALUE_SIZE.of(header)) != (len(key), index.size):
             raise MalformedError("a record of other sizes")
@@ -132,17 +132,17 @@ class RecordFile:
         return content[len(key) :]
 
     def parts(self) -> Iterator[Part]:
-        """All of the file. After a damaged header of a record, the next one cannot be located."""
+        """Yield all of the file. After a damaged header of a record, the next one cannot be located."""
         size = self._source.size
         sound = (
             size >= BLOB_FILE_HEADER
-            and BLOB_MAGIC_NUMBER.of(bytes(self._source.window(0, BLOB_MAGIC_NUMBER.end))) == BLOB_MAGIC
+            and BLOB_MAGIC_NUMBER.of(bytes(self._source.read_window(0, BLOB_MAGIC_NUMBER.end))) == BLOB_MAGIC
         )
         yield Part(0, min(BLOB_FILE_HEADER, size), "" if sound else "the header is damaged", header=True)
         limit = max(size - BLOB_FILE_FOOTER, min(BLOB_FILE_HEADER, size)) if self._closed else size
         position = BLOB_FILE_HEADER
         while position < limit:
-            header = bytes(self._source.window(position, min(BLOB_RECORD_HEADER, limit - position)))
+            header = bytes(self._source.read_window(position, min(BLOB_RECORD_HEADER, limit - position)))
             is_sound = len(header) == BLOB_RECORD_HEADER and self._is_sound(header)
             length = BLOB_RECORD_HEADER + BLOB_KEY_SIZE.of(header) + BLOB_VALUE_SIZE.of(header) if is_sound else 0
             if not self._closed and (length > limit - position or len(header) < BLOB_RECORD_HEADER):
@@ -155,11 +155,11 @@ class RecordFile:
                     "the header of a record is damaged: where the next one begins is not known",
                 )
                 break
-            content = bytes(self._source.window(position + BLOB_RECORD_HEADER, length - BLOB_RECORD_HEADER))
+            content = bytes(self._source.read_window(position + BLOB_RECORD_HEADER, length - BLOB_RECORD_HEADER))
             yield Part(position, length, "" if self._is_whole(header, content) else "a damaged record")
             position += length
         if limit < size:
-            footer = bytes(self._source.window(limit, size - limit))
+            footer = bytes(self._source.read_window(limit, size - limit))
             sound = len(footer) == BLOB_FILE_FOOTER and BLOB_MAGIC_NUMBER.of(footer) == BLOB_MAGIC
             sound = sound and self._checks(footer[: BLOB_FOOTER_CHECKSUM.offset], BLOB_FOOTER_CHECKSUM.of(footer))
             yield Part(limit, size - limit, "" if sound else "the footer is damaged", header=True)
@@ -168,7 +168,7 @@ class RecordFile:
         return self._checks(header[: BLOB_HEADER_CHECKSUM.offset], BLOB_HEADER_CHECKSUM.of(header))
 
     def _is_whole(self, header: bytes, content: bytes) -> bool:
-        """Whether a record is: its header, and key and value."""
+        """Return whether a record is: its header, and key and value."""
         return self._is_sound(header) and self._checks(content, BLOB_CHECKSUM.of(header))
 
     def _checks(self, data: bytes, checksum: int) -> bool:
@@ -196,7 +196,7 @@ class Address(NamedTuple):
 
 def address_values(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> pa.RecordBatch:
     """Entries of a table, with addresses instead of what leads to the files that its MANIFEST lists for the table."""
-    places = np.flatnonzero(values_of(batch.column(OPERATION), np.uint8) == operation)
+    places = np.flatnonzero(view_values(batch.column(OPERATION), np.uint8) == operation)
     if not len(places) or VALUE not in batch.schema.names:
         return batch
     values = batch.column(VALUE).to_pylist()
@@ -206,7 +206,7 @@ def address_values(batch: pa.RecordBatch, files: tuple[int, ...], operation: int
             numbers[0] = files[numbers[0]]
             values[place] = MARK + b"".join(map(encode_varint, numbers))
     value_index = batch.schema.get_field_index(VALUE)
-    return batch.set_column(value_index, batch.schema.field(value_index), array_of(values, pa.binary()))
+    return batch.set_column(value_index, batch.schema.field(value_index), make_array(values, pa.binary()))
 
 
 def _value_footer(source: Source) -> bytes:
@@ -217,7 +217,7 @@ def _value_footer(source: Source) -> bytes:
         MalformedError: When it is damaged.
     """
     length = min(max(VALUE_FOOTER_SIZES.values()), source.size)
-    tail = bytes(source.window(source.size - length, length))
+    tail = bytes(source.read_window(source.size - length, length))
     last_version = max(VALUE_FOOTER_SIZES)
     first = VALUE_MAGICS.get(tail[-VALUE_MAGIC_SIZE:])
     if first is None:
@@ -275,7 +275,7 @@ class ValueFile:
         return content
 
     def _place(self, address: Address) -> tuple[int, int]:
-        """The block that holds a value, and its number there."""
+        """Return the block that holds a value, and its number there."""
         block, number = address.block, address.value
         if self._virtual:
             if block >= len(self._virtual):
@@ -287,7 +287,7 @@ class ValueFile:
         return block, number
 
     def block(self, address: Address) -> int:
-        """The file offset of the block that holds a value.
+        """Return the file offset of the block that holds a value.
 
         Raises:
             MalformedError: When there is no such block.
@@ -295,7 +295,7 @@ class ValueFile:
         return self._offsets[self._place(address)[0]]
 
     def value(self, address: Address) -> bytes:
-        """A value.
+        """Return a value.
 
         Raises:
             MalformedError: When it is not there.
@@ -317,7 +317,7 @@ class ValueFile:
         return self._block(start, end - start - TRAILER_SIZE)
 
     def parts(self) -> Iterator[Part]:
-        """All of the file."""
+        """Yield all of the file."""
         position = 0
         for block, (start, end) in enumerate(pairwise(self._offsets)):
             if position < start:
@@ -346,7 +346,7 @@ class ValueFile:
         yield Part(self._rules.limit, self._source.size - self._rules.limit, header=True)
 
     def _judge_properties(self, offset: int, length: int) -> Part:
-        """The properties, which say how values were compressed; no value depends on them."""
+        """Return the properties, which say how values were compressed; no value depends on them."""
         try:
             self._block(offset, length - TRAILER_SIZE)
         except MalformedError as error:
@@ -360,7 +360,7 @@ _CODES = {BLOB_INDEX: layout.BLOB_INDEX, "put_entity": layout.PUT_ENTITY}
 
 
 def blob_file(blobs: LiveBlobs, source: Source, *, verify: bool, longest: int) -> ValueFile | RecordFile:
-    """A blob file, by whose it is.
+    """Return a blob file, by whose it is.
 
     Raises:
         MalformedError: When nothing of it can be found.
@@ -402,7 +402,7 @@ class Blobs:
         self._open.close()
 
     def resolve_values(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches with `key`, `operation` and `value`, with values in the places of those that lead to them.
+        """Yield batches with `key`, `operation` and `value`, with values in the places of those that lead to them.
 
         Where keys have timestamps, batches need `timestamp` too.
 
@@ -412,8 +412,8 @@ class Blobs:
 
         for batch in batches:
             names = batch.column(OPERATION)
-            is_address = pc.is_in(names, value_set=array_of(list(_CODES), pa.string()))
-            places = np.flatnonzero(boolean_values(is_address))
+            is_address = pc.is_in(names, value_set=make_array(list(_CODES), pa.string()))
+            places = np.flatnonzero(unpack_booleans(is_address))
             first = size = 0
             values: dict[int, bytes | None] = {}
             for place in places.tolist():
@@ -431,7 +431,7 @@ class Blobs:
                 yield self._replace_values(remainder, values) if values else remainder
 
     def _replace_values(self, batch: pa.RecordBatch, resolved_values: dict[int, bytes | None]) -> pa.RecordBatch:
-        """A batch with values in the places of some; without the rows of those that are lost."""
+        """Return a batch with values in the places of some; without the rows of those that are lost."""
         values = batch.column(VALUE).to_pylist()
         for place, value in resolved_values.items():
             values[place] = value
@@ -439,12 +439,12 @@ class Blobs:
         has_value = np.array([value is not None for value in values])
         columns = [
             *batch.columns[:value_index],
-            array_of(values, batch.schema.field(value_index).type),
+            make_array(values, batch.schema.field(value_index).type),
             *batch.columns[value_index + 1 :],
         ]
         if has_value.all():
             return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-        intact = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).filter(array_of(has_value, pa.bool_()))
+        intact = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).filter(make_array(has_value, pa.bool_()))
         self.lost += int((~has_value).sum())
         return pa.RecordBatch.from_arrays(intact.columns, schema=batch.schema)
 
@@ -455,7 +455,7 @@ class Blobs:
         if operation == layout.BLOB_INDEX and not marked and value[:1] > bytes([layout.BLOB_WITH_EXPIRATION]):
             detail = f"the value of the key {key[:40]!r} is elsewhere, by an address of type {value[0]}"
             limits = f"known up to {layout.BLOB_WITH_EXPIRATION}"
-            self._findings.damage(Damage(self._version.path, 0, 0, UNSUPPORTED, f"{detail}; {limits}"))
+            self._findings.add_damage(Damage(self._version.path, 0, 0, UNSUPPORTED, f"{detail}; {limits}"))
             return None
         contents = []
         if operation == layout.BLOB_INDEX and (inline := inline_value(value)) is not None:
@@ -466,17 +466,20 @@ class Blobs:
                 former = self._find_value(place, former_key)
                 content = content if isinstance(former, Damage) else former
             if isinstance(content, Damage):
-                self._findings.damage(content)
+                self._findings.add_damage(content)
                 return None
             contents.append(content)
         if not contents and operation == layout.BLOB_INDEX and self._version.dialect == "pebble":
             detail = f"in which blob file the value of the key {key[:40]!r} is, only the MANIFEST says"
-            self._findings.damage(Damage(self._version.path, 0, 0, MISSING_FILE, detail))
+            self._findings.add_damage(Damage(self._version.path, 0, 0, MISSING_FILE, detail))
             return None
         return in_place(operation, value, contents) if contents else value
 
     def _former_key(self, key: bytes) -> bytes | None:
-        """The key of a record that is older than the switching on or off of timestamps; `None` where there was none."""
+        """Return the key of a record that is older than the switching on or off of timestamps.
+
+        `None` where there was none.
+        """
         unstamped = bytes(layout.STAMP_WIDTH)
         if not self._version.has_stamps:
             return key + unstamped if self._version.is_plain else None
@@ -511,7 +514,7 @@ class Blobs:
         return _lost_value(path, offset, DatabaseDamageKind.BAD_BLOB, place.size, key)
 
     def _file(self, number: int) -> ValueFile | RecordFile:
-        """A blob file.
+        """Return a blob file.
 
         Raises:
             MalformedError: When nothing of it can be found.

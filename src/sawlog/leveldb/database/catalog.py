@@ -41,7 +41,7 @@ class RemoteObject(NamedTuple):
 def remote_objects(home: str, storage: Storage) -> dict[int, RemoteObject]:
     """Return the objects of a database, by the numbers of its files; those before damage in the catalog."""
     try:
-        siblings = {file.name: file for file in storage.files_in(home or ".", fresh=False, names=CATALOG_FILE)}
+        siblings = {file.name: file for file in storage.list_files(home or ".", fresh=False, names=CATALOG_FILE)}
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     marked = [(int(match[1]), match[2]) for match in map(CATALOG_MARKER.match, siblings) if match]
@@ -68,12 +68,12 @@ class _Fields:
         self._at = 0
 
     def number(self) -> int | None:
-        """The next varint; `None` where there is none."""
+        """Return the next varint; `None` where there is none."""
         value, self._at = read_varint(self._record, self._at) or (None, self._at)
         return value
 
     def text(self) -> str | None:
-        """The next text, after its length; `None` where there is none."""
+        """Return the next text, after its length; `None` where there is none."""
         size = self.number()
         if size is None or size > len(self._record) - self._at:
             return None

@@ -131,8 +131,8 @@ class DatabaseContents(Contents):
         del request
         return 1
 
-    def tables(self) -> list[NamedTable]:
-        """The backups of a directory of them."""
+    def find_tables(self) -> list[NamedTable]:
+        """Return the backups of a directory of them."""
         numbers = self.backup.numbers if self.backup is not None else ()
         return [NamedTable("backup", str(number), {"backup": str(number)}) for number in numbers]
 
@@ -174,14 +174,14 @@ class DatabaseContents(Contents):
         return View(DatabaseContents._decoded_schema, DatabaseContents._plan_decoded)
 
     def _decoded_schema(self) -> pa.Schema:
-        """The columns of an application's view, and those of `live`, or of `all` where its history is asked for."""
+        """Return columns of an application's view, and those of `live`, or of `all` where its history is asked for."""
         decoder = application(self.scan.view)
         assert decoder is not None
         history = self.scan.options.history
         return schema_of(decoder, self._history() if history else self._add_stamp(STATE_SCHEMA))
 
     def _plan_decoded(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """The fragments of the entries, decoded."""
+        """Yield the fragments of the entries, decoded."""
         home = Home(self._directory, self.scan.storage, self.scan.options.max_blob_bytes)
         history = self.scan.options.history
         (database_range,) = self._ranges(request, sys.maxsize)
@@ -190,7 +190,7 @@ class DatabaseContents(Contents):
             entries = entries_of(key_range, "all" if history else "live")
             yield Decoded(*request, key_range.path, key_range.size, entries, all_entries, home, context)
 
-    def decoders(self) -> list[str]:
+    def find_decoders(self) -> list[str]:
         """Views of applications that know the directory, the comparator, or the first and last keys of tables."""
         version = self.version
         keys = [key for table in version.tables[:_KEYS] for key in (table.smallest, table.end[:-1])]
@@ -210,17 +210,20 @@ class DatabaseContents(Contents):
         return absolute_directory(self.version.directory)
 
     def _history(self) -> pa.Schema:
-        """Entries in `HISTORY_SCHEMA`; which are in orphans, where these are asked for, or in open transactions."""
+        """Return entries in `HISTORY_SCHEMA`.
+
+        Which are in orphans, where these are asked for, or in open transactions.
+        """
         orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.salvage else []
         pending = [pa.field(TRANSACTION, pa.string())] if self.version.pending else []
         return self._add_stamp(pa.schema([*HISTORY_SCHEMA, *pending, *orphans]))
 
     def _add_stamp(self, schema: pa.Schema) -> pa.Schema:
-        """A schema with a timestamp after the key, where keys have one."""
+        """Return a schema with a timestamp after the key, where keys have one."""
         return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.has_stamps else schema
 
     def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """Every file, and what only the ranges can say of blob files."""
+        """Yield every file, and what only the ranges can say of blob files."""
         yield from self._files(request)
         yield from self._file_checks(request)
         for version in self.versions.values():
@@ -232,13 +235,13 @@ class DatabaseContents(Contents):
             yield from self._version_ranges(request, task_bytes, version, BlobDamage)
 
     def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
-        """Ranges of keys of the column family that is read."""
+        """Return ranges of keys of the column family that is read."""
         return self._version_ranges(request, task_bytes, self.version, KeyRange)
 
     def _version_ranges(
         self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion, kind: type[KeyRange]
     ) -> Iterator[KeyRange]:
-        """Ranges of keys of about `task_bytes` of tables, or of `TASK_BYTES` that begin where tables do."""
+        """Yield ranges of keys of about `task_bytes` of tables, or of `TASK_BYTES` that begin where tables do."""
         if task_bytes and request.scan.threads > 1:
             task_bytes *= _THREAD_PIECES
         cuts = self._cuts(version, task_bytes) if version.bytewise else iter(())
@@ -256,7 +259,7 @@ class DatabaseContents(Contents):
             low = high
 
     def _cuts(self, version: DatabaseVersion, task_bytes: int | None) -> Iterator[bytes]:
-        """Keys that ranges begin with."""
+        """Yield keys that ranges begin with."""
         least = task_bytes or TASK_BYTES
         # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
         deeper = [table for table in version.tables if table.level]
@@ -284,7 +287,7 @@ class DatabaseContents(Contents):
         yield from sorted(pieces)
 
     def _inner_pieces(self, version: DatabaseVersion, table: LiveTable, least: int) -> list[tuple[bytes, int]]:
-        """The pieces of a table between separators of its index; nothing where there is no index to rely on."""
+        """Return the pieces of a table between separators of its index; nothing where there is no index to rely on."""
         scan = Scan(options=version.table_options(self.scan.options), storage=self.scan.storage)
         with contextlib.suppress(DiskError, FileNotFoundError):  # a read says so
             table_with_index = table_map(table.file, scan)
@@ -302,7 +305,7 @@ class DatabaseContents(Contents):
         return []
 
     def _entries(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
-        """The ranges, and the orphans that are asked for."""
+        """Yield the ranges, and the orphans that are asked for."""
         yield from self._ranges(request, task_bytes)
         for file in self._orphans:
             yield Orphan.of(request, self.version, file)
@@ -328,7 +331,7 @@ class DatabaseContents(Contents):
         every: bool,
         findings: Iterable[Findings] | None = None,
     ) -> Iterator[FileReport]:
-        """The MANIFEST with the rows of the view, then every other file, which have none."""
+        """Return the MANIFEST with the rows of the view, then every other file, which have none."""
         if self.scan.view == "damage":
             findings = ()
         elif findings is None:
@@ -351,7 +354,7 @@ class DatabaseContents(Contents):
             intact |= file_findings.intact or {}
             for damage in file_findings.damages:
                 if self.version.is_lost_value(damage):
-                    lost_values.setdefault(damage.path, Findings("skip", drained=every)).damage(damage)
+                    lost_values.setdefault(damage.path, Findings("skip", drained=every)).add_damage(damage)
         checks: dict[str, list[Fragment]] = {}
         for check in self._file_checks(request):
             checks.setdefault(check.path, []).append(check)
@@ -379,7 +382,7 @@ class DatabaseContents(Contents):
         self.scan.storage.confirm()
 
     def _files(self, request: BoundScan) -> Iterator[Fragment]:
-        """Each file of all column families as a whole, and what is not there."""
+        """Yield each file of all column families as a whole, and what is not there."""
         yield from self._metadata_files(request)
         versions = self.versions.values()
         for version in versions:
@@ -401,7 +404,7 @@ class DatabaseContents(Contents):
             yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
 
     def _metadata_files(self, request: BoundScan) -> Iterator[Fragment]:
-        """The MANIFEST that is read; where something is missing, also what should name it, and the others."""
+        """Yield the MANIFEST that is read; where something is missing, also what should name it, and the others."""
         faults: dict[str, list[Damage]] = {}
         listed = [damage for manifest in self.metadata.read for damage in manifest.findings.damages]
         for fault in dict.fromkeys(fault for version in self.versions.values() for fault in version.faults):
@@ -421,13 +424,13 @@ class DatabaseContents(Contents):
             yield MissingFile(*request, fault.path, 0, fault)
 
     def _writes(self, request: BoundScan, logs: Iterable[File]) -> Iterator[WriteRange]:
-        """The operations of logs."""
+        """Yield the operations of logs."""
         scan = replace(request.scan, options=LogReadOptions(verify_checksums=self.scan.options.verify_checksums))
         for file in logs:
             yield WriteRange.whole(file, scan, request.projection, self.version.dialect, numbered=True)
 
     def skipped_files(self, request: BoundScan) -> list[Skipped]:
-        """Tables, logs and blob files that the database has done with, or that it does not name yet."""
+        """Return tables, logs and blob files that the database has done with, or that it does not name yet."""
         del request
         orphans = self._orphans
         skipped = [self._describe_skipped(file) for file in self.version.dead if file not in orphans]
@@ -443,7 +446,7 @@ class DatabaseContents(Contents):
         return Skipped(file.path, reason, file.size)
 
     def _later(self, file: File) -> bool:
-        """Whether it is a table that was written after the last edit."""
+        """Return whether it is a table that was written after the last edit."""
         manifest = self.metadata.chosen
         return manifest is not None and TABLE_NAME.match(file.name) is not None and manifest.later(number_of(file))
 
@@ -473,7 +476,7 @@ class DatabaseContents(Contents):
         batches = (log_range.decode(schema, Findings("skip")) for log_range in self._writes(request, self.version.logs))
         return max((last_sequence(batches_of_log) for batches_of_log in batches), default=0)
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """Refuse: what a database answers changes in other ways than by rows that are added.
 
         Raises:
@@ -482,8 +485,8 @@ class DatabaseContents(Contents):
         del file, position
         raise self._unfollowable(request)
 
-    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """Refuse; see `committed_end`.
+    def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+        """Refuse; see `find_committed_end`.
 
         Raises:
             OptionError: Always.
@@ -497,22 +500,26 @@ class DatabaseContents(Contents):
             " format, to follow its logs"
         )
 
-    def field_parser(self, file: File, source: Source) -> FieldParser:
-        """Fragments of logs and MANIFESTs, blocks of tables."""
+    def make_field_parser(self, file: File, source: Source) -> FieldParser:
+        """Return fragments of logs and MANIFESTs, blocks of tables."""
         name = posixpath.basename(file.path)
         if TABLE_NAME.match(name):
             table = MapReader(file, source, self.version.table_options(self.scan.options)).read()
             return lambda offset: table_fields.parts(source, offset, table)
         if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
             head = read_head(
-                source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage, numbered=True
+                source.read_window(0, PROBE_BYTES).tobytes(),
+                file,
+                self.version.dialect,
+                self.scan.storage,
+                numbered=True,
             )
             edits = MANIFEST_NAME.match(name) is not None
             return lambda offset: log_fields.parts(source, offset, head, edits=edits)
         return lambda offset: iter(())
 
-    def pictures(self, request: BoundScan) -> Iterator[Picture]:
-        """Levels, ranges of keys, live and dead bytes."""
+    def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
+        """Return levels, ranges of keys, live and dead bytes."""
         from sawlog.leveldb.database.pictures import COUNTED
 
         options = replace(self.scan.options, salvage=())
@@ -524,10 +531,10 @@ class DatabaseContents(Contents):
         charts = self._charts()
         for batch in (batch for fragment in fragments for batch in fragment.to_batches(Findings("skip"))):
             charts.add_batch(batch)
-        return charts.pictures()
+        return charts.draw_pictures()
 
-    def counting(self, request: BoundScan) -> Counting | None:
-        """The counting of all entries, where their values are in tables and logs."""
+    def make_counting(self, request: BoundScan) -> Counting | None:
+        """Return the counting of all entries, where their values are in tables and logs."""
         scan = request.scan
         apart = self.version.apart or scan.filters or scan.expression is not None
         return self._charts() if scan.view in _ENTRIES and not apart else None
@@ -538,7 +545,7 @@ class DatabaseContents(Contents):
         return Charts(self.version)
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""
+        """Return comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""
         version = self.version
         levels = sorted({table.level for table in version.tables})
         tables = {f"tables of level {n}": sum(table.level == n for table in version.tables) for n in levels}
@@ -547,7 +554,7 @@ class DatabaseContents(Contents):
             facts["incomplete"] = "; ".join(f"{fault.path}: {fault.detail}" for fault in version.faults[:_FAULTS])
         if version.evidence:
             facts["read by"] = version.evidence
-        if decoders := self.decoders():
+        if decoders := self.find_decoders():
             facts["decoded by"] = ", ".join(f"--view {name}" for name in decoders)
         if version.bytewise and self.scan.view != "damage" and on_keys(request.projection):
             scan = replace(self.scan, options=version.entry_options(self.scan.options))

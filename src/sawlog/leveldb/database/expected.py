@@ -35,7 +35,7 @@ def missing_logs(
     first, logs = manifest.oldest, stored.logs
     if not first or first in logs or first in manifest.wals:
         return
-    siblings = storage.files_in(directory or ".", fresh=False, names=ENGINE_FILE)
+    siblings = storage.list_files(directory or ".", fresh=False, names=ENGINE_FILE)
     path = posixpath.join(directory, f"{first:06d}.log")
     if dialect == "rocksdb" or (dialect == "auto" and manifest.leveled):
         # The number is only a bound. But where RocksDB has been opened for writing, there is a log.
@@ -50,7 +50,7 @@ def missing_logs(
 
 
 def _logs_here(siblings: Sequence[File], storage: Storage) -> bool:
-    """Whether an engine with such options has logs, and next to its tables."""
+    """Return whether an engine with such options has logs, and next to its tables."""
     options = max(
         (file for file in siblings if OPTIONS_NAME.match(file.name)),
         key=lambda file_of_options: file_of_options.name,

@@ -16,7 +16,7 @@ from sawlog.dataset.scanning import find_more_rows, verify_contents
 from sawlog.errors import FormatError, OptionError
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, Writer
 from sawlog.format.damage import FileReport, Remark, Skipped
-from sawlog.format.lazy import lazy_attribute
+from sawlog.format.lazy import make_lazy_attribute
 from sawlog.format.planning import bind_scan
 from sawlog.format.recognition import get_format
 from sawlog.leveldb.applications import Views, application
@@ -86,16 +86,19 @@ class LevelDBDatabase(Format):
         }
     )
     directory_layout = _Directories()
-    read_options = lazy_attribute("sawlog.leveldb.options", "DatabaseReadOptions")
-    write_options = lazy_attribute("sawlog.format.options", "NoOptions")
+    read_options = make_lazy_attribute("sawlog.leveldb.options", "DatabaseReadOptions")
+    write_options = make_lazy_attribute("sawlog.format.options", "NoOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By its name: a MANIFEST may be next to other files, or be what is left of a database."""
+        """Recognize by its name: a MANIFEST may be next to other files, or be what is left of a database."""
         del head
         return Match.ADJACENT if layout.MANIFEST_NAME.match(file.name) else Match.NO
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """A directory with a MANIFEST and anything else of a database is one; see `database_homes` for one without."""
+        """Return a directory with a MANIFEST and anything else of a database is one.
+
+        See `database_homes` for one without.
+        """
         del storage
         manifests = {
             self.directory_layout.dataset_directory(file) for file in files if layout.MANIFEST_NAME.match(file.name)
@@ -108,7 +111,7 @@ class LevelDBDatabase(Format):
         return Match.ADJACENT if manifests else Match.NO
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """CURRENT, MANIFEST, logs, tables and blob files of the directories that hold a database."""
+        """Return CURRENT, MANIFEST, logs, tables and blob files of the directories that hold a database."""
         del view
         homes = layout.database_homes(files, self.directory_layout.dataset_directory)
         return [
@@ -118,7 +121,7 @@ class LevelDBDatabase(Format):
         ]
 
     def find_more_rows(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
-        """A remark on the logs, which a database stops to read at the first damage."""
+        """Return a remark on the logs, which a database stops to read at the first damage."""
         damaged = [file for file in files if layout.LOG_NAME.match(file.name)]
         if not damaged:
             return ""
@@ -135,7 +138,7 @@ class LevelDBDatabase(Format):
         return f"{rows_hint}: sawlog cat {paths} --view writes -o salvage=damaged" if rows_hint else ""
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
-        """The contents of a database.
+        """Return the contents of a database.
 
         Raises:
             FormatError: When there are several databases.
@@ -155,7 +158,7 @@ class LevelDBDatabase(Format):
         return DatabaseContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
-        """Refused: tables and logs are written one by one.
+        """Refuse: tables and logs are written one by one.
 
         Raises:
             OptionError: Always.
@@ -164,7 +167,7 @@ class LevelDBDatabase(Format):
         raise OptionError(f"{path}: databases are not written; write a leveldb_table, and have the database ingest it")
 
     def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
-        """Refused: the files of a database are repaired together.
+        """Refuse: the files of a database are repaired together.
 
         Raises:
             OptionError: Always.
@@ -178,21 +181,21 @@ class LevelDBDatabase(Format):
 
         repair_database(contents, places, storage)
 
-    def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
-        """The options that select each column family."""
+    def list_repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
+        """Return the options that select each column family."""
         from sawlog.leveldb.database.dataset import DatabaseContents
 
         assert isinstance(contents, DatabaseContents)
         return [{"table": name} for name in contents.versions]
 
     def remark_on_repair(self, contents: Contents) -> list[Skipped | Remark]:
-        """Transactions that are prepared: a process that opens the old database again may commit them."""
+        """Return transactions that are prepared: a process that opens the old database again may commit them."""
         from sawlog.leveldb.database.repair import prepared_entries
 
         return list(prepared_entries(contents))
 
-    def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows as the new database has them: values that were elsewhere are with their keys."""
+    def convert_repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as the new database has them: values that were elsewhere are with their keys."""
         from sawlog.leveldb.database.repair import kept_operations
 
         if OPERATION not in batch.schema.names:

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant, fill_null, fixed_array, scalar_of, values_of
+from sawlog.arrow import fill_null, make_array, make_constant, make_fixed_array, make_scalar, view_values
 from sawlog.errors import SawlogError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, OnDamage, Tail, TailStatus
-from sawlog.format.query import conditions
+from sawlog.format.query import iterate_conditions
 from sawlog.format.scan import Projection, Scan
 from sawlog.leveldb.columns import (
     BLOB,
@@ -108,7 +108,7 @@ class JudgedTable(TableRange):
     virtual: VirtualTable | None = None
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The entries of a range of a table, in batches like those of `columns.Stream`."""
+        """Yield the entries of a range of a table, in batches like those of `columns.Stream`."""
         from sawlog.leveldb.database.merge import Judge, show_virtual
 
         table.sequence = self.sequence
@@ -133,7 +133,7 @@ class JudgedTable(TableRange):
                 if not judges and delivers:
                     yield batch
                 for judge in judges:
-                    offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
+                    offsets = view_values(batch.column(OFFSET_COLUMN), np.int64)
                     rows = batch.select(read_schema.names)
                     judged = judge.deletions(rows, offsets) if of_deletions else judge.entries(rows, offsets)
                     for entries in judged:
@@ -204,7 +204,7 @@ class _Edges:
         self._first = batch.slice(0, 1) if self._first is None else self._first
         self._last = batch
         if self._identity is not None and self._identity.sequences is not None and batch.num_rows:
-            numbers = values_of(batch.column(SEQUENCE), np.int64)
+            numbers = view_values(batch.column(SEQUENCE), np.int64)
             lowest, highest = self._sequences or (int(numbers[0]), int(numbers[0]))
             self._sequences = min(lowest, int(numbers.min())), max(highest, int(numbers.max()))
 
@@ -225,7 +225,7 @@ class _Edges:
             is_whole = self._has_first and self._has_last and read <= self.offsets and not self._reader.damaged
             faults += identity.faults_of_sequences(self._table, self._sequences, self._path, is_whole=is_whole)
         for fault in faults:
-            self._ledger.damage(fault)
+            self._ledger.add_damage(fault)
 
     def _is_whole(self, number: int) -> bool:
         """Whether a block was read and nothing was damaged in it, so that its first and last entries are known."""
@@ -253,10 +253,10 @@ class _ForwardingFindings(Findings):
         self._into = findings if owned or findings.on_damage == "fail" else Findings("skip")
         self.owns: Callable[[int], bool | None] = lambda offset: None
 
-    def damage(self, damage: Damage) -> None:
+    def add_damage(self, damage: Damage) -> None:
         owned = self.owns(damage.offset)
         into = self._into if owned is None or self.on_damage == "fail" else self.every if owned else Findings("skip")
-        into.damage(damage)
+        into.add_damage(damage)
 
     def tally(self, kind: str, count: int, length: int) -> None:
         self._into.tally(kind, count, length)
@@ -275,7 +275,7 @@ class _Reports(Findings):
         super().__init__(on_damage)
         self._calls: list[Damage | tuple[str, int, int]] = []
 
-    def damage(self, damage: Damage) -> None:
+    def add_damage(self, damage: Damage) -> None:
         self._calls.append(damage)
 
     def tally(self, kind: str, count: int, length: int) -> None:
@@ -285,7 +285,7 @@ class _Reports(Findings):
         """Report all of it."""
         for call in self._calls:
             if isinstance(call, Damage):
-                findings.damage(call)
+                findings.add_damage(call)
             else:
                 findings.tally(*call)
 
@@ -323,11 +323,11 @@ class SharedFiles:
         }
 
     def map_of(self, table: LiveTable) -> ReadOnce[TableMap] | None:
-        """The map of a table that ranges share."""
+        """Return the map of a table that ranges share."""
         return None if table.part else self._maps.get(table.file.path)
 
     def logs(self, read: Callable[[], LogEntries]) -> LogEntries:
-        """The entries of the logs, read when they are first asked for."""
+        """Return the entries of the logs, read when they are first asked for."""
         return self._logs.get(read)
 
 
@@ -339,7 +339,7 @@ class MissingFile(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         del schema
-        findings.damage(self.fault)
+        findings.add_damage(self.fault)
         yield from ()
 
 
@@ -360,7 +360,7 @@ class MetadataFile(Fragment):
         account = replace(self.found.account, damage=0, unsupported=0)
         findings.account.add(account)
         for damage in (*self.found.damages, *self.faults):
-            findings.damage(damage)
+            findings.add_damage(damage)
         findings.tail = self.found.tail
         yield from ()
 
@@ -374,7 +374,7 @@ def _select_entries(
         if are_selected is None:
             yield batch
         elif are_selected.any():
-            yield batch.filter(array_of(are_selected, pa.bool_()))
+            yield batch.filter(make_array(are_selected, pa.bool_()))
 
 
 @dataclass(frozen=True)
@@ -405,7 +405,7 @@ class KeyRange(Fragment):
         if self.shared is None or not self.low:  # later ranges share what the first has read of logs
             for file in (*self.version.prior, *self.version.logs):
                 yield file, 0, file.size
-        if any(condition.column == "key" for condition in conditions(self.projection.query)):
+        if any(condition.column == "key" for condition in iterate_conditions(self.projection.query)):
             return
         for table in self.tables:
             is_whole = not table.part and self._split(table) == (b"", None)
@@ -415,12 +415,12 @@ class KeyRange(Fragment):
         return {**vars(self), "shared": None}
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The rows of a range of keys. Damage is reported when the merging of the files reaches it."""
+        """Yield the rows of a range of keys. Damage is reported when the merging of the files reaches it."""
         from sawlog.leveldb.database.merge import merge_groups
 
         if not self.low:
             for fault in self.version.faults:
-                findings.damage(fault)
+                findings.add_damage(fault)
         is_history = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
         ledgers: dict[File, _ForwardingFindings] = {}
@@ -457,10 +457,10 @@ class KeyRange(Fragment):
             " know: which keys they delete is not known, so entries up to sequence number"
             f" {newest} do not count as live; view 'all' has them"
         )
-        findings.damage(Damage(self.version.path, 0, 0, UNSUPPORTED, detail))
+        findings.add_damage(Damage(self.version.path, 0, 0, UNSUPPORTED, detail))
 
     def _with_blobs(self, entries: MergedEntries, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """Entries with values in the places of those that lead to blob files; without values that are damaged."""
+        """Yield entries with values in the places of those that lead to blob files; without values that are damaged."""
         options = self.scan.options
         stamps = [STAMPED_SCHEMA.field(STAMP)] if self.version.has_stamps else []
         needed_fields = (field for field in (*STATE_SCHEMA, *stamps) if field.name not in schema.names)
@@ -475,13 +475,13 @@ class KeyRange(Fragment):
         findings.rows -= blobs.lost
 
     def _streams(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
-        """Newest first: the logs, each table of level 0, and the tables of each other level."""
+        """Return newest first: the logs, each table of level 0, and the tables of each other level."""
         groups = _sorted_groups(self.tables, disjoint=self.version.bytewise)
         tables = [[self._table_stream(table, findings, ledgers) for table in group] for group in groups]
         return [*([stream] for stream in self._log_streams(findings)), *tables]
 
     def _split(self, table: LiveTable) -> tuple[bytes, bytes | None]:
-        """The keys that part a table of the range from the ranges before and after; nothing where none does."""
+        """Return the keys that part a table of the range from the ranges before and after; nothing where none does."""
         low = self.low if table.smallest < self.low else b""
         return low, self.high if self.high is not None and table.end > self.high else None
 
@@ -494,7 +494,7 @@ class KeyRange(Fragment):
         bounds += [(KEY, "<", high)] if high is not None else []
         bounds += [
             (condition.column, condition.op, condition.value)
-            for condition in conditions(self.projection.query)
+            for condition in iterate_conditions(self.projection.query)
             if condition.column == "key"
         ]
         bytewise = self.version.bytewise
@@ -540,7 +540,7 @@ class KeyRange(Fragment):
             yield Stream(path, LOG_LEVEL, b"", iter([deletions, slice_keys(points, self.low, self.high)]))
 
     def read_logs(self, on_damage: OnDamage) -> LogEntries:
-        """The entries of all logs that may count."""
+        """Return the entries of all logs that may count."""
         from sawlog.leveldb.database.merge import only, sorted_batch
 
         options = LogReadOptions(verify_checksums=self.scan.options.verify_checksums)
@@ -575,7 +575,7 @@ class KeyRange(Fragment):
                 batches = [waiting for batch in batches if (waiting := _select_waiting(batch)).num_rows]
             # What is wrong inside of records is found out later than what is wrong around them.
             for damage in sorted(ledger.damages, key=lambda finding: finding.offset):
-                logs.reports.damage(damage)
+                logs.reports.add_damage(damage)
             if ledger.tail is not None and ledger.tail.unfinished and not parts.has_next(file):
                 logs.tail = ledger.tail.of(file.path)
             if batches:
@@ -585,23 +585,23 @@ class KeyRange(Fragment):
         return logs
 
     def _filter_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The operations of a log on keys of the column family."""
+        """Return the operations of a log on keys of the column family."""
         numbers = numbers_of(batch.column(OPERATION))
-        are_kept = _IS_KEYED[numbers] & (values_of(batch.column("column_family"), np.int64) == self.version.family)
+        are_kept = _IS_KEYED[numbers] & (view_values(batch.column("column_family"), np.int64) == self.version.family)
         is_whole = bool(are_kept.all())
-        operations = batch if is_whole else batch.filter(array_of(are_kept, pa.bool_()))
+        operations = batch if is_whole else batch.filter(make_array(are_kept, pa.bool_()))
         codes = (numbers if is_whole else numbers[are_kept]).astype(np.uint8)
         ranges = (codes == RANGE) | (codes == EXCISE)
         codes[ranges] = RANGE
         keys, values = operations.column("key"), fill_null(operations.column("value"), b"")
         recorded = np.zeros(operations.num_rows, np.int64)
         if STAMP_SIZE in operations.schema.names:
-            recorded = values_of(operations.column(STAMP_SIZE), np.int64)
+            recorded = view_values(operations.column(STAMP_SIZE), np.int64)
         widths = self.version.stamp_widths(recorded)
         keys, stamps = split_stamps(keys, widths, self.path)
         if ranges.any():
             values, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
-        columns = [operations.column("sequence"), fixed_array(pa.uint8(), codes), keys, values]
+        columns = [operations.column("sequence"), make_fixed_array(pa.uint8(), codes), keys, values]
         if not self.version.has_stamps:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
@@ -609,7 +609,7 @@ class KeyRange(Fragment):
 
 @cache
 def _log_columns(*, are_traced: bool, are_named: bool, have_stamps: bool) -> tuple[pa.Schema, Projection]:
-    """The columns that are read of logs, and the scan of all of them.
+    """Return the columns that are read of logs, and the scan of all of them.
 
     Args:
         are_traced: Whether transactions are to be told apart, by names and offsets of operations.
@@ -642,7 +642,7 @@ class Orphan(KeyRange):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         place = schema.get_field_index(LIVE)
         for batch in super().decode(schema, findings):
-            dead = constant(False, pa.bool_(), batch.num_rows)
+            dead = make_constant(False, pa.bool_(), batch.num_rows)
             yield batch if place < 0 else batch.set_column(place, schema.field(place), dead)
 
 
@@ -656,7 +656,7 @@ class BlobDamage(KeyRange):
             pass
         for damage in sorted(ledger.damages, key=lambda damage: (damage.path, damage.offset)):
             if self.version.is_lost_value(damage):
-                findings.damage(damage)
+                findings.add_damage(damage)
         yield from ()
 
 
@@ -667,13 +667,13 @@ class BlobParts(Fragment):
     blobs: LiveBlobs
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The damage of blob files; there are no rows."""
+        """Yield the damage of blob files; there are no rows."""
         del schema
         with closing(self.scan.storage.open(self.path)) as source:
             for part in self._parts(source):
                 if part.wrong:
                     kind = UNSUPPORTED if part.newer else DatabaseDamageKind.BAD_BLOB_PART.label
-                    findings.damage(Damage(self.path, part.offset, part.length, kind, part.wrong))
+                    findings.add_damage(Damage(self.path, part.offset, part.length, kind, part.wrong))
                 elif part.header:
                     findings.account.header += part.length
                 else:
@@ -689,14 +689,14 @@ class BlobParts(Fragment):
 
 
 def _select_waiting(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The operations that wait for a commit."""
+    """Return the operations that wait for a commit."""
     import pyarrow.compute as pc
 
-    return batch.filter(pc.less(batch.column(SEQUENCE), scalar_of(0, pa.int64())))
+    return batch.filter(pc.less(batch.column(SEQUENCE), make_scalar(0, pa.int64())))
 
 
 def _sorted_groups(tables: Sequence[LiveTable], *, disjoint: bool) -> list[list[LiveTable]]:
-    """Tables in groups, newest first; those of a group are of one level, and follow each other in key order.
+    """Return tables in groups, newest first; those of a group are of one level, and follow each other in key order.
 
     Args:
         tables: The tables.
@@ -720,7 +720,7 @@ def _sorted_groups(tables: Sequence[LiveTable], *, disjoint: bool) -> list[list[
 
 
 def _newest_first(table: LiveTable) -> tuple[int, int, bytes, bytes]:
-    """Tables of level 0 by their numbers: where sequence numbers are the same, the newest file counts."""
+    """Return tables of level 0 by their numbers: where sequence numbers are the same, the newest file counts."""
     return table.level, 0 if table.level else -number_of(table.file), table.smallest, table.end
 
 

@@ -86,7 +86,7 @@ class Identity:
 
 
 def _has_ranges(table: TableMap) -> bool:
-    """Whether bounds may be those of ranges, which are no entries, or entries are in no order."""
+    """Return whether bounds may be those of ranges, which are no entries, or entries are in no order."""
     range_keys = any(name == RANGE_KEYS_NAME.decode() for name, _ in table.others)
     return table.range_deletes is not None or range_keys or table.footer.cuckoo
 

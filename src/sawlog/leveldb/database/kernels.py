@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.memory import compare_bytes, copy_bytes, load_big_u64, same_bytes
+from sawlog.kernels.memory import are_bytes_equal, compare_bytes, copy_bytes, load_big_u64
 from sawlog.kernels.numbers import _EIGHT, _SIXTEEN, _ZERO
 from sawlog.kernels.signature import (
     WRITABLE,
@@ -162,7 +162,7 @@ def _compare(entries: Any, one: Any, two: Any) -> Any:
 
 @inlined
 def _is_before(entries: Any, one: Any, two: Any) -> Any:
-    """Whether the first of two entries is the one that is given first, or as well as the other."""
+    """Return whether the first of two entries is the one that is given first, or as well as the other."""
     compared = _compare(entries, one, two)
     return compared < 0 or (compared == 0 and entries.ranks[one] >= entries.ranks[two])
 
@@ -183,7 +183,7 @@ def write_words(entries: Entries, skipped: Int64, words: OutUInt64s) -> Bool:
     length = np.uint64(skipped)
     for entry in range(len(words)):
         start, end = np.uint64(entries.edges[entry]), np.uint64(entries.edges[entry + 1])
-        if end - start < length or not same_bytes(keys, start, keys, _ZERO, length):
+        if end - start < length or not are_bytes_equal(keys, start, keys, _ZERO, length):
             return False
         pos = start + length
         if end - pos >= _EIGHT:
@@ -228,7 +228,7 @@ def merge_runs(
 
 @kernel
 def ascend(keys: Bytes, offsets: Int32s) -> Bool:
-    """Whether no key, `keys[offsets[i] : offsets[i + 1]]`, is below the one before."""
+    """Return whether no key, `keys[offsets[i] : offsets[i + 1]]`, is below the one before."""
     for i in range(1, len(offsets) - 1):
         if compare_bytes(keys, offsets[i - 1], offsets[i], keys, offsets[i], offsets[i + 1]) > 0:
             return False
@@ -259,7 +259,7 @@ def find_places(keys: Bytes, offsets: Int64s, first: Int64, places: OutInt64s) -
 
 @kernel
 def sorted_so(entries: Entries, first: Int64, last: Int64) -> Bool:
-    """Whether the entries `first` to `last` are a run."""
+    """Return whether the entries `first` to `last` are a run."""
     for number in range(first + 1, last):
         if not _is_before(entries, number - 1, number):
             return False

@@ -143,7 +143,7 @@ ENGINE_NAME = re.compile(
 
 
 def database_homes(files: Iterable[File], home: Callable[[File], str]) -> set[str]:
-    """The directories that hold a database, or enough of one: what says its version may be missing.
+    """Return the directories that hold a database, or enough of one: what says its version may be missing.
 
     Tables next to logs are one, and tables or logs next to what names a MANIFEST; files that a user names one by one
     are what they are.
@@ -157,7 +157,7 @@ def database_homes(files: Iterable[File], home: Callable[[File], str]) -> set[st
 
 
 def belongs(path: str) -> bool:
-    """Whether a file has the name of one that is read of a database."""
+    """Return whether a file has the name of one that is read of a database."""
     directory, name = posixpath.split(path)
     if BACKUP_META.match(path) or (BACKUP_SHARED.match(directory) and SHARED_NAME.match(name)):
         return True

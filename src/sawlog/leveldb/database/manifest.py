@@ -122,11 +122,11 @@ class Manifest:
         return min((self.logs.get(family, 0) for family in self.version.families), default=0)
 
     def needs(self, number: int, first: int) -> bool:
-        """Whether a log is alive for a family whose first log is that."""
+        """Return whether a log is alive for a family whose first log is that."""
         return number >= first or bool(self.previous and number == self.previous)
 
     def later(self, number: int) -> bool:
-        """Whether a file with this number was made after the last edit."""
+        """Return whether a file with this number was made after the last edit."""
         return self.next_file is None or number >= self.next_file
 
     @property
@@ -136,7 +136,7 @@ class Manifest:
         return tail if tail is not None and tail.unfinished else None
 
     def fault(self, dialect: Dialect | Literal["auto"]) -> Damage | None:
-        """Why it does not say all that it was to say; `None` where it does."""
+        """Return why the MANIFEST does not say all that it was to say; `None` where it does."""
         path = self.file.path
         if self.findings.damages:
             first = self.findings.damages[0]
@@ -155,7 +155,7 @@ class Manifest:
         return None
 
     def is_usable(self, dialect: Dialect | Literal["auto"]) -> bool:
-        """Whether an engine would take it, as it takes one that is cut after all that it requires."""
+        """Return whether an engine would take it, as it takes one that is cut after all that it requires."""
         return not self.findings.damages and not self._find_lacking(dialect)
 
     def _find_lacking(self, dialect: Dialect | Literal["auto"]) -> list[str]:
@@ -169,7 +169,7 @@ class Manifest:
 
 @cache
 def _edits_projection() -> Projection:
-    """All columns of edits."""
+    """Return all columns of edits."""
     return Projection.of(EDITS_SCHEMA, Scan(view="edits", options=LogReadOptions()))
 
 
@@ -195,7 +195,7 @@ class Metadata:
 
 
 def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
-    """The MANIFEST that is named, if it is there and whole; otherwise the newest one that is, if any."""
+    """Return the MANIFEST that is named, if it is there and whole; otherwise the newest one that is, if any."""
     directory = min((posixpath.dirname(file.path) for file in files), key=len)  # RocksDB's archive is in it
     pointer = read_pointer(directory, files, storage)
     dialect = resolve_dialect(File(pointer.path, 0), "auto", storage)

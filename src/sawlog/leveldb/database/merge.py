@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import (
     Column,
-    array_of,
-    batch_of,
-    batch_of_rows,
-    binary_parts,
-    bits_of,
-    boolean_values,
-    fixed_array,
-    scalar_of,
-    values_of,
+    make_array,
+    make_batch,
+    make_batch_from_rows,
+    make_fixed_array,
+    make_scalar,
+    pack_bits,
+    unpack_booleans,
+    view_binary,
+    view_values,
 )
 from sawlog.errors import SawlogError
-from sawlog.kernels.columns import gathered
+from sawlog.kernels.columns import gather_bytes
 from sawlog.leveldb.columns import (
     BLOB,
     ENTITY,
@@ -90,45 +90,48 @@ class Judge:
         """The wanted ones of a batch of data blocks: entries in their places, and those that are not, with `STRAY`."""
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
-        has_ranges = bool((values_of(batch.column(OPERATION), np.uint8) == RANGE).any())
-        if keys[0].as_py() >= before and keys[-1].as_py() < end and not has_ranges and k.ascend(*binary_parts(keys)):
+        has_ranges = bool((view_values(batch.column(OPERATION), np.uint8) == RANGE).any())
+        if keys[0].as_py() >= before and keys[-1].as_py() < end and not has_ranges and k.ascend(*view_binary(keys)):
             self._place = keys[-1].as_py()
             requested_rows = self._select_wanted(batch)
             if requested_rows.num_rows:
                 yield requested_rows
             return
         row_numbers, places = np.arange(rows), np.full(rows, _BEFORE)
-        first = _first(pc.greater_equal(keys, scalar_of(before, pa.binary()))) if keys[0].as_py() < before else 0
+        first = _first(pc.greater_equal(keys, make_scalar(before, pa.binary()))) if keys[0].as_py() < before else 0
         if first < rows:
             self._place = keys[int(k.find_places(*_parts(keys), first, places))].as_py()
         if self._place >= end:
             places[
                 _first(
                     pc.and_(
-                        pc.greater_equal(keys, scalar_of(end, pa.binary())), array_of(places == row_numbers, pa.bool_())
+                        pc.greater_equal(keys, make_scalar(end, pa.binary())),
+                        make_array(places == row_numbers, pa.bool_()),
                     )
                 ) :
             ] = _AFTER
             self._place = end
         # Range deletions have blocks of their own.
-        is_stray = (places != row_numbers) | (values_of(batch.column(OPERATION), np.uint8) == RANGE)
+        is_stray = (places != row_numbers) | (view_values(batch.column(OPERATION), np.uint8) == RANGE)
         if is_stray.any():
-            bounded_keys = pa.concat_arrays([keys, array_of([before, end], pa.binary())])
+            bounded_keys = pa.concat_arrays([keys, make_array([before, end], pa.binary())])
             key_places = np.where(places < 0, rows - 1 - places, places)[is_stray]
-            strays = batch.filter(array_of(is_stray, pa.bool_()))
-            yield from self._strays(strays, bounded_keys.take(fixed_array(pa.int64(), key_places)), offsets[is_stray])
-            batch = batch.filter(array_of(~is_stray, pa.bool_()))
+            strays = batch.filter(make_array(is_stray, pa.bool_()))
+            yield from self._strays(
+                strays, bounded_keys.take(make_fixed_array(pa.int64(), key_places)), offsets[is_stray]
+            )
+            batch = batch.filter(make_array(~is_stray, pa.bool_()))
         requested_rows = self._select_wanted(batch)
         if requested_rows.num_rows:
             yield requested_rows
 
     def deletions(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """Range deletions: they hold as far as the range of their table, and are no damage where they reach beyond."""
-        is_range = values_of(batch.column(OPERATION), np.uint8) == RANGE
+        is_range = view_values(batch.column(OPERATION), np.uint8) == RANGE
         if VALUE in batch.schema.names and is_range.any():
-            yield from self._clip_batch(batch.filter(array_of(is_range, pa.bool_())))
+            yield from self._clip_batch(batch.filter(make_array(is_range, pa.bool_())))
         if not is_range.all():
-            strays, places = self._place_entries(batch.filter(array_of(~is_range, pa.bool_())))
+            strays, places = self._place_entries(batch.filter(make_array(~is_range, pa.bool_())))
             yield from self._strays(strays, places, np.full(len(places), offsets[~is_range][0]))
 
     def _clip_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -136,34 +139,34 @@ class Judge:
         keys, values = (batch.column(name).to_pylist() for name in (KEY, VALUE))
         inside = [key < end and (key >= smallest or value > smallest) for key, value in zip(keys, values, strict=True)]
         if not all(inside) and not self._live.part:
-            outside = batch.filter(array_of([not is_inside for is_inside in inside], pa.bool_()))
+            outside = batch.filter(make_array([not is_inside for is_inside in inside], pa.bool_()))
             yield from self._strays(*self._place_entries(outside), None)
         cut = {KEY: [max(key, smallest) for key in keys], VALUE: [min(value, end) for value in values]}
         columns = [
-            array_of(cut[name], pa.binary()) if name in cut else batch.column(name) for name in batch.schema.names
+            make_array(cut[name], pa.binary()) if name in cut else batch.column(name) for name in batch.schema.names
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(array_of(inside, pa.bool_()))
+        yield pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(make_array(inside, pa.bool_()))
 
     def _place_entries(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         """Entries that no order is known of, in that of their keys, each in the place that is nearest to its key."""
         batch = batch.sort_by(KEY)
         smallest, end = self._live.smallest, self._live.end
-        return batch, array_of([min(max(key, smallest), end) for key in batch.column(KEY).to_pylist()], pa.binary())
+        return batch, make_array([min(max(key, smallest), end) for key in batch.column(KEY).to_pylist()], pa.binary())
 
     def _strays(
         self, batch: pa.RecordBatch, places: pa.Array, offsets: NDArray[np.int64] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Entries that are not in their places, given in others; those with offsets are flaws of their blocks."""
+        """Yield entries that are not in their places, given in others; those with offsets are flaws of their blocks."""
         keys = batch.column(KEY)
         key_index = batch.schema.get_field_index(KEY)
         strays = batch.set_column(key_index, batch.schema.field(key_index), places).append_column(STRAY, keys)
         if self._live.part:
             inside = pc.and_(
-                pc.greater_equal(keys, scalar_of(self._live.smallest, pa.binary())),
-                pc.less(keys, scalar_of(self._live.end, pa.binary())),
+                pc.greater_equal(keys, make_scalar(self._live.smallest, pa.binary())),
+                pc.less(keys, make_scalar(self._live.end, pa.binary())),
             )
             strays = strays.filter(inside)
-            offsets = offsets[boolean_values(inside)] if offsets is not None else None
+            offsets = offsets[unpack_booleans(inside)] if offsets is not None else None
         if offsets is not None:
             for offset, row in zip(*np.unique(offsets, return_index=True), strict=True):
                 self.flaws.setdefault(int(offset), self._detail(strays.column(STRAY)[int(row)].as_py()))
@@ -183,13 +186,13 @@ class Judge:
 
 
 def _first(flags: pa.Array) -> int:
-    """The first place that is true; how many there are if none is."""
-    hits = boolean_values(flags)
+    """Return the first place that is true; how many there are if none is."""
+    hits = unpack_booleans(flags)
     return int(hits.argmax()) if hits.any() else len(flags)
 
 
 def slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
-    """The entries on keys in `[low, high)`, of such as are in key order."""
+    """Return the entries on keys in `[low, high)`, of such as are in key order."""
     keys = batch.column(KEY)
     first = count_below(keys, low) if low else 0
     last = len(keys) if high is None else count_below(keys, high)
@@ -197,8 +200,8 @@ def slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.Reco
 
 
 def show_virtual(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The entries that a virtual table has of a batch of those that are stored, as it shows them."""
-    is_range = values_of(batch.column(OPERATION), np.uint8) == RANGE
+    """Return the entries that a virtual table has of a batch of those that are stored, as it shows them."""
+    is_range = view_values(batch.column(OPERATION), np.uint8) == RANGE
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns[KEY] = _replace_keys(table, columns[KEY], is_range)
     if VALUE in columns and is_range.any():
@@ -211,32 +214,32 @@ def show_virtual(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
 def _inside(
     table: VirtualTable, columns: dict[str, pa.Array], is_range: NDArray[np.bool_], schema: pa.Schema, order: KeyOrder
 ) -> pa.RecordBatch:
-    """The entries between the bounds of a virtual table; range deletions are cut there."""
+    """Return the entries between the bounds of a virtual table; range deletions are cut there."""
     low, high = order.place(table.first), order.place(table.last) + (b"\0" if table.closed else b"")
     keys = order.column(columns[KEY])
-    low_value, high_value = (scalar_of(limit, pa.large_binary()) for limit in (low, high))
-    inside = boolean_values(pc.less(keys, high_value))
+    low_value, high_value = (make_scalar(limit, pa.large_binary()) for limit in (low, high))
+    inside = unpack_booleans(pc.less(keys, high_value))
     if VALUE in columns and is_range.any():
         ends = order.column(columns[VALUE])
-        begins_before = boolean_values(pc.less(keys, low_value))
-        reaches_in = boolean_values(pc.greater(ends, low_value))
+        begins_before = unpack_booleans(pc.less(keys, low_value))
+        reaches_in = unpack_booleans(pc.greater(ends, low_value))
         inside &= np.where(is_range, reaches_in, ~begins_before)
-        ends_after = is_range & boolean_values(pc.greater(ends, high_value))
+        ends_after = is_range & unpack_booleans(pc.greater(ends, high_value))
         columns[KEY] = _with(columns[KEY], is_range & begins_before, table.first)
         columns[VALUE] = _with(columns[VALUE], ends_after, table.last)
     else:
-        inside &= boolean_values(pc.greater_equal(keys, low_value)) | is_range
+        inside &= unpack_booleans(pc.greater_equal(keys, low_value)) | is_range
     batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
-    return batch if inside.all() else batch.filter(array_of(inside, pa.bool_()))
+    return batch if inside.all() else batch.filter(make_array(inside, pa.bool_()))
 
 
 def _replace_keys(
     table: VirtualTable, keys: pa.Array, is_range: NDArray[np.bool_], *, only_ranges: bool = False
 ) -> pa.Array:
-    """The keys of entries, or the ends of range deletions only, as a virtual table shows them."""
+    """Return the keys of entries, or the ends of range deletions only, as a virtual table shows them."""
     if not table.prefix and not table.suffix:
         return keys
-    data, offsets = binary_parts(keys)
+    data, offsets = view_binary(keys)
     edges = offsets.astype(np.int64)
     starts, lengths = edges[:-1], np.diff(edges)
     suffixed = np.zeros(len(keys), np.bool_) if only_ranges or not table.suffix else ~is_range
@@ -247,7 +250,7 @@ def _replace_keys(
     zeros = np.zeros(len(keys), np.int64)
     parts = np.stack([zeros, starts + prefix + suffix, zeros + prefix], axis=1)
     sizes = np.stack([prefix * prefixed, lengths, suffix * suffixed], axis=1)
-    ends, content = gathered(source, parts.reshape(-1), sizes.reshape(-1))
+    ends, content = gather_bytes(source, parts.reshape(-1), sizes.reshape(-1))
     key_offsets = np.frombuffer(ends, np.int32)[::3].copy()
     return pa.Array.from_buffers(pa.binary(), len(keys), [None, pa.py_buffer(key_offsets), content])
 
@@ -255,7 +258,7 @@ def _replace_keys(
 def _version_lengths(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The bytes of the versions of keys with their lengths, which their last bytes say; 0 for none that fits."""
+    """Return the bytes of the versions of keys with their lengths, which their last bytes say; 0 for none that fits."""
     versions = np.zeros(len(starts), np.int64)
     filled = lengths > 0
     versions[filled] = data[(starts + lengths)[filled] - 1]
@@ -263,8 +266,8 @@ def _version_lengths(
 
 
 def _with(keys: pa.Array, replaced: NDArray[np.bool_], key: bytes) -> pa.Array:
-    """Keys, some of which another one replaces."""
-    return pc.if_else(array_of(replaced, pa.bool_()), scalar_of(key, pa.binary()), keys) if replaced.any() else keys
+    """Return keys, some of which another one replaces."""
+    return pc.if_else(make_array(replaced, pa.bool_()), make_scalar(key, pa.binary()), keys) if replaced.any() else keys
 
 
 BATCH_ROWS = 64 << 10
@@ -277,7 +280,7 @@ _DELETES = ("delete", "single_delete", "delete_sized")
 
 @cache
 def _effects() -> NDArray[np.uint8]:
-    """The effect of each operation on its key. A range deletion neither hides nor shows its first key."""
+    """Return the effect of each operation on its key. A range deletion neither hides nor shows its first key."""
     merges = ("merge", "delete_range")
     effects = [k.DELETES if name in _DELETES else k.MERGES if name in merges else k.PUTS for name in OPERATION_NAMES]
     return np.array(effects, np.uint8)
@@ -318,13 +321,15 @@ class MergedEntries:
         self._starts = np.cumsum([0, *counts])
         self._batch_numbers = np.repeat(np.arange(len(counts)), counts)
         self._run_ends = np.cumsum([run.rows for run in self._runs], dtype=np.int64)
-        self._codes = _concatenate([values_of(batch.column(OPERATION), np.uint8) for batch in self._batches], np.uint8)
+        self._codes = _concatenate(
+            [view_values(batch.column(OPERATION), np.uint8) for batch in self._batches], np.uint8
+        )
         self._sequences = _concatenate(
-            [values_of(batch.column(SEQUENCE), np.int64) for batch in self._batches], np.int64
+            [view_values(batch.column(SEQUENCE), np.int64) for batch in self._batches], np.int64
         )
         stamped = any(STAMP in batch.schema.names for batch in self._batches)
         self._stamps = _concatenate(
-            [values_of(batch.column(STAMP), np.uint64) for batch in self._batches if stamped], np.uint64
+            [view_values(batch.column(STAMP), np.uint64) for batch in self._batches if stamped], np.uint64
         )
         has_strays = [STRAY in batch.schema.names for batch in self._batches]
         self._strays = np.repeat(np.array(has_strays, np.bool_), np.diff(self._starts)) if any(has_strays) else None
@@ -366,7 +371,7 @@ class MergedEntries:
         return self._runs
 
     def sizes(self, fates: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bytes of keys and values, and numbers of entries, int64, by run and fate.
+        """Return bytes of keys and values, and numbers of entries, int64, by run and fate.
 
         Args:
             fates: int64, below `count`: what became of each entry of `order`.
@@ -384,7 +389,7 @@ class MergedEntries:
         return self._codes[self.order]
 
     def batches(self, schema: pa.Schema, of_run: dict[str, list[Any]], *, every: bool) -> Iterator[pa.RecordBatch]:
-        """Entries, in order, as batches of bounded size.
+        """Yield entries, in order, as batches of bounded size.
 
         Args:
             schema: Columns of entries, of runs, and `live`.
@@ -397,7 +402,7 @@ class MergedEntries:
             yield self._batch(numbers[first:last], live[first:last], schema, of_run)
 
     def _stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """Ranges of entries: entries next to each other in a batch are left together, if they are many."""
+        """Yield ranges of entries: entries next to each other in a batch are left together, if they are many."""
         edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
         used = k.find_stretches(numbers, self._batch_numbers, LONG, edges)
         first = 0
@@ -408,7 +413,7 @@ class MergedEntries:
         yield from self._parts_of(numbers, first, len(numbers))
 
     def _parts_of(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
+        """Yield entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
         if last - first <= BATCH_ROWS and self._value_sizes[numbers[first:last]].sum(dtype=np.int64) <= _PICKED_BYTES:
             yield from [(first, last)] if first < last else ()
             return
@@ -422,7 +427,7 @@ class MergedEntries:
 
     @cached_property
     def _value_sizes(self) -> NDArray[np.int32]:
-        return _concatenate([np.diff(binary_parts(batch.column(VALUE))[1]) for batch in self._batches], np.int32)
+        return _concatenate([np.diff(view_binary(batch.column(VALUE))[1]) for batch in self._batches], np.int32)
 
     def _batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
@@ -431,30 +436,30 @@ class MergedEntries:
         arrays = []
         for field in schema:
             if field.name == OPERATION:
-                arrays.append(name_codes(values_of(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
+                arrays.append(name_codes(view_values(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
             elif field.name == LIVE:
-                bits = bits_of(live)
+                bits = pack_bits(live)
                 arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
             elif field.name == TRANSACTION:
                 arrays.append(self._transactions(numbers))
             elif field.name in of_run:
                 runs = np.searchsorted(self._run_ends, numbers, "right")
-                arrays.append(array_of(of_run[field.name], field.type).take(fixed_array(pa.int64(), runs)))
+                arrays.append(make_array(of_run[field.name], field.type).take(make_fixed_array(pa.int64(), runs)))
             else:
                 arrays.append(gathered.column(field.name))
-        return batch_of(arrays, schema, len(numbers))
+        return make_batch(arrays, schema, len(numbers))
 
     def _transactions(self, numbers: NDArray[np.int64]) -> pa.Array:
         places = np.full(len(numbers), -1) if self._pending is None else self._pending[numbers]
-        state_numbers = fixed_array(pa.int64(), np.maximum(places, 0))
-        names = array_of(list(self._states) or [""], pa.string()).take(state_numbers)
-        return pc.if_else(array_of(places < 0, pa.bool_()), scalar_of(None, pa.string()), names)
+        state_numbers = make_fixed_array(pa.int64(), np.maximum(places, 0))
+        names = make_array(list(self._states) or [""], pa.string()).take(state_numbers)
+        return pc.if_else(make_array(places < 0, pa.bool_()), make_scalar(None, pa.string()), names)
 
     def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
-        """By their numbers: a slice where they are next to each other in a batch, otherwise copies one by one."""
+        """Return rows by number: a slice if they are next to each other in a batch, else copies one by one."""
         kinds = pa.schema([STAMPED_SCHEMA.field(name) for name in names])
         if not names or not len(numbers):
-            return batch_of_rows([], kinds)
+            return make_batch_from_rows([], kinds)
         first, last = int(numbers[0]), int(numbers[-1])
         batch_number = int(self._batch_numbers[first])
         if (
@@ -476,15 +481,15 @@ class MergedEntries:
             elif name == VALUE:
                 arrays.append(self._gather_values(numbers))
             elif name == SEQUENCE:
-                arrays.append(fixed_array(pa.int64(), self._sequences[numbers]))
+                arrays.append(make_fixed_array(pa.int64(), self._sequences[numbers]))
             elif name == STAMP:
-                arrays.append(fixed_array(pa.uint64(), self._stamps[numbers]))
+                arrays.append(make_fixed_array(pa.uint64(), self._stamps[numbers]))
             else:
-                arrays.append(fixed_array(pa.uint8(), self._codes[numbers]))
+                arrays.append(make_fixed_array(pa.uint8(), self._codes[numbers]))
         return pa.RecordBatch.from_arrays(arrays, schema=kinds)
 
     def _gather_values(self, numbers: NDArray[np.int64]) -> pa.Array:
-        """Values, each copied once, those of a batch after those of another."""
+        """Return values, each copied once, those of a batch after those of another."""
         rows, places = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
         delivered = k.Delivered(rows, places, np.zeros(len(self._batches), np.int64))
         k.sort_by_batch(numbers, self._batch_numbers, self._starts, delivered)
@@ -495,7 +500,7 @@ class MergedEntries:
         first = 0
         for batch, last in zip(self._batches, delivered.ends.tolist(), strict=True):
             if first < last:
-                content = binary_parts(batch.column(VALUE))
+                content = view_binary(batch.column(VALUE))
                 k.put_values(*content, rows[first:last], places[first:last], ends.values, values.values)
             first = last
         buffers = [None, ends.take(len(numbers) + 1), values.take(len(values.values))]
@@ -503,7 +508,7 @@ class MergedEntries:
 
     @cached_property
     def _keys(self) -> Keys:
-        parts = [binary_parts(batch.column(KEY)) for batch in self._batches]
+        parts = [view_binary(batch.column(KEY)) for batch in self._batches]
         used = [data[offsets[0] : offsets[-1]] for data, offsets in parts]
         shifts = np.cumsum([0, *map(len, used)])
         ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
@@ -511,7 +516,7 @@ class MergedEntries:
         return Keys(data, np.concatenate([np.zeros(1, np.int64), *ends]))
 
     def _entries(self) -> k.Entries:
-        """The columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
+        """Return columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
         ranks = sequences = self._sequences
         if len(self._stamps):  # by timestamps, and then by sequence numbers
             ranks = np.empty(len(self._stamps), np.int64)
@@ -540,7 +545,7 @@ class Keys(NamedTuple):
 
 
 def _parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    data, ends = binary_parts(column)
+    data, ends = view_binary(column)
     return data, ends.astype(np.int64)
 
 
@@ -570,7 +575,7 @@ def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = Tru
 
 
 def _new_order(length: int) -> k.Order:
-    """An order that is still to be written, in memory that Arrow has at hand."""
+    """Return an order that is still to be written, in memory that Arrow has at hand."""
     return k.Order(Column(np.int64, length).values, Column(np.uint64, length).values)
 
 
@@ -586,27 +591,27 @@ def _write_words(entries: k.Entries, edges: Sequence[int], words: NDArray[np.uin
 
 
 def _sort_entries(entries: k.Entries, first: int, last: int) -> k.Order:
-    """Entries in key order, newest first where keys are equal."""
+    """Return entries in key order, newest first where keys are equal."""
     keys = pa.Array.from_buffers(
         pa.large_binary(),
         last - first,
         [None, pa.py_buffer(entries.edges[first : last + 1]), pa.py_buffer(entries.keys)],
     )
-    table = pa.table([keys, fixed_array(pa.int64(), entries.ranks[first:last])], [KEY, SEQUENCE])
+    table = pa.table([keys, make_fixed_array(pa.int64(), entries.ranks[first:last])], [KEY, SEQUENCE])
     order = pc.sort_indices(table, sort_keys=[(KEY, "ascending"), (SEQUENCE, "descending")])
-    numbers: NDArray[np.int64] = values_of(order, np.uint64).astype(np.int64) + first
+    numbers: NDArray[np.int64] = view_values(order, np.uint64).astype(np.int64) + first
     return k.Order(numbers, np.zeros(last - first, np.uint64))
 
 
 def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Entries in key order, newest first where keys are equal."""
+    """Return entries in key order, newest first where keys are equal."""
     stamped = [(STAMP, "descending")] if STAMP in batch.schema.names else []
     order = pc.sort_indices(batch, sort_keys=[(KEY, "ascending"), *stamped, (SEQUENCE, "descending")])
     return batch.take(order)
 
 
 def _covers_of(ranges: Sequence[pa.RecordBatch], order: KeyOrder | None = None) -> k.Covers:
-    """Range deletions as disjoint ranges, each with the newest that covers it."""
+    """Return range deletions as disjoint ranges, each with the newest that covers it."""
     keys, values, numbers = (
         [value for batch in ranges for value in batch.column(name).to_pylist()] for name in (KEY, VALUE, SEQUENCE)
     )
@@ -662,8 +667,8 @@ def merge_groups(
 
 
 def _newest(batch: pa.RecordBatch) -> int:
-    """The highest sequence number of a batch; 0 where it has none, or only such as wait for a commit."""
-    return int(values_of(batch.column(SEQUENCE), np.int64).max(initial=0))
+    """Return the highest sequence number of a batch; 0 where it has none, or only such as wait for a commit."""
+    return int(view_values(batch.column(SEQUENCE), np.int64).max(initial=0))
 
 
 class _MergeReader:
@@ -706,7 +711,7 @@ class _MergeReader:
         return self._queue.take(limit), covers
 
     def _read(self, streams: Sequence[Stream], number: int) -> Iterator[tuple[bytes, bool, int]]:
-        """Queue the entries of a group, and yield its bounds."""
+        """Yield queue the entries of a group, and yield its bounds."""
         for stream in streams:
             yield stream.smallest, False, number
             for batch in stream.batches:
@@ -789,10 +794,10 @@ class _Deletions:
         self._is_complete = False
 
     def covers(self, low: bytes) -> Covers:
-        """The keys from `low` on that they delete; what ends before it is forgotten."""
+        """Return the keys from `low` on that they delete; what ends before it is forgotten."""
         if not self._is_complete:
             batch = pa.concat_batches(self._batches)
-            self._batches = [batch.filter(pc.greater(batch.column(VALUE), scalar_of(low, pa.binary())))]
+            self._batches = [batch.filter(pc.greater(batch.column(VALUE), make_scalar(low, pa.binary())))]
             self._covers = _covers_of(self._batches)
             self._is_complete = True
         keys, starts, sequences = self._covers
@@ -804,20 +809,20 @@ class _Deletions:
 
 
 def only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
-    """The range deletions of a batch, or everything else."""
-    is_selected: NDArray[np.bool_] = values_of(batch.column(OPERATION), np.uint8) == RANGE
+    """Return the range deletions of a batch, or everything else."""
+    is_selected: NDArray[np.bool_] = view_values(batch.column(OPERATION), np.uint8) == RANGE
     if not deletions:
         is_selected = ~is_selected
     if is_selected.all():
         return batch
-    return batch.take(fixed_array(pa.int64(), np.flatnonzero(is_selected))) if is_selected.any() else _EMPTY
+    return batch.take(make_fixed_array(pa.int64(), np.flatnonzero(is_selected))) if is_selected.any() else _EMPTY
 
 
-_EMPTY = batch_of_rows([], ENTRY_SCHEMA)
+_EMPTY = make_batch_from_rows([], ENTRY_SCHEMA)
 
 
 def _cut(runs: list[Run], limit: bytes | None) -> tuple[list[Run], list[Run]]:
-    """Runs of one batch each, cut in two by a key."""
+    """Return runs of one batch each, cut in two by a key."""
     if limit is None:
         return runs, []
     below, above = [], []

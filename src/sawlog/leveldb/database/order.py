@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts
+from sawlog.arrow import make_array, view_binary
 from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.database.layout import COCKROACH_NAME
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
@@ -40,15 +40,15 @@ class KeyOrder:
         return out[: int(out_ends[-1]) + k.PLACE_SLACK], out_ends
 
     def column(self, keys: pa.Array) -> pa.Array:
-        """The places of a column of keys."""
-        data, offsets = binary_parts(keys)
+        """Return the places of a column of keys."""
+        data, offsets = view_binary(keys)
         edges = offsets.astype(np.int64)
         places, ends = self.places(data, edges[:-1], edges[1:])
         return pa.Array.from_buffers(pa.large_binary(), len(keys), [None, pa.py_buffer(ends), pa.py_buffer(places)])
 
     def place(self, key: bytes) -> bytes:
-        """The place of a key."""
-        place: bytes = self.column(array_of([key], pa.binary()))[0].as_py()
+        """Return the place of a key."""
+        place: bytes = self.column(make_array([key], pa.binary()))[0].as_py()
         return place
 
 
@@ -78,7 +78,7 @@ class VirtualTable:
 
     @classmethod
     def of(cls, row: Mapping[str, Any], order: KeyOrder | None) -> VirtualTable | None:
-        """The table that an edit names; `None` where it shows a file, or a part of it, as others do."""
+        """Return the table that an edit names; `None` where it shows a file, or a part of it, as others do."""
         prefix, suffix = row.get("synthetic_prefix") or b"", row.get("synthetic_suffix") or b""
         if not (prefix or suffix or (order is not None and row.get("backing_file") is not None)):
             return None
@@ -88,5 +88,5 @@ class VirtualTable:
 
 
 def places_of(keys: Sequence[bytes], order: KeyOrder | None) -> list[bytes]:
-    """The places of keys in an order; they themselves where that is the bytes'."""
-    return list(keys) if order is None else order.column(array_of(keys, pa.binary())).to_pylist()
+    """Return the places of keys in an order; they themselves where that is the bytes'."""
+    return list(keys) if order is None else order.column(make_array(keys, pa.binary())).to_pylist()

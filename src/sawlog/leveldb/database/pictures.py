@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import boolean_values, fill_null, fixed_array, group_rows, values_of
-from sawlog.format.charts import BarChart, KeySpan, LaneBox, Picture, key_text, last_key_text, over_keys
+from sawlog.arrow import fill_null, group_rows, make_fixed_array, unpack_booleans, view_values
+from sawlog.format.charts import BarChart, KeySpan, LaneBox, Picture, draw_key_ranges, render_key, render_last_key
 from sawlog.leveldb.columns import LEVEL, LIVE, OPERATION_NAMES
 from sawlog.leveldb.database.fragments import LOG_LEVEL
 from sawlog.leveldb.database.layout import BLOB_NAME, TABLE_NAME
@@ -66,23 +66,23 @@ class Charts:
         """Count entries in columns `COUNTED`."""
         files_and_levels = batch.select(["file", LEVEL])
         firsts, group_numbers = group_rows(files_and_levels)
-        deletes = boolean_values(pc.match_substring(batch.column("operation"), "delete"))
-        fates = np.where(boolean_values(batch.column(LIVE)), 0, np.where(deletes, 2, 1))
+        deletes = unpack_booleans(pc.match_substring(batch.column("operation"), "delete"))
+        fates = np.where(unpack_booleans(batch.column(LIVE)), 0, np.where(deletes, 2, 1))
         lengths = (fill_null(pc.binary_length(batch.column(name)), 0) for name in ("key", "value"))
-        size = sum(values_of(lengths_of_column.cast(pa.int64()), np.int64) for lengths_of_column in lengths)
+        size = sum(view_values(lengths_of_column.cast(pa.int64()), np.int64) for lengths_of_column in lengths)
         cells, shape = group_numbers * len(_FATES) + fates, (len(firsts), len(_FATES))
         sizes, rows = (
             np.bincount(cells, weights, math.prod(shape)).astype(np.int64).reshape(shape) for weights in (size, None)
         )
-        groups = files_and_levels.take(fixed_array(pa.int64(), firsts)).to_pydict()
+        groups = files_and_levels.take(make_fixed_array(pa.int64(), firsts)).to_pydict()
         for file, level, *of_fates in zip(*groups.values(), sizes.tolist(), rows.tolist(), strict=True):
             self._fate(file, level).add(*of_fates)
 
     def _fate(self, file: str, level: int) -> _Fate:
         return self._fates.setdefault((file, level), _Fate(dict.fromkeys(_FATES, 0), dict.fromkeys(_FATES, 0)))
 
-    def pictures(self) -> Iterator[Picture]:
-        """Levels, key ranges, live and dead bytes, and what compaction has left."""
+    def draw_pictures(self) -> Iterator[Picture]:
+        """Yield levels, key ranges, live and dead bytes, and what compaction has left."""
         version, fates = (
             self._version,
             {file_and_level: fate for file_and_level, fate in self._fates.items() if any(fate.rows.values())},
@@ -106,13 +106,13 @@ class Charts:
             spans = [
                 span._replace(
                     box=span.box._replace(
-                        text=f"{span.box.text}; {key_text(span.smallest)} to {last_key_text(span.end)}"
+                        text=f"{span.box.text}; {render_key(span.smallest)} to {render_last_key(span.end)}"
                     )
                 )
                 for span in spans
             ]
             note = "A range between two bounds of tables is as wide as its bytes. Rows of a level overlap."
-            yield over_keys("Tables by level and key", spans, note)
+            yield draw_key_ranges("Tables by level and key", spans, note)
         sizes = BarChart("bytes")
         for file in version.logs:
             sizes.add("logs", "live", file.size, file.path)
@@ -123,7 +123,7 @@ class Charts:
         for file in version.dead:
             kind = "tables" if TABLE_NAME.match(file.name) else "blob files" if BLOB_NAME.match(file.name) else "logs"
             sizes.add(f"{kind} left by compaction", "not named by the MANIFEST", file.size)
-        yield sizes.picture("Bytes of files by level")
+        yield sizes.draw_picture("Bytes of files by level")
         alive = BarChart("bytes")
         for (_, level), fate in sorted(fates.items(), key=lambda item: item[0][1]):
             for name in _FATES:
@@ -131,7 +131,7 @@ class Charts:
                     alive.add(_level(level), name, fate.sizes[name])
         if fates:
             note = "Of keys and values, before compression. Older versions and deletions wait for compaction."
-            yield alive.picture("Live and dead bytes by level", note, _FATES)
+            yield alive.draw_picture("Live and dead bytes by level", note, _FATES)
 
 
 def _level(level: int) -> str:

@@ -52,7 +52,7 @@ class StoredPlace:
     objects: dict[int, RemoteObject] = field(default_factory=dict)
 
     def parts(self, number: int) -> list[File]:
-        """The parts of a log, in order."""
+        """Return the parts of a log, in order."""
         return [file for _, file in sorted(self.logs.get(number, {}).items())]
 
     def add_logs(self, files: Iterable[File]) -> list[File]:
@@ -96,12 +96,12 @@ def stored_files(
     stored.add_tables(files)
     stored.elsewhere += stored.add_tables(shared)
     for path in options.paths:
-        stored.elsewhere += stored.add_tables(storage.files_in(path))
+        stored.elsewhere += stored.add_tables(storage.list_files(path))
     stored.objects = remote_objects(home, storage)
     _add_objects(stored, home, options, storage)
     if options.wal_dir:
         for path in options.wal_dir:
-            stored.elsewhere += stored.add_logs(storage.files_in(path))
+            stored.elsewhere += stored.add_logs(storage.list_files(path))
         return stored
     has_own_logs = max(stored.logs, default=-1) >= oldest
     for setting, named, source in _named_directories(home, storage):
@@ -110,7 +110,7 @@ def stored_files(
             continue
         directory = _locate_logs(setting, named, home, oldest, storage)
         if directory is not None:
-            stored.elsewhere += stored.add_logs(storage.files_in(directory))
+            stored.elsewhere += stored.add_logs(storage.list_files(directory))
         else:
             detail = (
                 f"{source.name} says {setting}={named}, and no such directory with logs is next to the database, or in"
@@ -150,7 +150,7 @@ def _named_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, 
 
 def _options_files(home: str, storage: Storage) -> list[File]:
     try:
-        return storage.files_in(home or ".", fresh=False, names=OPTIONS_NAME)
+        return storage.list_files(home or ".", fresh=False, names=OPTIONS_NAME)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
 
@@ -165,7 +165,7 @@ def _locate_logs(setting: str, named: str, home: str, oldest: int, storage: Stor
     """Return the path that a directory of logs has now: of several, one with a log that is alive."""
     present = [candidate for candidate in _candidates(named, home) if storage.is_directory(candidate)]
     for directory in present:
-        logs = [LOG_NAME.match(name) for name in storage.directories.names_in(directory)]
+        logs = [LOG_NAME.match(name) for name in storage.directories.list_names(directory)]
         if any(name is not None and int(name[1]) >= oldest for name in logs):
             return directory
     # The second directory is empty as long as the first one was never slow.

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import array_of, binary_parts, fixed_array, scalar_of, values_of
+from sawlog.arrow import make_array, make_fixed_array, make_scalar, view_binary, view_values
 from sawlog.errors import OptionError, SawlogError
 from sawlog.format.contract import Contents
 from sawlog.format.damage import Findings, Skipped
 from sawlog.format.planning import bind_scan, plan_fragments
 from sawlog.format.scan import Projection, Scan
-from sawlog.kernels.columns import gathered
+from sawlog.kernels.columns import gather_bytes
 from sawlog.kernels.varints import decode_varints, encode_varint
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.indexed_db_layout import COMPARATOR as INDEXED_DB
@@ -129,7 +129,7 @@ def prepared_entries(contents: Contents) -> Iterator[Skipped]:
         full_contents = DatabaseContents(contents.format, contents.files, scan)
         for fragment in plan_fragments(full_contents, bind_scan(full_contents, scan), None):
             for batch in fragment.to_batches(Findings("skip")):
-                prepared = batch.filter(pc.equal(batch.column(TRANSACTION), scalar_of(PREPARED, pa.string())))
+                prepared = batch.filter(pc.equal(batch.column(TRANSACTION), make_scalar(PREPARED, pa.string())))
                 for key, value, file in zip(*(prepared.column(name).to_pylist() for name in columns[:3]), strict=True):
                     counts[file] += 1
                     sizes[file] += len(key or b"") + len(value or b"")
@@ -154,7 +154,7 @@ def _refuse_range_keys(contents: DatabaseContents) -> None:
         for log in version.logs:
             log_range = WriteRange.whole(log, scan, projection, "pebble")
             for batch in log_range.decode(schema, Findings("skip")):
-                if pc.any(pc.equal(batch.column(OPERATION), scalar_of(_RANGE_KEY, pa.string()))).as_py():
+                if pc.any(pc.equal(batch.column(OPERATION), make_scalar(_RANGE_KEY, pa.string()))).as_py():
                     holders.append(log.path)
                     break
     if holders:
@@ -191,7 +191,7 @@ def _write(contents: DatabaseContents, files: Sequence[File], staged: StagedDire
 
 
 def _dialect(contents: DatabaseContents) -> Dialect:
-    """Whose files are written: as the files next to the database say, or else its tables."""
+    """Return whose files are written: as the files next to the database say, or else its tables."""
     dialect = contents.version.dialect
     if dialect != "auto":
         return dialect
@@ -207,9 +207,9 @@ def _dialect(contents: DatabaseContents) -> Dialect:
 
 
 def _levels(contents: DatabaseContents) -> int:
-    """Number of levels of the engine."""
+    """Return the number of levels of the engine."""
     directory = contents.version.directory or "."
-    settings = contents.scan.storage.files_in(directory, fresh=False, names=OPTIONS_NAME)
+    settings = contents.scan.storage.list_files(directory, fresh=False, names=OPTIONS_NAME)
     if not settings:
         return layout.LEVELS
     newest = max(settings, key=lambda file: int(file.name.rpartition("-")[2]))
@@ -271,7 +271,7 @@ def _finish(
 
 
 def _sort_entries(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
-    """The entries in the order of the database's keys, as they are written."""
+    """Yield the entries in the order of the database's keys, as they are written."""
     request = bind_scan(contents, contents.scan)
     batches = (
         _as_written(batch)
@@ -291,7 +291,7 @@ def _sort_entries(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
     all_rows = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
     keys, sequences = (all_rows.column(name).to_pylist() for name in (KEY, SEQUENCE))
     order = _sorted_as_chromium(keys, sequences, contents.version.path)
-    sorted_rows = all_rows.take(fixed_array(pa.int64(), np.array(order, np.int64)))
+    sorted_rows = all_rows.take(make_fixed_array(pa.int64(), np.array(order, np.int64)))
     yield from (batch for batch in sorted_rows.to_batches(_BATCH_ROWS) if batch.num_rows)
 
 
@@ -307,7 +307,7 @@ def _sorted_as_chromium(keys: list[bytes], sequences: list[int], path: str) -> l
 
 
 def _as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Entries as they are written: values in their places, and timestamps in keys."""
+    """Return entries as they are written: values in their places, and timestamps in keys."""
     operations = kept_operations(batch.column(OPERATION))
     keys = batch.column(KEY)
     if STAMP in batch.schema.names:
@@ -317,22 +317,22 @@ def _as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def kept_operations(operations: pa.Array) -> pa.Array:
-    """Operations as they are written."""
-    moved = pc.is_in(operations, value_set=array_of(_AS_PUT, pa.string()))
+    """Return operations as they are written."""
+    moved = pc.is_in(operations, value_set=make_array(_AS_PUT, pa.string()))
     if not pc.any(moved).as_py():
         return operations
-    return pc.if_else(moved, scalar_of("put", pa.string()), operations)
+    return pc.if_else(moved, make_scalar("put", pa.string()), operations)
 
 
 def _append_stamps(keys: pa.Array, stamps: pa.Array) -> pa.Array:
-    data, ends = binary_parts(keys)
-    times = values_of(stamps, np.uint64).astype("<u8").view(np.uint8)
+    data, ends = view_binary(keys)
+    times = view_values(stamps, np.uint64).astype("<u8").view(np.uint8)
     edges = ends.astype(np.int64)
     rows, width = len(keys), tables.STAMP_WIDTH
     starts, lengths = np.zeros(2 * rows, np.int64), np.full(2 * rows, width, np.int64)
     starts[::2], lengths[::2] = edges[:-1], np.diff(edges)
     starts[1::2] = len(data) + width * np.arange(rows)
-    offsets, joined = gathered(np.concatenate([data, times]), starts, lengths)
+    offsets, joined = gather_bytes(np.concatenate([data, times]), starts, lengths)
     value_offsets = np.frombuffer(offsets, np.int32)[::2].copy()
     return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(value_offsets), joined])
 
@@ -363,7 +363,7 @@ def _write_manifest(families: Sequence[_Family], directory: str, dialect: Dialec
             edits.append(encode_edit(counts, texts, family.tables, is_leveldb=dialect == "leveldb"))
     name = f"MANIFEST-{_MANIFEST_NUMBER:06d}"
     with LogWriter(os.path.join(directory, name), ROWS_SCHEMA, LogWriteOptions(), Storage()) as writer:
-        writer.write(pa.RecordBatch.from_arrays([array_of(edits, pa.binary())], [RECORD_COLUMN]))
+        writer.write(pa.RecordBatch.from_arrays([make_array(edits, pa.binary())], [RECORD_COLUMN]))
     # An engine that ends well leaves the log that its MANIFEST names, be it empty; without it, writes may be missing.
     open(os.path.join(directory, f"{log:06d}.log"), "wb").close()
     if dialect == "pebble":

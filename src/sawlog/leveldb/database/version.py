@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, scalar_of, values_of
+from sawlog.arrow import make_scalar, view_binary, view_values
 from sawlog.format.contract import OFFSET_COLUMN
 from sawlog.format.damage import MISMATCHED_FILE, MISSING_FILE, UNSUPPORTED, Damage, Findings
 from sawlog.format.scan import Projection, Scan
@@ -210,11 +210,11 @@ class DatabaseVersion:
         return damage.path == self.path and damage.kind in (MISSING_FILE, UNSUPPORTED) and damage not in self.faults
 
     def table_options(self, options: DatabaseReadOptions) -> TableReadOptions:
-        """The options by which its tables are read: in the order of its keys, which LevelDB's do not say."""
+        """Return the options by which its tables are read: in the order of its keys, which LevelDB's do not say."""
         return replace(options.of_tables, comparator=self.comparator)
 
     def entry_options(self, options: DatabaseReadOptions) -> TableReadOptions:
-        """The same, with timestamps in a column of their own where keys have them."""
+        """Return the same, with timestamps in a column of their own where keys have them."""
         return _entry_options(options, self.comparator)
 
     def stamp_widths(self, recorded: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -228,7 +228,7 @@ class DatabaseVersion:
 
 
 def _entry_options(options: DatabaseReadOptions, comparator: str) -> TableReadOptions:
-    """Options for tables whose keys are in an order, with timestamps apart."""
+    """Return options for tables whose keys are in an order, with timestamps apart."""
     keys: Literal["stamped", "internal"] = "stamped" if comparator.endswith(STAMP_SUFFIX) else "internal"
     return replace(options.of_tables, comparator=comparator, keys=keys)
 
@@ -332,12 +332,12 @@ def _version(
 
 @cache
 def _marked_projection() -> Projection:
-    """The columns by which transactions are told apart."""
+    """Return the columns by which transactions are told apart."""
     return Projection.of(MARKED_SCHEMA, Scan(view="writes", options=LogReadOptions()))
 
 
 def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) -> LoggedTransactions | None:
-    """The transactions in the logs of a database, the oldest log first."""
+    """Return the transactions in the logs of a database, the oldest log first."""
     if metadata.dialect == "pebble" or not may_have_transactions(metadata.directory, storage):
         return None
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
@@ -422,23 +422,23 @@ def _recovered_versions(
 
 
 def _read_from(evidence: str, faults: Sequence[Damage]) -> tuple[Damage, ...]:
-    """The same faults, the first of which says what is read instead."""
+    """Return the same faults, the first of which says what is read instead."""
     first = [replace(fault, detail=f"{fault.detail}; what is there is read from {evidence}") for fault in faults[:1]]
     return (*first, *faults[1:])
 
 
 def number_of(file: File) -> int:
-    """The number that the name of a table, log or blob file begins with; 0 for those that others have named."""
+    """Return the number that the name of a table, log or blob file begins with; 0 for those that others have named."""
     return int(file.name[: len(file.name) - len(file.name.lstrip("0123456789"))] or 0)
 
 
 def _of_family(tables: Iterable[File], family: int, storage: Storage) -> list[File]:
-    """The tables that belong to a column family, or do not say to which."""
+    """Return the tables that belong to a column family, or do not say to which."""
     return [file for file in tables if _family_of(file, storage)[0] == family]
 
 
 def _family_of(file: File, storage: Storage) -> tuple[int, str]:
-    """Number and name of the column family that a table says; where it says none, 0 and no name."""
+    """Return the number and name of the column family that a table says; where it says none, 0 and no name."""
     properties = _properties(file, storage)
     number = list(decode_varints(properties.get(COLUMN_FAMILY_NUMBER, b"")))[:1]
     name = properties.get(COLUMN_FAMILY, b"").decode("utf-8", "backslashreplace")
@@ -453,7 +453,7 @@ def _properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
 def _comparator(
     tables: Sequence[File], logs: Sequence[File], metadata: Metadata, storage: Storage, *, is_stamped: bool | None
 ) -> str:
-    """The name of the order of keys that tables say, that goes with the directory or the keys, or that they are in.
+    """Return name of the order of keys that tables say, that goes with the directory or the keys, or that they are in.
 
     Where logs say whether keys have timestamps, tables may be older.
     """
@@ -472,7 +472,10 @@ def _comparator(
 
 
 def _has_logged_stamps(logs: Sequence[File], family: int, storage: Storage) -> bool | None:
-    """Whether keys of a column family have timestamps, as the last log says that has any; `None`: no log has them."""
+    """Return whether keys of a column family have timestamps, as the last log says that has any.
+
+    `None`: no log has them.
+    """
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(WRITES_SCHEMA, scan)
     schema = pa.schema([WRITES_SCHEMA.field("column_family"), STAMP_SIZE_FIELD])
@@ -480,7 +483,7 @@ def _has_logged_stamps(logs: Sequence[File], family: int, storage: Storage) -> b
     for log in reversed(logs):
         log_range = WriteRange.whole(log, scan, projection, "auto", numbered=True)
         for batch in log_range.decode(schema, Findings("skip")):
-            families, sizes = (values_of(batch.column(name), np.int64) for name in schema.names)
+            families, sizes = (view_values(batch.column(name), np.int64) for name in schema.names)
             if (sizes[families == family] == STAMP_WIDTH).any():
                 return not newer
             newer = newer or bool((families == family).any())
@@ -488,7 +491,7 @@ def _has_logged_stamps(logs: Sequence[File], family: int, storage: Storage) -> b
 
 
 def absolute_directory(directory: str) -> str:
-    """A directory with the names of those above it, by which applications know theirs."""
+    """Return a directory with the names of those above it, by which applications know theirs."""
     return directory if is_remote(directory) else os.path.abspath(directory)
 
 
@@ -513,7 +516,7 @@ def _first_logged_keys(logs: Sequence[File], storage: Storage) -> Iterator[bytes
 
 
 def _ascends(file: File, storage: Storage) -> bool:
-    """Whether the keys of a table are in the order of their bytes."""
+    """Return whether the keys of a table are in the order of their bytes."""
     import pyarrow.compute as pc
 
     last = b""
@@ -528,7 +531,7 @@ def _ascends(file: File, storage: Storage) -> bool:
 def _tables(
     stored: StoredPlace, manifest: Manifest, rows: Sequence[dict[str, Any]], comparator: str, directory: str
 ) -> tuple[list[LiveTable], list[Damage]]:
-    """Live tables, and what is said of those that are not there, or are others."""
+    """Return live tables, and what is said of those that are not there, or are others."""
     tables, missing = [], []
     order = ORDERS.get(comparator)
     stamped = comparator.endswith(STAMP_SUFFIX)
@@ -570,7 +573,7 @@ def _tables(
 
 def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
     """Yield what to say of a database in a format of Pebble's that is not known: its files may hold what is not."""
-    siblings = storage.files_in(directory or ".", fresh=False, names=FORMAT_MARKER)
+    siblings = storage.list_files(directory or ".", fresh=False, names=FORMAT_MARKER)
     markers = [(int(match[1]), int(match[2]), file) for file in siblings if (match := FORMAT_MARKER.match(file.name))]
     if markers:
         _, version, file = max(markers, key=lambda marker: marker[0])
@@ -611,7 +614,7 @@ def _read_ingestions(logs: Sequence[File], storage: Storage) -> Iterator[tuple[i
         log_range = WriteRange.whole(log, scan, projection, "pebble", numbered=True)
         for batch in log_range.decode(_INGESTS, Findings("skip")):
             names, keys, sequences = (batch.column(name) for name in ("operation", "key", "sequence"))
-            _, ends = binary_parts(names)
+            _, ends = view_binary(names)
             lengths = np.isin(np.diff(ends), [len(name) for name in INGESTS])  # `info` waits for no imports
             for row in np.flatnonzero(lengths).tolist():
                 if names[row].as_py() in INGESTS:
@@ -621,14 +624,17 @@ def _read_ingestions(logs: Sequence[File], storage: Storage) -> Iterator[tuple[i
 
 
 def unnamed_table(file: File, sequence: int | None, storage: Storage, options: TableReadOptions) -> LiveTable:
-    """A table that the MANIFEST does not name, between the keys that are read of it; Pebble puts it on level 0."""
+    """Return a table that the MANIFEST does not name, between the keys that are read of it.
+
+    Pebble puts it on level 0.
+    """
     import pyarrow.compute as pc
 
     smallest, end = None, b""
     for batch in table_entries(file, options, storage):
         keys, ends = (
             batch.column(KEY),
-            batch.filter(pc.equal(batch.column(OPERATION), scalar_of("delete_range", pa.string()))).column(VALUE),
+            batch.filter(pc.equal(batch.column(OPERATION), make_scalar("delete_range", pa.string()))).column(VALUE),
         )
         first, last = pc.min_max(keys).values()
         smallest = first.as_py() if smallest is None else min(smallest, first.as_py())
@@ -637,14 +643,14 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, options: T
 
 
 def table_entries(file: File, options: TableReadOptions, storage: Storage) -> Iterator[pa.RecordBatch]:
-    """The entries of a table that can be read."""
+    """Return the entries of a table that can be read."""
     scan = Scan(options=options, storage=storage)
     schema = SCHEMAS["internal"]
     return TableRange.whole(file, scan, Projection.of(schema, scan)).decode(schema, Findings("skip"))
 
 
 def last_sequence(batches: Iterable[pa.RecordBatch], *, is_compacted: bool = False) -> int:
-    """The highest sequence number of entries, 0 for none; -1 where some have no number of their own.
+    """Return the highest sequence number of entries, 0 for none; -1 where some have no number of their own.
 
     Args:
         batches: The entries.
@@ -662,7 +668,7 @@ def last_sequence(batches: Iterable[pa.RecordBatch], *, is_compacted: bool = Fal
 
 
 def _split_shared_tables(tables: Sequence[LiveTable]) -> list[LiveTable]:
-    """The same tables; of the parts of a file each answers for what is before the next one.
+    """Return the same tables; of the parts of a file each answers for what is before the next one.
 
     Where a part is a virtual table, each reads all of the file, and the first one answers for it.
     """

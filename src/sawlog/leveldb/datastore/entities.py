@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, fixed_array, values_of
+from sawlog.arrow import make_array, make_fixed_array, view_binary, view_values
 from sawlog.errors import SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View, assemble
 from sawlog.format.damage import Damage, Findings
@@ -79,7 +79,7 @@ class EntityRange(LogRange):
     """The entities of those records that belong to the range."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The entities of a range. A record that is no entity is damage."""
+        """Yield the entities of a range. A record that is no entity is damage."""
         typed = self.scan.options.properties == "infer"
         columns = {field.name: _column(field, typed=typed) for field in schema}
         decoder = EntityDecoder()
@@ -100,26 +100,26 @@ class EntityRange(LogRange):
                     report_record(findings, failed)
 
     def samples(self, findings: Findings, signatures: set[int]) -> Iterator[Entity]:
-        """Entities that together have the properties of all. Adds to the `signatures` of those before."""
+        """Yield entities that together have the properties of all. Adds to the `signatures` of those before."""
         decoder = EntityDecoder()
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
             small = _payload(records) <= MAX_BYTES
             sample = (
-                records.take(array_of(_render_plain(records).samples(signatures), pa.int64())) if small else records
+                records.take(make_array(_render_plain(records).samples(signatures), pa.int64())) if small else records
             )
             for entities, _ in self._splits(decoder, sample):
                 yield from entities
 
     def _splits(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
-        """Entities as the library decodes them, up to and with the next damage inside a record."""
+        """Yield entities as the library decodes them, up to and with the next damage inside a record."""
         for start in range(0, records.num_rows, CHUNK):
             yield from self._decode(decoder, records.slice(start, CHUNK))
 
     def _decode(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
-        data, bounds = binary_parts(records.column(RECORD_COLUMN))
+        data, bounds = view_binary(records.column(RECORD_COLUMN))
         payload, ends = data.data, bounds.tolist()
         messages = decoder.parse([bytes(payload[a:b]) for a, b in itertools.pairwise(ends)])
-        offsets = values_of(records.column(OFFSET_COLUMN), np.int64).tolist()
+        offsets = view_values(records.column(OFFSET_COLUMN), np.int64).tolist()
         kind = self.scan.options.table
         entities: list[Entity] = []
         for index, (offset, message) in enumerate(zip(offsets, messages, strict=True)):
@@ -144,22 +144,23 @@ class EntityRange(LogRange):
         schema: pa.Schema,
         findings: Findings,
     ) -> Iterator[pa.RecordBatch]:
-        """A batch of records: plain entities by the kernels, others by the library."""
+        """Yield a batch of records: plain entities by the kernels, others by the library."""
         library_rows = np.flatnonzero(plain.entities.plain == 0)
         decoded: list[Entity] = []
         damages: list[Damage] = []
         for entities, failed in self._splits(
-            decoder, records.take(fixed_array(pa.int64(), library_rows)) if len(library_rows) else records.slice(0, 0)
+            decoder,
+            records.take(make_fixed_array(pa.int64(), library_rows)) if len(library_rows) else records.slice(0, 0),
         ):
             decoded += entities
             damages += [failed] if failed is not None else []
-        starts = values_of(records.column(OFFSET_COLUMN), np.int64)
+        starts = view_values(records.column(OFFSET_COLUMN), np.int64)
         offsets = np.append(starts[plain.entities.rows], np.array([entity.offset for entity in decoded], np.int64))
         mask = self._mask_kind(plain.entities, len(decoded))
         if damages and findings.on_damage == "fail":
             mask &= offsets < damages[0].offset
         order = np.argsort(offsets, kind="stable")
-        selection = fixed_array(pa.int64(), order[mask[order]])
+        selection = make_fixed_array(pa.int64(), order[mask[order]])
 
         def column(name: str) -> pa.Array:
             values = plain.column(name)
@@ -168,7 +169,7 @@ class EntityRange(LogRange):
             return values if len(selection) == records.num_rows and not decoded else values.take(selection)
 
         findings.rows += len(selection)
-        ordered_offsets = fixed_array(pa.int64(), offsets).take(selection)
+        ordered_offsets = make_fixed_array(pa.int64(), offsets).take(selection)
         yield assemble(schema, len(selection), column, self.path, ordered_offsets)
         for damage in damages:
             report_record(findings, damage)
@@ -191,7 +192,7 @@ class PlainColumns:
 
     @classmethod
     def of(cls, records: pa.RecordBatch, schema: pa.Schema, *, typed: bool) -> PlainColumns | None:
-        """For some records; `None` where the library has to decode all of them."""
+        """Return the columns for some records; `None` where the library has to decode all of them."""
         if _payload(records) > MAX_BYTES:
             return None
         entities = _render_plain(records)
@@ -204,7 +205,7 @@ class PlainColumns:
         return cls(entities, dict(zip((field.name for field in fields), columns, strict=True)))
 
     def column(self, name: str) -> pa.Array:
-        """A column of the view's schema."""
+        """Return a column of the view's schema."""
         if self._typed is None:
             return self.entities.column(name)
         if name == KEY_PROPERTY:
@@ -214,11 +215,11 @@ class PlainColumns:
 
 
 def _render_plain(records: pa.RecordBatch) -> PlainEntities:
-    return PlainEntities(*binary_parts(records.column(RECORD_COLUMN)))
+    return PlainEntities(*view_binary(records.column(RECORD_COLUMN)))
 
 
 def _payload(records: pa.RecordBatch) -> int:
-    _, offsets = binary_parts(records.column(RECORD_COLUMN))
+    _, offsets = view_binary(records.column(RECORD_COLUMN))
     return int(offsets[-1] - offsets[0])
 
 
@@ -228,7 +229,7 @@ def _decoded_batch(
     columns: Mapping[str, Callable[[list[Entity]], pa.Array]],
     path: str,
 ) -> pa.RecordBatch:
-    offsets = array_of([entity.offset for entity in entities], pa.int64())
+    offsets = make_array([entity.offset for entity in entities], pa.int64())
     return assemble(schema, len(entities), lambda name: columns[name](entities), path, offsets)
 
 
@@ -237,26 +238,26 @@ def _column(field: pa.Field, *, typed: bool) -> Callable[[list[Entity]], pa.Arra
     if typed:
         return _typed_column(field)
     if name == "path":
-        return lambda entities: array_of([entity.path for entity in entities], kind)
+        return lambda entities: make_array([entity.path for entity in entities], kind)
     if name == "properties":
         encode = json_encoder()
-        return lambda entities: array_of([encode(entity.properties) for entity in entities], pa.binary()).view(
+        return lambda entities: make_array([encode(entity.properties) for entity in entities], pa.binary()).view(
             pa.string()
         )
-    return lambda entities: array_of([entity.key[name] for entity in entities], kind)
+    return lambda entities: make_array([entity.key[name] for entity in entities], kind)
 
 
 def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
     """Return a function that makes the column of one property, or of the keys."""
     name, kind = field.name, field.type
     if name == KEY_PROPERTY:
-        return lambda entities: array_of([{**entity.key, "path": entity.path} for entity in entities], kind)
+        return lambda entities: make_array([{**entity.key, "path": entity.path} for entity in entities], kind)
     convert = converter(field)
 
     def array(entities: list[Entity]) -> pa.Array:
         values = [entity.properties.get(name) for entity in entities]
         try:
-            return array_of(values if convert is None else list(map(convert, values)), kind)
+            return make_array(values if convert is None else list(map(convert, values)), kind)
         except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError) as error:
             first = entities[0].key["key"]
             raise SchemaError(f"property {name!r}, in entities from {first!r} on: expected {kind}: {error}") from error
@@ -286,7 +287,7 @@ class EntitiesContents(LogContents):
         self._metadata = [file for file in files if is_metadata(file)]
 
     def _schema(self) -> pa.Schema:
-        """With `properties="infer"`, the key and one column per property."""
+        """Return the schema; with `properties="infer"`, the key and one column per property."""
         return ENTITIES_SCHEMA if self.scan.options.properties == "json" else self._inferred_schema
 
     views: ClassVar = {"entities": View(_schema, LogContents._ranges)}
@@ -319,7 +320,7 @@ class EntitiesContents(LogContents):
 
 
 def _may_hold(file: File, kind: str | None) -> bool:
-    """Whether a data file may hold entities of a kind; in an export of some kinds the directory says so."""
+    """Return whether a data file may hold entities of a kind; in an export of some kinds the directory says so."""
     directory = posixpath.basename(posixpath.dirname(file.path))
     if kind is None or not directory.startswith(layout.KIND_DIRECTORY):
         return True

@@ -29,7 +29,7 @@ class KindExport:
 
 
 def is_metadata(file: File) -> bool:
-    """Whether a file is of the metadata tree, by its name."""
+    """Return whether a file is of the metadata tree, by its name."""
     return any(name.match(file.name) for name in (layout.OVERALL_NAME, layout.METADATA_NAME))
 
 
@@ -78,7 +78,7 @@ def describe(file: File, options: LogReadOptions, storage: Storage) -> dict[str,
 
 
 def find_outputs(files: Sequence[File], options: LogReadOptions, storage: Storage) -> list[File]:
-    """The data files of `files`, and those that the metadata among them lists, each once.
+    """Return the data files of `files`, and those that the metadata among them lists, each once.
 
     Raises:
         FormatError: When the metadata lists a file that is not there.
@@ -100,7 +100,7 @@ def find_outputs(files: Sequence[File], options: LogReadOptions, storage: Storag
 
 
 def _resolve_sibling(file: File, name: str) -> str:
-    """The path of a file that the metadata names, relative to its own. Emulators on Windows write backslashes."""
+    """Return path of a file that the metadata names, relative to its own. Emulators on Windows write backslashes."""
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or not parts[0] or parts[0].endswith(":"):
         raise FormatError(f"{file.path}: expected the name of a file of the export, found {name!r}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.json_text import put_base64, put_integer, put_string, put_text, put_timestamp
 from sawlog.kernels.memory import load_u64
@@ -23,7 +23,7 @@ from sawlog.leveldb.datastore.keys import Keys, has_steps, read_key
 from sawlog.leveldb.datastore.layout import wire_tag
 from sawlog.leveldb.records.kernels import Strings
 
-STACK = record_type(
+STACK = make_record_type(
     "position",
     "end",
     "form",
@@ -33,10 +33,10 @@ STACK = record_type(
     "shaped",  # the shape of the value before: elements of an array that are alike count once
 )
 """A row of the stack: one per entity that is open, the outermost first."""
-NAME = record_type("start", "length")
+NAME = make_record_type("start", "length")
 """A name of a property, in `data`."""
 MAX_NAMES = 1024
-STATE = record_type(
+STATE = make_record_type(
     ("position", np.uint64),  # in the texts
     "slots",  # in use, as are
     "steps",
@@ -76,7 +76,7 @@ class Scratch(NamedTuple):
 
 
 def new_scratch() -> Scratch:
-    """Room for what is rendered at all."""
+    """Return room for what is rendered at all."""
     return Scratch(np.empty(layout.MAX_DEPTH + 1, STACK), np.empty(MAX_NAMES, NAME), np.empty(1, STATE))
 
 
@@ -177,7 +177,7 @@ def _is_vector_name(data: Any, start: Any, length: Any) -> Any:
 
 @inlined
 def _enter(stack: Any, start: Any, end: Any, state: Any) -> None:
-    """An entity begins, `data[start:end]`, inside of the one that is open."""
+    """Enter an entity that begins, `data[start:end]`, inside of the one that is open."""
     state.depth += 1
     level = stack[state.depth]
     level.position = start
@@ -221,7 +221,7 @@ def _take_key(data: Any, start: Any, end: Any, tables: Any, row: Any, state: Any
 
 @always_inlined
 def _read_property(data: Any, pos: Any, stop: Any) -> Any:
-    """The fields of a property.
+    """Return the fields of a property.
 
     Returns:
         Meaning; multiple; start and end of the name and of the value: ends are 0 in a malformed one.

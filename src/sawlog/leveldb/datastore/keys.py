@@ -6,17 +6,17 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.json_text import put_integer
 from sawlog.kernels.memory import copy_bytes
 from sawlog.kernels.numbers import _ONE, _SEVEN, _ZERO
 from sawlog.kernels.protobuf import read_field
 from sawlog.kernels.signature import Array, Bytes, OutBytes, OutInt32s
-from sawlog.kernels.text import utf8_end
+from sawlog.kernels.text import find_utf8_end
 from sawlog.leveldb.datastore.layout import GROUP_END, wire_tag
 
-KEY = record_type(
+KEY = make_record_type(
     "project",  # starts and lengths in `data`
     "project_length",
     "database",
@@ -27,7 +27,7 @@ KEY = record_type(
     "steps",
 )
 """A row of the table of keys: one per record."""
-STEP = record_type("kind", "kind_length", "name", "name_length", "id", "has_id")
+STEP = make_record_type("kind", "kind_length", "name", "name_length", "id", "has_id")
 """A row of the table of steps."""
 
 
@@ -60,7 +60,7 @@ STEP_ROOM = 2 + 20
 
 @inlined
 def _read_path(data: Any, pos: Any, end: Any, steps: Any, count: Any) -> Any:
-    """The steps of a path, appended to the table: how many it has then; -1 for what is out of the ordinary."""
+    """Return the steps of a path, appended to the table: how many it has then; -1 for what is out of the ordinary."""
     while pos < end:
         tag, start, pos = read_field(data, pos, end)
         if tag != _ELEMENT or count >= len(steps):
@@ -77,7 +77,7 @@ def _read_path(data: Any, pos: Any, end: Any, steps: Any, count: Any) -> Any:
             if tag == _STEP_ID:
                 step.id = np.int64(start)
                 step.has_id = 1
-            elif tag not in (_TYPE, _STEP_NAME) or utf8_end(data, start, pos) != pos:
+            elif tag not in (_TYPE, _STEP_NAME) or find_utf8_end(data, start, pos) != pos:
                 return -1
             elif tag == _TYPE:
                 step.kind = start
@@ -94,7 +94,7 @@ def _read_path(data: Any, pos: Any, end: Any, steps: Any, count: Any) -> Any:
 
 @inlined
 def read_key(data: Any, pos: Any, end: Any, tables: Any, row: Any, count: Any) -> Any:
-    """A key, into its row of the table: how many steps there are then; -1 for what is out of the ordinary."""
+    """Return a key, into its row of the table: how many steps there are then; -1 for what is out of the ordinary."""
     key = tables.keys[row]
     key.project = key.project_length = key.database = key.database_length = 0
     key.namespace = key.namespace_length = key.steps = 0
@@ -110,7 +110,7 @@ def read_key(data: Any, pos: Any, end: Any, tables: Any, row: Any, count: Any) -
             if count < 0:
                 return -1
             key.steps = count - key.first_step
-        elif tag not in (_APP, _NAME_SPACE, _DATABASE_ID) or utf8_end(data, start, pos) != pos:
+        elif tag not in (_APP, _NAME_SPACE, _DATABASE_ID) or find_utf8_end(data, start, pos) != pos:
             return -1
         elif tag == _NAME_SPACE:
             key.namespace = start
@@ -130,7 +130,7 @@ def read_key(data: Any, pos: Any, end: Any, tables: Any, row: Any, count: Any) -
 
 @inlined
 def has_steps(data: Any, pos: Any, end: Any) -> Any:
-    """Whether the key of a nested entity has a path, or is out of the ordinary."""
+    """Return whether the key of a nested entity has a path, or is out of the ordinary."""
     while pos < end:
         tag, start, pos = read_field(data, pos, end)
         if pos == _ZERO or tag & _SEVEN != 2 or (tag == _PATH and pos > start):
@@ -142,7 +142,7 @@ def has_steps(data: Any, pos: Any, end: Any) -> Any:
 def join_paths(
     data: Bytes, keys: Annotated[Any, Array(KEY)], steps: Annotated[Any, Array(STEP)], out: OutBytes, ends: OutInt32s
 ) -> None:
-    """Kinds and names or ids of each key, joined by slashes.
+    """Join the kinds and the names or ids of each key by slashes.
 
     Args:
         data: uint8, the entities.

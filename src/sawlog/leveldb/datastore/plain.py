@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, bitmap, ends_of, fixed_array
-from sawlog.kernels.columns import gathered
+from sawlog.arrow import Column, compute_offsets, make_bitmap, make_fixed_array
+from sawlog.kernels.columns import gather_bytes
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.datastore import kernels as k
 from sawlog.leveldb.datastore import keys
@@ -73,7 +73,7 @@ class PlainEntities:
         return _take(self._keys, self.rows)
 
     def column(self, name: str) -> pa.Array:
-        """A column of `ENTITIES_SCHEMA`, of the plain entities only."""
+        """Return a column of `ENTITIES_SCHEMA`, of the plain entities only."""
         return self._columns[name](self)
 
     def samples(self, known_signatures: set[int]) -> NDArray[np.int64]:
@@ -104,7 +104,9 @@ class PlainEntities:
         self, starts: NDArray[np.int64], lengths: NDArray[np.int64], valid: NDArray[np.bool_] | None
     ) -> pa.Array:
         starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
-        return pa.Array.from_buffers(pa.string(), len(starts), [bitmap(valid), *gathered(self._data, starts, lengths)])
+        return pa.Array.from_buffers(
+            pa.string(), len(starts), [make_bitmap(valid), *gather_bytes(self._data, starts, lengths)]
+        )
 
     def _part(self, name: str) -> pa.Array:
         return self._slices(self._key_fields[name], self._key_fields[f"{name}_length"], None)
@@ -120,12 +122,12 @@ class PlainEntities:
         return self._slices(steps["name"], steps["name_length"], steps["name_length"] > 0)
 
     def _ids(self, steps: NDArray[np.void], valid: NDArray[np.bool_]) -> pa.Array:
-        ids = fixed_array(pa.int64(), np.ascontiguousarray(steps["id"]))
-        return pa.Array.from_buffers(pa.int64(), len(steps), [bitmap(valid), ids.buffers()[1]])
+        ids = make_fixed_array(pa.int64(), np.ascontiguousarray(steps["id"]))
+        return pa.Array.from_buffers(pa.int64(), len(steps), [make_bitmap(valid), ids.buffers()[1]])
 
     def _paths(self) -> pa.Array:
         counts = self._key_fields["steps"]
-        ends = ends_of(counts, np.int32)
+        ends = compute_offsets(counts, np.int32)
         # Steps of entities that are not plain were taken back, so those that are left lie one behind the other.
         steps = self._steps
         children = [self._kinds(steps), self._ids(steps, steps["has_id"] > 0), self._names(steps)]
@@ -155,7 +157,7 @@ class PlainEntities:
 
 
 def _take(table: NDArray[np.void], rows: NDArray[np.int64]) -> NDArray[np.void]:
-    """Rows of a table of records, as numbers: NumPy takes records one by one."""
+    """Return rows of a table of records, as numbers: NumPy takes records one by one."""
     records: NDArray[np.void] = (
         table.view(np.int64).reshape(-1, table.dtype.itemsize // 8)[rows].view(table.dtype)[:, 0]
     )

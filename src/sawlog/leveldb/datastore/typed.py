@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import make_array
 from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, call_decoder
 from sawlog.leveldb.datastore.layout import EXACT_INTEGER
@@ -70,7 +70,7 @@ def shape_of(value: Any) -> Shape:
 
 
 def unite(first: Shape, second: Shape) -> Shape:
-    """The shape that holds the values of both without loss: JSON text where there is no better one."""
+    """Return the shape that holds the values of both without loss: JSON text where there is no better one."""
     if second in (first, NULL):
         return first
     if first == NULL:
@@ -88,7 +88,7 @@ def unite(first: Shape, second: Shape) -> Shape:
 
 
 def unite_fields(first: Mapping[str, Shape], second: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The fields of both; those of `first` come first."""
+    """Return the fields of both; those of `first` come first."""
     united = dict(first)
     for name, shape in second.items():
         united[name] = unite(united.get(name, NULL), shape)
@@ -117,7 +117,7 @@ def check_fields(count: int) -> None:
 
 
 def shape_field(name: str, shape: Shape) -> pa.Field:
-    """A shape as an Arrow field. JSON text is a string that says so in `sawlog.type`.
+    """Return a shape as an Arrow field. JSON text is a string that says so in `sawlog.type`.
 
     That is also what becomes of properties that are always null, and of maps that are always empty, for which there is
     no type that all file formats have.
@@ -157,7 +157,7 @@ def _convert_fields(value: Mapping[str, Any], converters: Mapping[str, Callable[
 
 
 def read_typed(texts: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array] | None:
-    """Typed columns out of JSON objects, one a string without nulls, as `plain` renders them, by Arrow's reader.
+    """Return typed columns out of JSON objects, one a string without nulls, as `plain` renders them, by Arrow's reader.
 
     Returns:
         The columns, or `None` where values do not fit the fields, or have to stay JSON text.
@@ -165,7 +165,7 @@ def read_typed(texts: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array] | 
     from pyarrow.json import ParseOptions, ReadOptions, read_json
 
     if not len(texts):
-        return [array_of([], field.type) for field in fields]
+        return [make_array([], field.type) for field in fields]
     data = texts.buffers()[2]
     schema = pa.schema([pa.field(field.name, _as_json(field)) for field in fields])
     table = call_decoder(
@@ -184,7 +184,7 @@ def _is_json(field: pa.Field) -> bool:
 
 
 def _as_json(field: pa.Field) -> pa.DataType:
-    """The type by which Arrow's reader finds the values of a field. What holds JSON text can only be null there."""
+    """Return type by which Arrow's reader finds the values of a field. What holds JSON text can only be null there."""
     kind = field.type
     if _is_json(field):
         return pa.null()
@@ -201,7 +201,7 @@ def _from_json(array: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
     if pa.types.is_binary(kind):
-        return array_of([None if text is None else b64decode(text) for text in array.to_pylist()], kind)
+        return make_array([None if text is None else b64decode(text) for text in array.to_pylist()], kind)
     if pa.types.is_list(kind):
         values = _from_json(array.values, kind.value_field)
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])

@@ -27,7 +27,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sawlog.guard import EPOCH, Undecodable, call_decoder, optional
+from sawlog.guard import EPOCH, Undecodable, call_decoder, import_optional
 from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.layout import MESSAGES
@@ -37,18 +37,18 @@ _PACKAGE = "sawlog.datastore"
 
 @cache
 def message_class(name: str) -> Any:
-    """The class of a message in `MESSAGES`.
+    """Return the class of a message in `MESSAGES`.
 
     Raises:
         OptionError: When the packages that the view `entities` needs are not installed.
     """
-    message_factory = optional("google.protobuf.message_factory", "datastore", "reading Datastore entities")
+    message_factory = import_optional("google.protobuf.message_factory", "datastore", "reading Datastore entities")
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
 @cache
 def _pool() -> Any:
-    """A pool of our own: the same messages may exist in the default one, made by the vendor."""
+    """Return a pool of our own: the same messages may exist in the default one, made by the vendor."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     field_type = descriptor_pb2.FieldDescriptorProto
@@ -120,7 +120,7 @@ class EntityDecoder:
         self._guesses: dict[str, str] = {}
 
     def parse(self, records: Sequence[bytes]) -> list[Any]:
-        """Records as messages; an `EntityError` takes the place of each one that is not an entity."""
+        """Return records as messages; an `EntityError` takes the place of each one that is not an entity."""
         tag, lengths = layout.ENTITIES_TAG, map(encode_varint, map(len, records))
         framed = b"".join(
             [part for record, length in zip(records, lengths, strict=True) for part in (tag, length, record)]
@@ -137,7 +137,7 @@ class EntityDecoder:
         return list(message.entity)
 
     def key(self, message: Any) -> Key:
-        """The key of an entity.
+        """Return the key of an entity.
 
         Raises:
             EntityError: When it has none.
@@ -149,7 +149,7 @@ class EntityDecoder:
         return _key(reference, elements)
 
     def properties(self, message: Any, depth: int = 0) -> dict[str, Any]:
-        """The properties of an entity, by name; arrays as lists.
+        """Return the properties of an entity, by name; arrays as lists.
 
         Raises:
             EntityError: For nested bytes that are no entity, or are nested too deep.
@@ -212,7 +212,7 @@ class EntityDecoder:
 
 
 def key_path(message: Any) -> list[dict[str, Any]]:
-    """The path of an entity's key: kind and id or name of each step, ancestors first."""
+    """Return the path of an entity's key: kind and id or name of each step, ancestors first."""
     return [
         {"kind": step.type, "id": step.id if step.HasField("id") else None, "name": step.name or None}
         for step in message.key.path.element
@@ -221,12 +221,12 @@ def key_path(message: Any) -> list[dict[str, Any]]:
 
 @cache
 def json_encoder() -> Callable[[Any], bytes]:
-    """A function that makes JSON text of values.
+    """Return a function that makes JSON text of values.
 
     Raises:
         OptionError: When the package that it needs is not installed.
     """
-    orjson = optional("orjson", "datastore", "reading Datastore entities")
+    orjson = import_optional("orjson", "datastore", "reading Datastore entities")
     flags = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_UTC_Z
 
     def encode(value: Any) -> bytes:

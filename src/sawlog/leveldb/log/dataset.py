@@ -15,7 +15,7 @@ from sawlog.format.charts import Picture
 from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Fragment, Range, View
 from sawlog.format.fields import FieldParser
 from sawlog.format.planning import bind_scan, plan_fragments
-from sawlog.format.query import interval
+from sawlog.format.query import find_interval
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.fields import parts
 from sawlog.leveldb.log.head import read_head, resolve_dialect
@@ -27,7 +27,7 @@ from sawlog.storage.workers import PIECE_BYTES
 
 
 def add_marks(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:
-    """A schema with the columns that mark rows which LevelDB itself would not deliver."""
+    """Return a schema with the columns that mark rows which LevelDB itself would not deliver."""
     columns = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
     return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in columns if columns[name])])
 
@@ -39,10 +39,10 @@ class LogContents(Contents):
     """What the ranges of the view are; datasets of other views put their own here."""
 
     def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[LogRange]:
-        """Ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
+        """Yield ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
         # Damage in front of a block may be noticed only in it.
         damage = self.scan.view == "damage"
-        first, end = (None, None) if damage else interval(request.projection.query, OFFSET_COLUMN)
+        first, end = (None, None) if damage else find_interval(request.projection.query, OFFSET_COLUMN)
         low, high = max(first or 0, 0), 1 << 62 if end is None else end
         if "stale" in self.scan.options.salvage or self.scan.options.keys != "internal":
             # Where a log ends, and older records follow, is known from the whole file only; so are sizes of timestamps.
@@ -55,8 +55,8 @@ class LogContents(Contents):
 
     views: ClassVar = {"rows": View(lambda self: add_marks(ROWS_SCHEMA, self.scan.options), _ranges)}
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """The end of the last complete record. The new bytes are walked once.
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
+        """Return the end of the last complete record. The new bytes are walked once.
 
         Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
 
@@ -71,23 +71,23 @@ class LogContents(Contents):
         (log_range,) = self._cut_log(request, file, position, file.size, True, None)
         return log_range.find_end()
 
-    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """Fragments of ranges of bytes."""
+    def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+        """Return fragments of ranges of bytes."""
         return [
             fragment
             for file, start, end in ranges
             for fragment in self._cut_log(request, replace(file, size=end), start, end, True, TASK_BYTES)
         ]
 
-    def field_parser(self, file: File, source: Source) -> FieldParser:
-        """Fragments, write batches and version edits."""
+    def make_field_parser(self, file: File, source: Source) -> FieldParser:
+        """Return fragments, write batches and version edits."""
         dialect = self._dialect(file)
-        head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
+        head = read_head(source.read_window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
         edits = layout.MANIFEST_NAME.match(file.name) is not None
         return lambda offset: parts(source, offset, head, edits=edits)
 
-    def pictures(self, request: BoundScan) -> Iterator[Picture]:
-        """Operations along logs of write batches."""
+    def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
+        """Yield operations along logs of write batches."""
         view = self.scan.view
         if view not in ("rows", "writes"):
             return
@@ -102,7 +102,7 @@ class LogContents(Contents):
         yield from pictures(self.files, fragments, certain=view == "writes")
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Dialect, log number and compression of the first file."""
+        """Return dialect, log number and compression of the first file."""
         del request
         if not self.files:
             return {}
@@ -126,7 +126,7 @@ class LogContents(Contents):
     def _cut_log(
         self, request: BoundScan, file: File, start: int, stop: int, synced: bool, task_bytes: int | None
     ) -> Iterator[LogRange]:
-        """Ranges of about `task_bytes` that together are `[start, stop)`; at least one."""
+        """Yield ranges of about `task_bytes` that together are `[start, stop)`; at least one."""
         dialect = self._dialect(file)
         begin = start
         while True:

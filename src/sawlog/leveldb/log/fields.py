@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.format.charts import key_text
-from sawlog.format.fields import Fields, Part, numbers
+from sawlog.format.charts import render_key
+from sawlog.format.fields import Fields, Part, iterate_numbers
 from sawlog.leveldb.codecs import EXPANDED_BYTES, expand_records
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import LogHead
@@ -25,7 +25,7 @@ _MOST = 80
 
 @cache
 def _operations(dialect: Dialect) -> dict[int, tuple[Operation, bool]]:
-    """Operations by their tags, and whether a column family follows those."""
+    """Return operations by their tags, and whether a column family follows those."""
     operation_tags = ((operation, operation.tags(dialect)) for operation in OPERATIONS)
     return {
         tag: (operation, bool(place))
@@ -36,13 +36,13 @@ def _operations(dialect: Dialect) -> dict[int, tuple[Operation, bool]]:
 
 
 def batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool) -> list[Part]:
-    """The fields of a write batch; none where the bytes are something else."""
+    """Return the fields of a write batch; none where the bytes are something else."""
     tags = _operations(dialect)
     fields, counted = Fields(data, position), 0
     if len(data) < BATCH_HEADER:
         return []
-    fields.number("sequence", COUNT_OFFSET)
-    count = fields.number("count", BATCH_HEADER - COUNT_OFFSET)
+    fields.take_number("sequence", COUNT_OFFSET)
+    count = fields.take_number("count", BATCH_HEADER - COUNT_OFFSET)
     try:
         while fields.left and len(fields.found) < _MOST:
             tag = data[fields.position]
@@ -51,22 +51,22 @@ def batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool) -> l
             operation, family = tags[tag]
             fields.take("operation", 1, lambda tag, name=operation.name: f"{tag[0]}, {name}")  # type: ignore[misc]
             if family:
-                fields.varint("column family")
+                fields.take_varint("column family")
             strings = [(Field.KEY, "key"), (Field.VALUE, "value")]
             for bit, name in reversed(strings) if operation.shape & Field.VALUE_FIRST else strings:
                 if operation.shape & bit:
-                    fields.take(name, fields.varint(f"{name} length"), key_text)
+                    fields.take(name, fields.take_varint(f"{name} length"), render_key)
             counted += bool(operation.shape & Field.COUNTED)
     except EOFError:
         return fields.found if cut else []
     if counted > count or (not fields.left and not cut and counted != count):
         return []
-    fields.rest("further operations")
+    fields.take_remainder("further operations")
     return fields.found
 
 
 def edit_parts(data: bytes, position: int, dialect: Dialect) -> Iterator[Part]:
-    """The fields of a version edit, each with its tag, as far as they can be read."""
+    """Yield the fields of a version edit, each with its tag, as far as they can be read."""
     end = 0
     try:
         for name, start, end, value in edit_fields(data, dialect):
@@ -78,14 +78,14 @@ def edit_parts(data: bytes, position: int, dialect: Dialect) -> Iterator[Part]:
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
-    return key_text(value) if isinstance(value, bytes) else str(value)
+    return render_key(value) if isinstance(value, bytes) else str(value)
 
 
 _HEADER = {"checksum": layout.CHECKSUM, "length": layout.LENGTH}
 
 
 def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) -> Iterator[Part]:
-    """The fragments from an offset on, each as its header and its payload, and unused ends of blocks.
+    """Yield the fragments from an offset on, each as its header and its payload, and unused ends of blocks.
 
     Args:
         source: The log.
@@ -103,7 +103,7 @@ def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) ->
             )
             position = end
             continue
-        data = source.window(position, end - position).tobytes()
+        data = source.read_window(position, end - position).tobytes()
         length, kind = layout.LENGTH.of(data), layout.TYPE.of(data)
         fragment_type = layout.TYPES[dialect].get(kind)
         size = fragment_type.header_size if fragment_type is not None else layout.HEADER_SIZE
@@ -114,7 +114,7 @@ def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) ->
             yield Part("end of the log", position, size, f"an empty header of log number {number:,}", use="padding")
             position += size
             continue
-        checksum, declared = numbers(data, position, position, _HEADER)
+        checksum, declared = iterate_numbers(data, position, position, _HEADER)
         yield Part(
             checksum.name,
             checksum.offset,
@@ -126,7 +126,7 @@ def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) ->
         yield Part(declared.name, declared.offset, declared.length, declared.value, room)
         yield Part("type", position + layout.TYPE.offset, layout.TYPE.size, *_type(kind, layout.TYPES[dialect]))
         if size > layout.HEADER_SIZE:
-            yield from numbers(data, position, position, {"log number": layout.LOG_NUMBER})
+            yield from iterate_numbers(data, position, position, {"log number": layout.LOG_NUMBER})
         if size > layout.RECYCLABLE_HEADER_SIZE:
             synced_bytes = data[layout.RECYCLABLE_HEADER_SIZE : size]
             synced = f"{int.from_bytes(synced_bytes, 'little'):,}"
@@ -158,7 +158,7 @@ def _payload(data: bytes, position: int, role: Role, head: LogHead, *, edits: bo
 
 
 def _expand(data: bytes) -> bytes:
-    """The content of a compressed record, empty where it is damaged."""
+    """Return the content of a compressed record, empty where it is damaged."""
     ends = np.array([0, len(data)], np.int32)
     return b"".join(
         group.data.to_pybytes() for group in expand_records(np.frombuffer(data, np.uint8), ends, EXPANDED_BYTES)
@@ -166,7 +166,7 @@ def _expand(data: bytes) -> bytes:
 
 
 def _describe_checksum(data: bytes, size: int, length: int, fits: bool) -> str:
-    """The checksum that should be there, if it is another."""
+    """Return the checksum that should be there, if it is another."""
     from sawlog.leveldb.log.kernels import masked_checksum
 
     if not fits:
@@ -176,7 +176,7 @@ def _describe_checksum(data: bytes, size: int, length: int, fits: bool) -> str:
 
 
 def _type(kind: int, types: Mapping[int, layout.FragmentType]) -> tuple[str, str]:
-    """A type byte in words, and what is expected in its place."""
+    """Return a type byte in words, and what is expected in its place."""
     if kind not in types:
         return str(kind), f"a known type: {', '.join(str(int(code)) for code in sorted(types)[:8])}"
     return f"{kind}, {types[kind].role.name.lower()}", ""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sawlog.errors import OptionError
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, WriterPosition
 from sawlog.format.damage import FileReport, Remark, Skipped, Verdict
-from sawlog.format.lazy import lazy_attribute
+from sawlog.format.lazy import make_lazy_attribute
 from sawlog.leveldb.datastore import layout as datastore_layout
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import first_fragments
@@ -136,11 +136,11 @@ class LevelDBLog(Format):
     directory_layout = _Logs()
     stream_rules = _Numbers()
     views: ClassVar = {name: view.title for name, view in _VIEWS.items()}
-    read_options = lazy_attribute("sawlog.leveldb.options", "LogReadOptions")
-    write_options = lazy_attribute("sawlog.leveldb.options", "LogWriteOptions")
+    read_options = make_lazy_attribute("sawlog.leveldb.options", "LogReadOptions")
+    write_options = make_lazy_attribute("sawlog.leveldb.options", "LogWriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By an intact fragment at a block start; an empty or damaged file by its name."""
+        """Recognize by an intact fragment at a block start; an empty or damaged file by its name."""
         for dialect in ("rocksdb", "pebble"):
             if next(first_fragments(head, dialect), None) is not None:
                 return Match.CONTENT
@@ -148,7 +148,7 @@ class LevelDBLog(Format):
         return Match.NAME if any(name.match(file.name) for name in names) else Match.NO
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """Logs in the order of their numbers (RocksDB's archive first, where it belongs), and export files."""
+        """Return logs in the order of their numbers (RocksDB's archive first, where it belongs), and export files."""
         names = _VIEWS[view].names if view in _VIEWS else _DATA_NAMES
         selection = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
         return sorted(selection, key=_log_sort_key)

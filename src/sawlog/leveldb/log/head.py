@@ -35,7 +35,7 @@ class LogHead:
 
 
 def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> Iterator[tuple[int, int, bytes]]:
-    """Intact fragments at the block starts in `head`, and after those that hold no record but describe the log.
+    """Yield intact fragments at the block starts in `head`, and after those that hold no record but describe the log.
 
     Args:
         head: The first bytes of a file.
@@ -71,7 +71,7 @@ def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> I
 
 
 def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:
-    """The dialect from the options, or whose database has the log (or its archive), as other files there say.
+    """Return the dialect from the options, or whose database has the log (or its archive), as other files there say.
 
     Where none does, Pebble's logs show by how they end, once they are closed.
     """
@@ -82,7 +82,7 @@ def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Sto
         directory = posixpath.dirname(directory)
     try:
         beginnings = layout.OWNER_BEGINNINGS
-        owned = storage.files_in(directory or ".", fresh=False, names=layout.OWNER_NAME, beginnings=beginnings)
+        owned = storage.list_files(directory or ".", fresh=False, names=layout.OWNER_NAME, beginnings=beginnings)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return dialect
     siblings = {sibling.name: sibling for sibling in owned}
@@ -98,7 +98,7 @@ def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Sto
 
 
 def _ends_as_pebble_ends(file: File, storage: Storage) -> bool:
-    """Whether a log ends in a header of the log that follows, without a checksum: what Pebble writes last."""
+    """Return whether a log ends in a header of the log that follows, without a checksum: what Pebble writes last."""
     named = layout.LOG_NAME.match(file.name)
     if named is None or file.size < layout.RECYCLABLE_HEADER_SIZE:
         return False
@@ -114,7 +114,7 @@ def _ends_as_pebble_ends(file: File, storage: Storage) -> bool:
 def read_head(
     head: bytes, file: File, dialect: Dialect | Literal["auto"], storage: Storage, *, numbered: bool = False
 ) -> LogHead:
-    """Determine dialect, log number and compression from the first `PROBE_BYTES` of a file.
+    """Return determine dialect, log number and compression from the first `PROBE_BYTES` of a file.
 
     The log's number is that of its name. Where no fragment carries it, the log was taken over from an earlier one and
     is not written yet, if it is in its database; otherwise it was renamed, and its first fragment has the number.
@@ -179,7 +179,10 @@ def _is_in_database(file: File, storage: Storage) -> bool:
 
 @lru_cache(maxsize=8)  # a follower asks in every look
 def _dialect_of(head: bytes) -> Dialect:
-    """Whose fragments a log begins with, or has where it begins with none; LevelDB's where they are everyone's."""
+    """Return whose fragments a log begins with, or has where it begins with none.
+
+    LevelDB's where they are everyone's.
+    """
     for resync in (False, True):
         types = {
             candidate: {kind for _, kind, _ in first_fragments(head, candidate, resync=resync)}
@@ -260,7 +263,7 @@ def read_pointer(directory: str, siblings: Iterable[File], storage: Storage) -> 
 
 
 def by_number(manifests: Iterable[File]) -> list[File]:
-    """MANIFEST files, the newest first."""
+    """Return MANIFEST files, the newest first."""
     return sorted(manifests, key=_number, reverse=True)
 
 

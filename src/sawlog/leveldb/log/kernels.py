@@ -25,16 +25,16 @@ from sawlog.chain.kernels import (
     TORN,
     Window,
     blame,
-    head_window,
-    new_state,
+    make_head_window,
+    make_record_type,
+    make_state,
+    make_state_type,
     note,
-    record_type,
-    state_type,
     walk_chain,
 )
 from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.layout import loader, storer
+from sawlog.kernels.layout import make_load, make_store
 from sawlog.kernels.memory import copy_bytes, prefetch
 from sawlog.kernels.numbers import _U32, _ZERO
 from sawlog.kernels.signature import (
@@ -78,7 +78,7 @@ class Rules(NamedTuple):
     resync: Bool
 
 
-STATE = state_type(
+STATE = make_state_type(
     "synced",  # 0 until the first fragment that this walk owns; what comes before belongs to an earlier range
     "open",  # header of the open record's FIRST; -1 when no record is open
     "open_bytes",  # payload of the open record so far
@@ -117,7 +117,7 @@ class Out(NamedTuple):
     events: Annotated[Any, Array(EVENT, writable=True)]
 
 
-ENCODER = record_type(
+ENCODER = make_record_type(
     "record",  # the one being encoded
     "done",  # bytes of it that are encoded; -1 before its first fragment
     "in_block",  # bytes used of the current block
@@ -136,12 +136,12 @@ _TYPE = np.uint64(layout.TYPE.offset)
 _MASK_DELTA = np.uint64(layout.MASK_DELTA)
 _ROTATE_RIGHT = np.uint64(layout.MASK_ROTATION)
 _ROTATE_LEFT = np.uint64(32 - layout.MASK_ROTATION)
-_load_checksum = loader(layout.CHECKSUM)
-_load_length = loader(layout.LENGTH)
-_load_log_number = loader(layout.LOG_NUMBER)
-_store_checksum = storer(layout.CHECKSUM)
-_store_length = storer(layout.LENGTH)
-_store_log_number = storer(layout.LOG_NUMBER)
+_load_checksum = make_load(layout.CHECKSUM)
+_load_length = make_load(layout.LENGTH)
+_load_log_number = make_load(layout.LOG_NUMBER)
+_store_checksum = make_store(layout.CHECKSUM)
+_store_length = make_store(layout.LENGTH)
+_store_log_number = make_store(layout.LOG_NUMBER)
 _AHEAD = np.uint64(2048)
 """How far before their use cache lines are asked for: small records outrun the CPU's own prefetching."""
 _LINE = np.uint64(64)
@@ -170,13 +170,13 @@ _RECYCLABLE_TYPES = np.uint64(Type.RECYCLABLE_FULL - Type.FULL)
 
 @inlined
 def masked(crc: Any) -> Any:
-    """The stored form of a CRC-32C."""
+    """Return the stored form of a CRC-32C."""
     return ((crc >> _ROTATE_RIGHT | crc << _ROTATE_LEFT) & _U32) + _MASK_DELTA & _U32
 
 
 @inlined
 def masked_crc(buffer: Any, start: Any, length: Any) -> Any:
-    """The stored form of the CRC-32C of `buffer[start : start + length]`."""
+    """Return the stored form of the CRC-32C of `buffer[start : start + length]`."""
     return masked(crc32c(buffer, start, length))
 
 
@@ -190,7 +190,7 @@ def _all_zero(data: Any, pos: Any, length: Any) -> Any:
 
 @always_inlined
 def left_in_block(window: Any, offset: Any) -> Any:
-    """Bytes from a file offset to the end of its block, or of the file."""
+    """Return bytes from a file offset to the end of its block, or of the file."""
     return min(_BLOCK - (offset & _IN_BLOCK), window.size - offset)
 
 
@@ -208,7 +208,7 @@ def _cut_off(window: Any, pos: Any, room: Any, header: Any, state: Any, rules: A
 
 @inlined
 def _proven(data: Any, pos: Any, room: Any, rules: Any) -> Any:
-    """Bytes of the fragment of this log, part of a record, that a checksum proves to be at `pos`; 0 for none.
+    """Return bytes of the fragment of this log, part of a record, that a checksum proves to be at `pos`; 0 for none.
 
     It ends within `room` bytes.
     """
@@ -292,7 +292,7 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @always_inlined
 def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """The common case, in a tight loop of its own: intact legacy FULL fragments, all in one block."""
+    """Return the common case, in a tight loop of its own: intact legacy FULL fragments, all in one block."""
     data = window.data
     offset = window.base + pos
     if rules.recycled != _ZERO or offset >= window.end or state.synced == 0 or state.open >= 0:
@@ -352,7 +352,7 @@ def _forget_record(events: Any, state: Any, kind: Any, offset: Any) -> None:
 
 @inlined
 def _confirm_suspect(events: Any, state: Any, offset: Any) -> None:
-    """A valid fragment follows a doubtful one: the log went on, so what is between them is damage."""
+    """Note the bytes from a doubtful fragment, if any, up to a valid one as damage: the log went on."""
     suspect = state.suspect
     if suspect >= 0:
         note(events, state, state.suspect_kind, suspect, offset - suspect, state.suspect_one, state.suspect_two)
@@ -362,7 +362,7 @@ def _confirm_suspect(events: Any, state: Any, offset: Any) -> None:
 
 @always_inlined
 def _pass_unused(state: Any, offset: Any, length: Any) -> None:
-    """The rest of a block is zeros: padding."""
+    """Pass over the rest of a block, which is zeros: padding."""
     state.padding_bytes += length
     if state.zeros < 0:
         state.zeros = offset
@@ -385,7 +385,7 @@ def _suspect(state: Any, offset: Any, length: Any, unused: Any, recycled: Any) -
 
 @always_inlined
 def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
-    """The rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
+    """Return the rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
     offset = np.int64(start)
     lost_bytes = np.int64(length)
     room = left_in_block(window, start)
@@ -412,7 +412,7 @@ def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules:
 
 @always_inlined
 def _take_record(state: Any, out: Any, start: Any, end: Any) -> None:
-    """A record is complete, from file offset `start` to `end`; `state.committed` counts its bytes."""
+    """Enter a complete record, from file offset `start` to `end`; `state.committed` counts its bytes."""
     row = state.rows
     out.starts[row] = start
     out.stops[row] = end
@@ -457,7 +457,7 @@ def _begin(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 @inlined
 def _take_other(offset: Any, total: Any, length: Any, code: Any, role: Any, state: Any, events: Any) -> Any:
-    """A fragment that is no part of the open record. Returns whether it was one."""
+    """Return a fragment that is no part of the open record. Returns whether it was one."""
     start = state.open
     if role == _ROLE_METADATA:
         _forget_record(events, state, _PARTIAL_RECORD, offset)
@@ -607,19 +607,19 @@ def _masked_checksum(buffer: Bytes) -> UInt64:
 
 
 def masked_checksum(data: bytes) -> int:
-    """The stored form of the CRC-32C of some bytes."""
+    """Return the stored form of the CRC-32C of some bytes."""
     return int(_masked_checksum(np.frombuffer(data, np.uint8)))
 
 
 def first_state(position: int = 0) -> Any:
-    """A state for judging single fragments."""
-    return new_state(STATE, position=position, synced=1, open=-1, suspect=-1)
+    """Return a state for judging single fragments."""
+    return make_state(STATE, position=position, synced=1, open=-1, suspect=-1)
 
 
 def judge_of(head: bytes, dialect: layout.Dialect) -> tuple[Callable[[], int], Any]:
-    """`judge_fragment` of the beginning of a file, and the state whose position it looks at."""
+    """Return `judge_fragment` of the beginning of a file, and the state whose position it looks at."""
     rules, state = rules_of(dialect, gather=False, longest=0), first_state()
-    return partial(judge_fragment, head_window(head, len(head)), state, rules), state
+    return partial(judge_fragment, make_head_window(head, len(head)), state, rules), state
 
 
 @cache
@@ -642,7 +642,7 @@ def rules_of(
     longest: int,
     resync: bool = False,
 ) -> Rules:
-    """The rules for reading fragments of a dialect."""
+    """Return the rules for reading fragments of a dialect."""
     roles, headers = _types(dialect)
     longer = headers.max() if recycled else _ZERO
     return Rules(roles, headers, np.int64(log), longer, verify, gather, np.int64(longest), resync)

@@ -218,5 +218,5 @@ EXPORT_NAME = re.compile(r"^output-(\d+)$")
 
 
 def block_end(offset: int) -> int:
-    """The first block boundary at or after a file offset."""
+    """Return the first block boundary at or after a file offset."""
     return -(-offset // BLOCK_SIZE) * BLOCK_SIZE

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import values_of
+from sawlog.arrow import view_values
 from sawlog.format.charts import LaneBox, Picture
 from sawlog.format.contract import OFFSET_COLUMN, Fragment
 from sawlog.format.damage import Findings
@@ -54,9 +54,9 @@ class _Operations:
 
     def add(self, path: str, batch: pa.RecordBatch) -> None:
         """Take in operations of a log, in columns `COUNTED`."""
-        offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
-        sequences = values_of(batch.column("sequence"), np.int64)
-        codes = values_of(pc.index_in(batch.column("operation"), name_array(NAMES)), np.int32)
+        offsets = view_values(batch.column(OFFSET_COLUMN), np.int64)
+        sequences = view_values(batch.column("sequence"), np.int64)
+        codes = view_values(pc.index_in(batch.column("operation"), name_array(NAMES)), np.int32)
         slices = (offsets + self._begins[path]) // self._width
         np.add.at(self._counts, (codes, slices), 1)
         for row in np.unique(slices, return_index=True)[1].tolist():

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, binary_array, constant, fixed_array
+from sawlog.arrow import Column, make_array, make_binary_array, make_constant, make_fixed_array
 from sawlog.chain.kernels import Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.errors import ChangedError, DiskError, UnsupportedError, warn
-from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, assemble, intact_end
+from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, assemble, find_intact_end
 from sawlog.format.damage import Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
@@ -76,7 +76,7 @@ class StampSizes:
             self._entries.append((layout.STAMP_FAMILY.of(entry), offset, layout.STAMP_SIZE.of(entry)))
 
     def of(self, families: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The size in force for each operation, by its column family and the offset of its record."""
+        """Return the size in force for each operation, by its column family and the offset of its record."""
         if not self._entries:
             return np.zeros(len(families), np.int64)
         entries = np.array(self._entries, np.int64)
@@ -180,15 +180,15 @@ class Walk(ChainWalk):
         if self._compressed:
             yield from self._expand_rows(rows)
             return
-        records = binary_array(self._ends[: rows + 1], self._data) if self._rules.gather else None
+        records = make_binary_array(self._ends[: rows + 1], self._data) if self._rules.gather else None
         yield rows, self._batch(slice(0, rows), records)
 
     def _expand_rows(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The rows in hand, expanded. Stops at one that cannot be, where damage fails."""
+        """Yield the rows in hand, expanded. Stops at one that cannot be, where damage fails."""
         from sawlog.leveldb.codecs import expand_records
 
         if not rows:
-            yield 0, self._batch(slice(0, 0), array_of([], pa.binary()))
+            yield 0, self._batch(slice(0, 0), make_array([], pa.binary()))
         for group in expand_records(self._data.values, self._ends[: rows + 1], self._longest):
             row_count = len(group.rows)
             if group.failed and self.fails:
@@ -207,19 +207,21 @@ class Walk(ChainWalk):
         columns: dict[str, pa.Array] = {RECORD_COLUMN: records}
         for name in self._schema.names:
             if name == END_COLUMN:
-                columns[name] = fixed_array(pa.int64(), self._stops[rows].copy())
+                columns[name] = make_fixed_array(pa.int64(), self._stops[rows].copy())
             elif name == RECOVERED_COLUMN:
-                columns[name] = array_of(self._recovered[rows], pa.bool_())
+                columns[name] = make_array(self._recovered[rows], pa.bool_())
             elif name == STALE_COLUMN:
-                columns[name] = constant(self._stale, pa.bool_(), len(starts))
-        return assemble(self._schema, len(starts), columns, self.path, lambda: fixed_array(pa.int64(), starts.copy()))
+                columns[name] = make_constant(self._stale, pa.bool_(), len(starts))
+        return assemble(
+            self._schema, len(starts), columns, self.path, lambda: make_fixed_array(pa.int64(), starts.copy())
+        )
 
-    def remark(self, event: Event) -> None:
-        """A metadata fragment."""
+    def note_event(self, event: Event) -> None:
+        """Keep what a metadata fragment says."""
         if self.metadata is not None:
             self.metadata.append(Metadata(event.offset, event.one, event.two, event.length - event.two))
         if self.stamps is not None and event.one in layout.STAMP_SIZES:
-            payload = self.source.window(event.offset + event.two, event.length - event.two)
+            payload = self.source.read_window(event.offset + event.two, event.length - event.two)
             self.stamps.add(event.offset, bytes(payload))
 
     def describe(self, event: Event) -> str:
@@ -227,7 +229,7 @@ class Walk(ChainWalk):
         detail = LogDamageKind(event.kind).detail.format(event.one, two)
         return detail.removesuffix(GIVEN_UP) if self._rules.resync else detail
 
-    def pending(self) -> tuple[int, ...]:
+    def find_pending(self) -> tuple[int, ...]:
         return int(self.state.open), self.suspect_offset
 
     @property
@@ -235,11 +237,11 @@ class Walk(ChainWalk):
         """Return the byte at which a recycled log ends or is damaged, with no fragment of it after; -1 for none."""
         return int(self.state.suspect)
 
-    def unread(self, length: int) -> int:
-        """LevelDB counts one block."""
+    def count_lost_bytes(self, length: int) -> int:
+        """Return LevelDB counts one block."""
         return layout.BLOCK_SIZE
 
-    def tail(self) -> Tail | None:
+    def judge_tail(self) -> Tail | None:
         state, size = self.state, self.span.file.size
         open_, suspect = int(state.open), int(state.suspect)
         if not state.synced or (state.position < size and state.tail < 0):
@@ -252,14 +254,14 @@ class Walk(ChainWalk):
             return Tail(TailStatus.OPEN, open_, size - open_, detail)
         if state.zeros == self.span.start and not self._fragment.synced:
             return self._padding()
-        return super().tail()
+        return super().judge_tail()
 
     def _padding(self) -> Tail | None:
-        """The unused space at the end, which contains all of this range: where it begins takes the whole file."""
+        """Return unused space at the end, which contains all of this range: where it begins takes the whole file."""
         walk = Walk(
             replace(self._fragment, start=0, synced=True), self.source, self.head, pa.schema([]), Findings("skip")
         )
-        for _ in walk.batches():
+        for _ in walk.read_batches():
             pass
         return walk.findings.tail
 
@@ -296,34 +298,34 @@ class LogRange(FileRange):
         return cls(scan, projection, file.path, size, file, 0, size, synced=True, dialect=dialect, numbered=numbered)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The records of a range. Section 5.2 of the format gives every record to exactly one range."""
+        """Return the records of a range. Section 5.2 of the format gives every record to exactly one range."""
         return self.records(schema, findings)
 
     def records(
         self, schema: pa.Schema, findings: Findings, stamps: StampSizes | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The records, as `decode` delivers them; what the log says of timestamps is collected before them."""
+        """Yield the records, as `decode` delivers them; what the log says of timestamps is collected before them."""
         with closing(self.scan.storage.open(self.file, self.end)) as source:
             if source.size < self.file.size:
-                raise ChangedError.shorter(self.path, self.file.size, source.size)
+                raise ChangedError.from_sizes(self.path, self.file.size, source.size)
             try:
                 if self.start < PROBE_BYTES:
                     # What is read of a remote file anyway is not fetched twice.
-                    vars(self)["head"] = self._read_head(bytes(source.window(0, PROBE_BYTES)))
+                    vars(self)["head"] = self._read_head(bytes(source.read_window(0, PROBE_BYTES)))
                 head = self.head
             except DiskError as error:
                 kind, length = LogDamageKind.READ_ERROR.label, self.end - self.start
-                findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
+                findings.add_damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
                 return
             except UnsupportedError as error:
-                findings.damage(replace(error.damage, offset=self.start, length=self.end - self.start))
+                findings.add_damage(replace(error.damage, offset=self.start, length=self.end - self.start))
                 return
             if head.renamed and self.start == 0:
                 findings.notes["renamed_logs"] += 1
                 detail = "no fragment carries the number in the file's name; it is read as log"
                 warn(f"{self.path}: {detail} {head.log_number}", DamageWarning)
             walk = Walk(self, source, head, schema, findings, stamps=stamps)
-            yield from walk.batches()
+            yield from walk.read_batches()
             if "stale" in self.scan.options.salvage:
                 yield from _read_former_logs(self, walk, schema)
 
@@ -349,7 +351,7 @@ class LogRange(FileRange):
     def find_end(self) -> int:
         """Return the end of the last complete record, or of the intact part, if damage reaches up to the end."""
         findings = Findings("skip", drained=True, columns=[])
-        return intact_end(LogRange.decode(self, pa.schema([]), findings), findings, self.file.size)
+        return find_intact_end(LogRange.decode(self, pa.schema([]), findings), findings, self.file.size)
 
 
 def whole_log(file: File, options: LogReadOptions, storage: Storage) -> LogRange:
@@ -374,7 +376,7 @@ def _read_former_logs(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iter
         begin = walk.suspect_offset if "damaged" in fragment.scan.options.salvage else start
         range_ = replace(fragment, start=begin, end=fragment.file.size, synced=True)
         walk = Walk(range_, walk.source, head, schema, ledger, stale=True)
-        for batch in walk.batches():
+        for batch in walk.read_batches():
             findings.rows += ledger.rows
             findings.notes["stale_rows"] += ledger.rows
             ledger.rows = 0
@@ -382,9 +384,9 @@ def _read_former_logs(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iter
 
 
 def _next_life(doubtful: int, size: int, head: LogHead, source: Source) -> tuple[int, LogHead] | None:
-    """The first block after a place that begins with a fragment of another log, and that log's number."""
+    """Return the first block after a place that begins with a fragment of another log, and that log's number."""
     for start in range(layout.block_end(doubtful), size, _SEARCHED):
-        window = bytes(source.window(start, min(_SEARCHED, size - start)))
+        window = bytes(source.read_window(start, min(_SEARCHED, size - start)))
         for offset, kind, body in first_fragments(window, head.dialect):
             if layout.TYPES[head.dialect][kind].header_size == layout.HEADER_SIZE:
                 continue

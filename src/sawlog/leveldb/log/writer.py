@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import values_of
+from sawlog.arrow import view_values
 from sawlog.chain.records import RecordWriter
 from sawlog.errors import OptionError
 from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES
@@ -155,8 +155,8 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
             ahead = _find_first_metadata(log, source, head)
         if ahead is not None:
             _carry_over(ahead, file, writer, storage)
-        for batch in Walk(log, source, head, schema, findings, metadata).batches():
-            offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
+        for batch in Walk(log, source, head, schema, findings, metadata).read_batches():
+            offsets = view_values(batch.column(OFFSET_COLUMN), np.int64)
             records = batch.select([RECORD_COLUMN])
             first = 0
             while metadata and len(offsets) and metadata[0].offset < offsets[-1]:
@@ -172,9 +172,9 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
 
 
 def _find_first_metadata(log: LogRange, source: Source, head: LogHead) -> Metadata | None:
-    """The first piece of metadata of a log that is carried over."""
+    """Return the first piece of metadata of a log that is carried over."""
     pieces: list[Metadata] = []
-    for _ in Walk(log, source, head, pa.schema([]), Findings("skip"), pieces).batches():
+    for _ in Walk(log, source, head, pa.schema([]), Findings("skip"), pieces).read_batches():
         if carried := [piece for piece in pieces if piece.type != layout.Type.SET_COMPRESSION]:
             return carried[0]
     return None

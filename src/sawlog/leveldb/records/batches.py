@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import (
     Column,
-    binary_array,
-    binary_parts,
-    boolean_values,
-    fixed_array,
-    index_of,
+    find_index,
     is_binary,
     is_text,
-    values_of,
+    make_binary_array,
+    make_fixed_array,
+    unpack_booleans,
+    view_binary,
+    view_values,
 )
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import OFFSET_COLUMN, PROVENANCE
@@ -68,7 +68,7 @@ class BatchBuilder:
         self._waiting: pa.RecordBatch | None = None
 
     def build(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The write batches of some operations; the last one may wait for its other operations.
+        """Yield the write batches of some operations; the last one may wait for its other operations.
 
         Raises:
             SchemaError: For a value that no write batch can hold; names column and row.
@@ -82,7 +82,7 @@ class BatchBuilder:
         yield from self._build(batch)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """The write batch that was waiting, if there is one."""
+        """Yield the write batch that was waiting, if there is one."""
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
             yield from self._build(waiting)
@@ -121,7 +121,7 @@ class BatchBuilder:
         status = kernels.encode_batches(rows, tag_table("rocksdb"), out.values, ends)
         if status == kernels.INVALID:
             raise SchemaError("columns 'key' and 'value': an Arrow array is invalid: offsets outside its data")
-        return pa.RecordBatch.from_arrays([binary_array(ends, out)], schema=ROWS_SCHEMA)
+        return pa.RecordBatch.from_arrays([make_binary_array(ends, out)], schema=ROWS_SCHEMA)
 
     def _operations(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
         column = batch.column("operation")
@@ -129,12 +129,12 @@ class BatchBuilder:
             raise SchemaError(f"column 'operation' is {column.type}; expected strings")
         codes = pc.index_in(column.cast(pa.string()), name_array(layout.NAMES))
         if codes.null_count:
-            row = index_of(codes.is_null(), True)
+            row = find_index(codes.is_null(), True)
             known_names = ", ".join(layout.NAMES)
             raise SchemaError(
                 f"column 'operation', row {self._row + row}: {column[row].as_py()!r} is none of {known_names}"
             )
-        numbers: NDArray[np.int8] = values_of(codes, np.int32).astype(np.int8)
+        numbers: NDArray[np.int8] = view_values(codes, np.int32).astype(np.int8)
         return numbers
 
     def _integers(self, batch: pa.RecordBatch, name: str, largest: int) -> NDArray[np.int64] | None:
@@ -144,8 +144,8 @@ class BatchBuilder:
         if not pa.types.is_integer(column.type):
             raise SchemaError(f"column {name!r} is {column.type}; expected integers")
         if column.null_count:
-            raise SchemaError(f"column {name!r}, row {self._row + index_of(column.is_null(), True)}: null")
-        numbers: NDArray[np.int64] = values_of(column.cast(pa.int64()), np.int64)
+            raise SchemaError(f"column {name!r}, row {self._row + find_index(column.is_null(), True)}: null")
+        numbers: NDArray[np.int64] = view_values(column.cast(pa.int64()), np.int64)
         wrong = (numbers < 0) | (numbers > largest)
         if wrong.any():
             row = int(wrong.argmax())
@@ -168,7 +168,7 @@ class BatchBuilder:
     def _binary(
         self, batch: pa.RecordBatch, name: str, operations: NDArray[np.int8]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-        """Data and offsets of `key` or `value`, null exactly where the operation has none."""
+        """Return data and offsets of `key` or `value`, null exactly where the operation has none."""
         column = batch.column(name)
         kind = column.type
         if pa.types.is_null(kind) or is_text(kind) or is_binary(kind):
@@ -177,7 +177,7 @@ class BatchBuilder:
             raise SchemaError(f"column {name!r} is {kind}; expected binary or strings")
         needs = np.array([operation.key if name == "key" else operation.value for operation in layout.OPERATIONS])
         needs_value = needs[operations]
-        valid = boolean_values(column.is_valid())
+        valid = unpack_booleans(column.is_valid())
         wrong = needs_value != valid
         if wrong.any():
             row = int(wrong.argmax())
@@ -186,12 +186,12 @@ class BatchBuilder:
                 f"column {name!r}, row {self._row + row}: {layout.NAMES[operations[row]]!r} {requirement}"
                 f" and the {name} is {'null' if needs_value[row] else 'not null'}"
             )
-        return binary_parts(with_times(column, (operations == layout.TIMED_PUT) & (name == VALUE)))
+        return view_binary(with_times(column, (operations == layout.TIMED_PUT) & (name == VALUE)))
 
     def _sequences(
         self, batch: pa.RecordBatch, operations: NDArray[np.int8]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Sequence number of each row, and how many numbers it takes: 0 or 1."""
+        """Return sequence number of each row, and how many numbers it takes: 0 or 1."""
         shapes = np.array([operation.shape for operation in layout.OPERATIONS])
         counted = ((shapes[operations] & layout.Field.COUNTED) != 0).astype(np.int64)
         sequences = self._integers(batch, "sequence", layout.MAX_SEQUENCE)
@@ -211,7 +211,7 @@ class BatchBuilder:
         sequences: NDArray[np.int64],
         counted: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """First row of each write batch, and the number of rows after the last."""
+        """Return first row of each write batch, and the number of rows after the last."""
         begins = np.ones(batch.num_rows, bool)
         # Within a batch numbers have no gaps: it holds only the first one. In some its operations share that.
         gap = sequences[1:] != sequences[:-1] + counted[:-1]
@@ -231,13 +231,13 @@ class BatchBuilder:
 def _expect_sequences(
     batch: pa.RecordBatch, sequences: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The number of each operation where those of a batch share one, by the first one of their batch."""
+    """Return the number of each operation where those of a batch share one, by the first one of their batch."""
     numbers = {SEQUENCE: sequences, OFFSET_COLUMN: offsets}
     if _FAMILY not in batch.schema.names:
         numbers[_FAMILY] = np.zeros(batch.num_rows, np.int64)
     fields = [field for field in TRANSACTION_SCHEMA if field.name != VALUE]
     columns = [
-        fixed_array(pa.int64(), numbers[field.name])
+        make_fixed_array(pa.int64(), numbers[field.name])
         if field.name in numbers
         else batch.column(field.name).cast(field.type)
         for field in fields
@@ -246,8 +246,8 @@ def _expect_sequences(
 
 
 def _group_start(offsets: pa.Array, row: int) -> int:
-    """The first of the rows up to `row` that have the same offset as it."""
-    different = np.flatnonzero(values_of(offsets, np.int64)[: row + 1] != offsets[row].as_py())
+    """Return the first of the rows up to `row` that have the same offset as it."""
+    different = np.flatnonzero(view_values(offsets, np.int64)[: row + 1] != offsets[row].as_py())
     return int(different[-1]) + 1 if len(different) else 0
 
 

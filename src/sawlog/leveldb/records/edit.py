@@ -30,13 +30,13 @@ class UnknownFieldError(EditError):
 class _Cursor(ByteCursor):
     """Reads varints and strings from a record, and says where it stopped."""
 
-    def missing(self, label: str, length: int) -> EditError:
+    def make_missing_error(self, label: str, length: int) -> EditError:
         if label == "byte":
             return EditError(f"a byte expected at byte {self.position}, where the edit ends")
         return EditError(f"{length} bytes expected at byte {self.position}, {self.left} are left")
 
     def varint(self, longest: int = layout.VARINT64_BYTES) -> int:
-        """An unsigned varint of at most `longest` bytes."""
+        """Return an unsigned varint of at most `longest` bytes."""
         number = read_varint(self.data, self.position, longest)
         if number is None:
             raise EditError(f"a varint at byte {self.position} does not end")
@@ -44,7 +44,7 @@ class _Cursor(ByteCursor):
         return value % _WORD
 
     def number(self) -> int:
-        """A varint64 as a signed number of 64 bits, which is what Arrow and Spark have."""
+        """Return a varint64 as a signed number of 64 bits, which is what Arrow and Spark have."""
         value = self.varint()
         return value - _WORD if value >= _WORD // 2 else value
 
@@ -58,20 +58,20 @@ class _Cursor(ByteCursor):
         return value
 
     def string(self) -> bytes:
-        """A length and that many bytes."""
+        """Return a length and that many bytes."""
         return self.take(self.small())
 
     def text(self) -> str:
-        """A string as text; names that are not UTF-8 have their odd bytes escaped."""
+        """Return a string as text; names that are not UTF-8 have their odd bytes escaped."""
         return _text(self.string())
 
     def only_byte(self) -> int:
         if self.left != 1:
             raise EditError(f"a field of one byte has {self.left}")
-        return self.byte()
+        return self.take_byte()
 
     def internal_key(self) -> tuple[bytes, int]:
-        """A user key and the sequence number of the operation that wrote it."""
+        """Return a user key and the sequence number of the operation that wrote it."""
         key = self.string()
         if len(key) < layout.KEY_TRAILER:
             raise EditError(f"an internal key of {len(key)} bytes before byte {self.position}; it ends in 8")
@@ -152,15 +152,15 @@ _CUSTOM: dict[int, tuple[str, _Value]] = {
     Custom.OLDEST_BLOB_FILE: ("oldest_blob_file", _NUMBER),
     Custom.OLDEST_ANCESTOR_TIME: ("oldest_ancestor_time", _SECONDS),
     Custom.CREATION_TIME: ("creation_time", _SECONDS),
-    Custom.CHECKSUM: ("checksum", _Value(pa.binary(), _Cursor.rest)),
-    Custom.CHECKSUM_FUNCTION: ("checksum_function", _Value(pa.string(), lambda cursor: _text(cursor.rest()))),
+    Custom.CHECKSUM: ("checksum", _Value(pa.binary(), _Cursor.take_remainder)),
+    Custom.CHECKSUM_FUNCTION: ("checksum_function", _Value(pa.string(), lambda cursor: _text(cursor.take_remainder()))),
     Custom.TEMPERATURE: ("temperature", _Value(pa.int32(), _Cursor.only_byte)),
-    Custom.UNIQUE_ID: ("unique_id", _Value(pa.binary(), _Cursor.rest)),
+    Custom.UNIQUE_ID: ("unique_id", _Value(pa.binary(), _Cursor.take_remainder)),
     Custom.EPOCH_NUMBER: ("epoch_number", _NUMBER),
     Custom.STAMPS_PERSISTED: ("timestamps_persisted", _Value(pa.bool_(), lambda cursor: bool(cursor.only_byte()))),
     Custom.VIRTUAL: ("backing_file", _NUMBER),
-    Custom.SYNTHETIC_PREFIX: ("synthetic_prefix", _Value(pa.binary(), _Cursor.rest)),
-    Custom.SYNTHETIC_SUFFIX: ("synthetic_suffix", _Value(pa.binary(), _Cursor.rest)),
+    Custom.SYNTHETIC_PREFIX: ("synthetic_prefix", _Value(pa.binary(), _Cursor.take_remainder)),
+    Custom.SYNTHETIC_SUFFIX: ("synthetic_suffix", _Value(pa.binary(), _Cursor.take_remainder)),
     Custom.BLOB_REFERENCES: ("blob_references", _Value(_list_of(_REFERENCE.type), _blob_references)),
 }
 _CUSTOM_READERS: dict[int, tuple[str, Callable[[_Cursor], Any]]] = {
@@ -196,8 +196,8 @@ def _new_file(
 
 
 def _bounds(cursor: _Cursor) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
-    """The bounds of a table that has range keys, of which one, or both, may be those of its point keys."""
-    marker = cursor.byte()
+    """Return the bounds of a table that has range keys, of which one, or both, may be those of its point keys."""
+    marker = cursor.take_byte()
     points = (cursor.internal_key(), cursor.internal_key()) if marker & layout.POINT_KEYS else None
     ranges = cursor.internal_key(), cursor.internal_key()
     if points is None and marker & (layout.SMALLEST_IS_POINT | layout.LARGEST_IS_POINT):
@@ -208,7 +208,7 @@ def _bounds(cursor: _Cursor) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
 
 
 def _custom_fields(cursor: _Cursor, entry: dict[str, Any]) -> None:
-    """The fields after a `Tag.NEW_FILE_4`."""
+    """Read the fields after a `Tag.NEW_FILE_4`."""
     while (tag := cursor.small()) != Custom.END:
         field_start = cursor.position
         if tag & layout.CUSTOM_MUST_KNOW and tag not in _CUSTOM_READERS:
@@ -222,7 +222,7 @@ def _custom_fields(cursor: _Cursor, entry: dict[str, Any]) -> None:
 
 
 def _blob_file(**values: _Value) -> _Value:
-    """An entry about a blob file, whose fields for later versions are skipped."""
+    """Return an entry about a blob file, whose fields for later versions are skipped."""
 
     def read(cursor: _Cursor) -> dict[str, Any]:
         entry = _read(values, cursor)
@@ -269,7 +269,7 @@ def _excise(cursor: _Cursor) -> dict[str, Any]:
 _BLOB = {"file": _NUMBER, "count": _NUMBER, "size": _NUMBER}
 _POINTER_FIELDS = _fields({"level": _LEVEL, "key": _BYTES, "sequence": _NUMBER})
 _WAL_FIELDS = _fields({"log": _NUMBER}, {"synced_size": _NUMBER})
-_BOOL = _Value(pa.bool_(), lambda cursor: bool(cursor.byte()))
+_BOOL = _Value(pa.bool_(), lambda cursor: bool(cursor.take_byte()))
 _SIZED_BOOL = _Value(pa.bool_(), lambda cursor: bool(_Cursor(cursor.string()).only_byte()))
 _EXCISE_FIELDS = _fields({"low": _BYTES, "high": _BYTES, "inclusive": _BOOL, "sequence": _NUMBER})
 _VALUE_FILE = _entry(blob=_NUMBER, file=_NUMBER, size=_NUMBER, value_bytes=_NUMBER, creation_time=_SECONDS)
@@ -404,12 +404,12 @@ class NewTable:
 
 
 def internal_key(key: bytes, sequence: int, kind: int) -> bytes:
-    """A user key with the sequence number and the type of an operation."""
+    """Return a user key with the sequence number and the type of an operation."""
     return key + (sequence << SEQUENCE_SHIFT | kind).to_bytes(KEY_TRAILER, "little")
 
 
 def encode_edit(numbers: dict[Tag, int], texts: dict[Tag, str], tables: list[NewTable], *, is_leveldb: bool) -> bytes:
-    """A version edit: fields that are numbers, fields that are texts, then tables."""
+    """Return a version edit: fields that are numbers, fields that are texts, then tables."""
     parts = [encode_varint(tag) + encode_varint(number) for tag, number in numbers.items()]
     parts += [encode_varint(tag) + _prefix_size(text.encode()) for tag, text in texts.items()]
     for table in tables:

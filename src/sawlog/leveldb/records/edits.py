@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.arrow import batch_of_rows
-from sawlog.format.capabilities import unfollowable
+from sawlog.arrow import make_batch_from_rows
+from sawlog.format.capabilities import make_follow_error
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Skipped
 from sawlog.leveldb.log.dataset import LogContents
@@ -37,16 +37,16 @@ class EditRange(LogRange):
     """The version edits of a MANIFEST."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The edits of a range. A record that is no version edit is damage; one with a newer field is not."""
+        """Yield the edits of a range. A record that is no version edit is damage; one with a newer field is not."""
         for edits, failed in self.edits(findings):
             rows = [{**edit, FILE_COLUMN: self.path, OFFSET_COLUMN: offset} for offset, edit in edits]
             findings.rows += len(rows)
-            yield batch_of_rows(rows, schema) if schema.names else _empty()
+            yield make_batch_from_rows(rows, schema) if schema.names else _empty()
             if failed is not None:
                 report_record(findings, failed)
 
     def edits(self, findings: Findings) -> Iterator[tuple[list[tuple[int, dict[str, Any]]], Damage | None]]:
-        """Edits with the offsets of their records, up to and with the next damage inside a record."""
+        """Yield edits with the offsets of their records, up to and with the next damage inside a record."""
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
             findings.rows -= records.num_rows
             edits: list[tuple[int, dict[str, Any]]] = []
@@ -77,7 +77,7 @@ class LiveFiles(EditRange):
                 report_record(findings, failed)
         rows = [{**row, FILE_COLUMN: self.path} for row in version.rows()]
         findings.rows += len(rows)
-        yield batch_of_rows(rows, schema) if schema.names else _empty()
+        yield make_batch_from_rows(rows, schema) if schema.names else _empty()
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Version:
             self.files[family, entry["level"], entry["file"]] = {**entry, OFFSET_COLUMN: offset}
 
     def rows(self) -> list[dict[str, Any]]:
-        """The live files as rows of `_FILES_SCHEMA`, with the offsets of the edits that added them."""
+        """Return the live files as rows of `_FILES_SCHEMA`, with the offsets of the edits that added them."""
         return [
             {"column_family": place[0], "column_family_name": self.families.get(place[0]), **entry}
             for place, entry in sorted(self.files.items())
@@ -128,7 +128,7 @@ class EditsContents(LogContents):
         super().__init__(format, self._find_live(files, scan.storage), scan)
 
     def skipped_files(self, request: BoundScan) -> list[Skipped]:
-        """Files that are not read, and the MANIFESTs that are named and not there: others are read instead."""
+        """Return files that are not read, and the MANIFESTs that are named and not there: others are read instead."""
         faults = [pointer.fault for pointer in self._pointers if pointer.fault is not None]
         gaps = [Skipped(fault.path, f"{fault.kind}: {fault.detail}", 0, missed=True) for fault in faults]
         return [*super().skipped_files(request), *gaps]
@@ -141,7 +141,7 @@ class EditsContents(LogContents):
             if not file.explicit:
                 directories.setdefault(posixpath.dirname(file.path), []).append(file)
         for directory, candidates in directories.items():
-            siblings = storage.files_in(directory or ".", fresh=False, names=POINTER_NAME)
+            siblings = storage.list_files(directory or ".", fresh=False, names=POINTER_NAME)
             pointer = read_pointer(directory, siblings, storage)
             self._pointers.append(pointer)
             named = [file for file in candidates if file.name == pointer.name]
@@ -162,13 +162,13 @@ class FilesContents(EditsContents):
         )
     }
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """Refused: the files that live are no stream.
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
+        """Refuse: the files that live are no stream.
 
         Raises:
             OptionError: Always.
         """
-        raise unfollowable(self)
+        raise make_follow_error(self)
 
 
 def _empty() -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, boolean_values, constant_string, fixed_array, values_of
+from sawlog.arrow import make_array, make_constant_string, make_fixed_array, unpack_booleans, view_binary, view_values
 from sawlog.chain.kernels import Window
 from sawlog.errors import DamageError, OptionError, SawlogError, warn
 from sawlog.format.contract import OFFSET_COLUMN, BoundScan, Fragment, View
@@ -79,7 +79,7 @@ class Replay:
         self._marked = False
 
     def batches(self, log: WriteRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The operations of the next log that RocksDB would keep.
+        """Yield the operations of the next log that RocksDB would keep.
 
         Raises:
             RefusedError: Where RocksDB would refuse to open the database.
@@ -128,7 +128,7 @@ class Replay:
         warn(detail, DamageWarning)
 
     def _judge_tail(self, log: WriteRange, ledger: Findings) -> None:
-        """An end that is not clean is damage in some modes."""
+        """Refuse an end that is not clean, or stop at it, in modes to which it is damage."""
         tail = ledger.tail
         if self._mode not in _TAILS_COUNT or tail is None:
             return
@@ -144,10 +144,10 @@ class Replay:
 
 
 def _kind_at(log: WriteRange, tail: Tail) -> int:
-    """The kind of fault at the end of a recycled log; 0 for none, where a record begins that has no end."""
+    """Return the kind of fault at the end of a recycled log; 0 for none, where a record begins that has no end."""
     head = log.head
     with closing(log.scan.storage.open(log.path, log.file.size)) as source:
-        data = np.array(source.window(tail.offset, min(log_layout.BLOCK_SIZE, log.file.size - tail.offset)))
+        data = np.array(source.read_window(tail.offset, min(log_layout.BLOCK_SIZE, log.file.size - tail.offset)))
     size = np.uint64(log.file.size)
     window = Window(data, np.uint64(tail.offset), size, size)
     state = k.first_state(tail.offset)
@@ -160,7 +160,7 @@ class _Skipping(Findings):
 
     __slots__ = ()
 
-    def damage(self, damage: Damage) -> None:
+    def add_damage(self, damage: Damage) -> None:
         if damage.kind in _REFUSED:
             raise RefusedError(damage)
         self.tally(damage.kind, 1, damage.length)
@@ -240,26 +240,26 @@ class Fold:
         import pyarrow.compute as pc
 
         rows = self._order_columns(batch)
-        marks = pc.invert(pc.is_in(rows.column("operation"), value_set=array_of(_KEYED, pa.string())))
+        marks = pc.invert(pc.is_in(rows.column("operation"), value_set=make_array(_KEYED, pa.string())))
         # Markers are few: go from one to the next.
         begin = 0
-        for row in np.flatnonzero(boolean_values(marks)).tolist():
+        for row in np.flatnonzero(unpack_booleans(marks)).tolist():
             self._take(rows.slice(begin, row - begin))
             self._mark(rows.slice(row, 1))
             begin = row + 1
         self._take(rows.slice(begin))
 
     def finish(self) -> pa.RecordBatch:
-        """The last state of all keys, in the order in which they came about."""
+        """Return the last state of all keys, in the order in which they came about."""
         self._fold()
         rows = self._delete_ranges(self._folded) if self._ranges else self._folded
-        return rows.take(fixed_array(pa.int64(), _effect_order(rows))).select(self._given.names)
+        return rows.take(make_fixed_array(pa.int64(), _effect_order(rows))).select(self._given.names)
 
     def _order_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Operations with the columns of `_ORDER`."""
+        """Return operations with the columns of `_ORDER`."""
         rows = batch.num_rows
-        sequences = values_of(batch.column("sequence"), np.int64)
-        offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
+        sequences = view_values(batch.column("sequence"), np.int64)
+        offsets = view_values(batch.column(OFFSET_COLUMN), np.int64)
         begins = np.flatnonzero(offsets != np.append(self._last_offset, offsets)[:-1])
         runs = np.diff(np.append(begins, rows), prepend=0)[1:] if len(begins) else np.zeros(0, np.int64)
         before = int(begins[0]) if len(begins) else rows
@@ -269,12 +269,12 @@ class Fold:
         return self._place_last(batch.cast(self._given), batches)
 
     def _place_last(self, rows: pa.RecordBatch, batches: NDArray[np.int64]) -> pa.RecordBatch:
-        """Rows that take effect after all others of their batches."""
+        """Return rows that take effect after all others of their batches."""
         places = np.arange(self._places, self._places + rows.num_rows)
         self._places += rows.num_rows
         columns = [
             *rows.select(self._given.names).columns,
-            *(fixed_array(pa.int64(), numbers) for numbers in (batches, places)),
+            *(make_fixed_array(pa.int64(), numbers) for numbers in (batches, places)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -285,7 +285,7 @@ class Fold:
             self._keep(rows)
 
     def _mark(self, row: pa.RecordBatch) -> None:
-        """An operation that is not about one key."""
+        """Apply an operation that is not about one key."""
         name = row.column("operation")[0].as_py()
         if name == _DELETE_RANGE:
             (self._ranges if self._section is None else self._section).append(row)
@@ -300,13 +300,13 @@ class Fold:
             self._prepared.pop(row.column("key")[0].as_py(), None)
 
     def _commit(self, row: pa.RecordBatch) -> None:
-        """The operations of a prepared transaction take effect where it is committed."""
+        """Have the operations of a prepared transaction take effect where it is committed."""
         (mark,) = row.to_pylist()
         sequence = mark["sequence"]
         sequence_index = row.schema.get_field_index("sequence")
         for prepared in self._prepared.pop(mark["key"], []):
             count = prepared.num_rows
-            numbers = fixed_array(pa.int64(), np.arange(sequence, sequence + count))
+            numbers = make_fixed_array(pa.int64(), np.arange(sequence, sequence + count))
             rows = prepared.set_column(sequence_index, self._schema.field(sequence_index), numbers)
             rows = self._place_last(rows, np.full(count, mark["_batch"]))
             sequence += count
@@ -329,21 +329,21 @@ class Fold:
         keys, order = _key_numbers(rows), _effect_order(rows)
         last = np.zeros(int(keys.max(initial=-1)) + 1, np.int64)
         last[keys[order]] = order  # of several values for one place, the last one stays
-        self._folded = rows.take(fixed_array(pa.int64(), np.sort(last)))
+        self._folded = rows.take(make_fixed_array(pa.int64(), np.sort(last)))
 
     def _delete_ranges(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """States that a later `delete_range` covers become deletions."""
+        """Return states that a later `delete_range` covers become deletions."""
         import pyarrow.compute as pc
 
         ranges = pa.concat_batches(self._ranges)
-        ranges = ranges.take(fixed_array(pa.int64(), _effect_order(ranges)))
+        ranges = ranges.take(make_fixed_array(pa.int64(), _effect_order(ranges)))
         rows = rows.take(pc.sort_indices(rows, sort_keys=[("column_family", "ascending"), ("key", "ascending")]))
         order = _effect_order(pa.concat_batches([rows, ranges]))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         states, deletions = np.split(ranks, [rows.num_rows])
-        families = values_of(rows.column("column_family"), np.int64)
-        of_ranges = values_of(ranges.column("column_family"), np.int64)
+        families = view_values(rows.column("column_family"), np.int64)
+        of_ranges = view_values(ranges.column("column_family"), np.int64)
         bounds = list(
             zip(*(ranges.column(name).to_pylist() for name in ("key", "value")), deletions.tolist(), strict=True)
         )
@@ -357,10 +357,10 @@ class Fold:
             starts = [*(count_below(keys, edge) for edge in edges), len(keys)]
             newest[first + starts[0] : last] = np.repeat(range_ranks, np.diff(starts))
         dead = newest > states
-        covered = rows.filter(array_of(dead, pa.bool_()))
-        by = ranges.take(fixed_array(pa.int64(), np.searchsorted(deletions, newest[dead])))
+        covered = rows.filter(make_array(dead, pa.bool_()))
+        by = ranges.take(make_fixed_array(pa.int64(), np.searchsorted(deletions, newest[dead])))
         columns_of_deletes = {
-            "operation": constant_string(_DELETE, len(by)),
+            "operation": make_constant_string(_DELETE, len(by)),
             "value": pa.nulls(len(by), pa.large_binary()),
             **{name: covered.column(name) for name in ("column_family", "key")},
         }
@@ -368,18 +368,18 @@ class Fold:
             columns_of_deletes[name] if name in columns_of_deletes else by.column(name) for name in self._schema.names
         ]
         deleted = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        return pa.concat_batches([rows.filter(array_of(~dead, pa.bool_())), deleted])
+        return pa.concat_batches([rows.filter(make_array(~dead, pa.bool_())), deleted])
 
 
 def _effect_order(rows: pa.RecordBatch) -> NDArray[np.int64]:
-    return np.lexsort([values_of(rows.column(name), np.int64) for name in reversed(_ORDER)])
+    return np.lexsort([view_values(rows.column(name), np.int64) for name in reversed(_ORDER)])
 
 
 def _key_numbers(rows: pa.RecordBatch) -> NDArray[np.int64]:
-    """A number for each key of each column family, of every row."""
-    data, ends = binary_parts(rows.column("key"))
-    numbers = Interner().numbers(Strings(ends, data))[0].astype(np.int64)
-    families = values_of(rows.column("column_family"), np.int64)
+    """Return a number for each key of each column family, of every row."""
+    data, ends = view_binary(rows.column("key"))
+    numbers = Interner().assign_numbers(Strings(ends, data))[0].astype(np.int64)
+    families = view_values(rows.column("column_family"), np.int64)
     if (families == families[:1]).all():
         return numbers
     pairs = np.stack([families, numbers], axis=1)
@@ -391,7 +391,7 @@ class LatestWrites(ReplayedWrites):
     """The whole history of a database, folded. It cannot be split."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The rows in the order of their sequence numbers."""
+        """Yield the rows in the order of their sequence numbers."""
         further = (field for field in schema if field.name not in TRANSACTION_SCHEMA.names)
         read_schema = pa.schema([*TRANSACTION_SCHEMA, *further])
         fold = Fold(read_schema)
@@ -421,7 +421,7 @@ class WritesContents(LogContents):
     range_type: ClassVar[type[LogRange]] = NumberedRange
 
     def _operations(self, request: BoundScan, task_bytes: int | None) -> Iterator[Any]:
-        """Ranges; with `latest` or `recovery`, one fragment for all logs: the whole history is needed."""
+        """Yield ranges; with `latest` or `recovery`, one fragment for all logs: the whole history is needed."""
         options = request.scan.options
         if not options.latest and options.recovery is None:
             yield from self._ranges(request, task_bytes)
@@ -434,7 +434,7 @@ class WritesContents(LogContents):
             yield kind(*request, ranges[0].path, sum(log_range.size for log_range in ranges), ranges)
 
     def _schema(self) -> pa.Schema:
-        """The operations' columns, with timestamps after the keys where they are asked for."""
+        """Return the operations' columns, with timestamps after the keys where they are asked for."""
         after_key = WRITES_SCHEMA.get_field_index("key") + 1
         stamped = WRITES_SCHEMA.insert(after_key, STAMPED_SCHEMA.field(STAMP))
         options = self.scan.options
@@ -442,12 +442,12 @@ class WritesContents(LogContents):
 
     views: ClassVar = {"writes": View(_schema, _operations)}
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
         if self.scan.options.latest:
             raise OptionError("latest=true cannot be followed as a stream: it is one answer about the whole history")
-        return super().committed_end(request, file, position)
+        return super().find_committed_end(request, file, position)
 
-    def verifying_request(self, request: BoundScan) -> BoundScan:
-        """`latest` and `recovery` make no difference."""
+    def make_verify_request(self, request: BoundScan) -> BoundScan:
+        """Return `latest` and `recovery` make no difference."""
         options = replace(request.scan.options, latest=False, recovery=None)
         return request._replace(scan=replace(request.scan, options=options))

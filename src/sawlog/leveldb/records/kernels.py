@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, store_u32
 from sawlog.kernels.numbers import _LOW7, _ONE, _SEVEN, _U32, _ZERO
@@ -28,7 +28,7 @@ from sawlog.kernels.signature import (
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import BatchDamageKind, Field
 
-DECODER = record_type(
+DECODER = make_record_type(
     "record",  # the one being decoded
     "position",  # byte of it after the last operation that is decoded; 0 before its header
     "sequence",  # number of the next operation
@@ -41,7 +41,7 @@ DECODER = record_type(
     "no_values",
 )
 """The decoder's state."""
-EVENT = record_type("kind", "record", "one", "two")
+EVENT = make_record_type("kind", "record", "one", "two")
 """Damage in a record, with two numbers for the message."""
 
 
@@ -156,7 +156,7 @@ _WRONG_COUNT = int(BatchDamageKind.WRONG_COUNT)
 
 @inlined
 def _varint32(data: Any, pos: Any, end: Any) -> Any:
-    """A varint32 at `pos`, read as LevelDB reads it: the value and the position after it, which is 0 for none."""
+    """Return varint32 at `pos`, read as LevelDB reads it: the value and the position after it, which is 0 for none."""
     if pos >= end:
         return _ZERO, _ZERO
     byte = np.uint64(data[pos])
@@ -177,7 +177,7 @@ def _varint32(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def _string(data: Any, pos: Any, end: Any) -> Any:
-    """A string at `pos`: its start, its length, and the position after it, which is 0 for none."""
+    """Return a string at `pos`: its start, its length, and the position after it, which is 0 for none."""
     length, start = _varint32(data, pos, end)
     if start == _ZERO or end - start < length:
         return _ZERO, _ZERO, _ZERO
@@ -196,7 +196,7 @@ def _note(events: Any, state: Any, kind: Any, one: Any, two: Any) -> None:
 
 @always_inlined
 def _fields(data: Any, pos: Any, end: Any, shape: Any) -> Any:
-    """The fields after a tag: the column family, the offsets of key and value, and their lengths.
+    """Return the fields after a tag: the column family, the offsets of key and value, and their lengths.
 
     Then the position after the operation, which is 0 where it does not end in the batch.
     """

@@ -52,7 +52,7 @@ class Operation:
     pebble_tag: int | None = None
 
     def tags(self, dialect: Dialect) -> tuple[int | None, int | None]:
-        """Its tags in a dialect, without and with a column family."""
+        """Return its tags in a dialect, without and with a column family."""
         return (self.pebble_tag, None) if dialect == "pebble" else (self.tag, self.family_tag)
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import fixed_array
+from sawlog.arrow import make_fixed_array
 from sawlog.format.damage import Findings
 from sawlog.leveldb.columns import MARKED_SCHEMA, SEQUENCE
 from sawlog.leveldb.records.transactions import Numbering, has_marks, sequence_numbers
@@ -43,7 +43,7 @@ class NumberedRange(WriteRange):
                     numbers = self._numbers(records)
                 batch_numbers = numbers[done : done + batch.num_rows]
                 yield batch.set_column(
-                    sequence_index, batch.schema.field(sequence_index), fixed_array(pa.int64(), batch_numbers)
+                    sequence_index, batch.schema.field(sequence_index), make_fixed_array(pa.int64(), batch_numbers)
                 )
             else:
                 yield batch
@@ -75,7 +75,7 @@ def _find_numbering(logs: Iterable[WriteRange]) -> Numbering:
 
 
 def number_logs(logs: Iterable[NumberedRange]) -> tuple[NumberedRange, ...]:
-    """All logs of a database with what they show together of its numbers."""
+    """Return all logs of a database with what they show together of its numbers."""
     logs = tuple(logs)
     shared = _find_numbering(logs).shared
     return tuple(replace(log, shared=shared) for log in logs)

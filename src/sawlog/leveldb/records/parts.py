@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, scalar_of, values_of
+from sawlog.arrow import make_array, make_scalar, view_values
 from sawlog.format.contract import OFFSET_COLUMN
 from sawlog.format.damage import Findings
 from sawlog.leveldb.columns import TRANSACTION_SCHEMA, WRITES_SCHEMA
@@ -35,11 +35,11 @@ class LogParts:
         self._number = self._last = -1
 
     def has_next(self, file: File) -> bool:
-        """Whether another part of its log follows: then a record without an end is there once more."""
+        """Return whether another part of its log follows: then a record without an end is there once more."""
         return self._last_parts[_number(file)] != file
 
     def batches(self, log: WriteRange, replay: Replay | None, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The operations of the next log, or part of it; parts are replayed as Pebble does, which has no modes."""
+        """Yield operations of the next log, or part of it; parts are replayed as Pebble does, which has no modes."""
         number = _number(log.file)
         if number not in self._several:
             yield from log.to_batches(findings) if replay is None else replay.batches(log, log.projection.decoded)
@@ -52,7 +52,7 @@ class LogParts:
             yield rows
 
     def _new(self, batch: pa.RecordBatch, place: int, *, is_kept: bool) -> tuple[pa.RecordBatch, int, bool]:
-        """The operations of write batches that were not there yet.
+        """Return the operations of write batches that were not there yet.
 
         Args:
             batch: Operations; those of a write batch have the same offset.
@@ -64,18 +64,18 @@ class LogParts:
         """
         import pyarrow.compute as pc
 
-        counted = pc.not_equal(batch.column("operation"), scalar_of("log_data", pa.string()))
+        counted = pc.not_equal(batch.column("operation"), make_scalar("log_data", pa.string()))
         batch = batch.filter(counted)
-        offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
+        offsets = view_values(batch.column(OFFSET_COLUMN), np.int64)
         if not len(offsets):
             return batch.select(WRITES_SCHEMA.names), place, is_kept
         begins = np.flatnonzero(np.diff(offsets, prepend=place))
-        first = values_of(batch.column("sequence"), np.int64)[begins]
+        first = view_values(batch.column("sequence"), np.int64)[begins]
         before = np.maximum.accumulate(np.append(self._last, first))
         new = np.append(is_kept, first > before[:-1])
         self._last = int(before[-1])
         runs = np.diff(np.concatenate(([0], begins, [len(offsets)])))
-        keeps = array_of(np.repeat(new, runs), pa.bool_())
+        keeps = make_array(np.repeat(new, runs), pa.bool_())
         return batch.filter(keeps).select(WRITES_SCHEMA.names), int(offsets[-1]), bool(new[-1])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, call_function, fixed_array, values_of
+from sawlog.arrow import call_function, make_array, make_fixed_array, view_values
 from sawlog.format.contract import OFFSET_COLUMN
 from sawlog.leveldb.columns import KEY, OPERATION, OPERATION_NAMES, SEQUENCE, VALUE, name_array, numbers_of
 from sawlog.leveldb.records import layout
@@ -47,7 +47,7 @@ def _codes_of(operations: pa.Array) -> pa.Array:
 
 
 def has_marks(batch: pa.RecordBatch) -> bool:
-    """Whether operations are among these that transactions write around others."""
+    """Return whether operations are among these that transactions write around others."""
     return bool(_IS_MARK[numbers_of(batch.column(OPERATION))].any())
 
 
@@ -71,7 +71,7 @@ class PendingOperations:
         return bool(self.starts)
 
     def of(self, sequences: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The place in `states` of each sequence number; -1 for those of operations that count."""
+        """Return the place in `states` of each sequence number; -1 for those of operations that count."""
         if not self.starts:
             return np.full(len(sequences), -1)
         places = np.searchsorted(np.array(self.starts), sequences, "right") - 1
@@ -110,12 +110,12 @@ class _Log(NamedTuple):
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> _Log:
-        codes = values_of(_codes_of(rows.column(OPERATION)), np.int32).astype(np.int64)
-        offsets = values_of(rows.column(OFFSET_COLUMN), np.int64)
+        codes = view_values(_codes_of(rows.column(OPERATION)), np.int32).astype(np.int64)
+        offsets = view_values(rows.column(OFFSET_COLUMN), np.int64)
         first = np.concatenate([[True], offsets[1:] != offsets[:-1]])[: len(offsets)]
         begins, numbers = np.flatnonzero(first), np.cumsum(first) - 1
         counts = np.bincount(numbers, _COUNTED[codes], len(begins)).astype(np.int64)
-        return cls(codes, begins, numbers, values_of(rows.column(SEQUENCE), np.int64)[begins], counts)
+        return cls(codes, begins, numbers, view_values(rows.column(SEQUENCE), np.int64)[begins], counts)
 
     @property
     def lasts(self) -> NDArray[np.int64]:
@@ -124,14 +124,14 @@ class _Log(NamedTuple):
         return codes
 
     def before(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Number of steps before each row in its write batch."""
+        """Return the number of steps before each row in its write batch."""
         total = np.cumsum(steps) - steps
         counted: NDArray[np.int64] = total - total[self.begins][self.numbers]
         return counted
 
 
 def _steps(rows: pa.RecordBatch, log: _Log) -> NDArray[np.int64]:
-    """Steps of the sequence number, if all operations of a batch share it: 1 at the end of a batch.
+    """Return steps of the sequence number, if all operations of a batch share it: 1 at the end of a batch.
 
     A batch ends in a `noop`, if it has no other mark; one that precedes all operations is none. What comes again on the
     same key begins the next batch, too: the step is noted at the row before it.
@@ -145,8 +145,8 @@ def _steps(rows: pa.RecordBatch, log: _Log) -> NDArray[np.int64]:
     batches = np.cumsum(steps) - steps + log.numbers
     keyed = np.flatnonzero(_COUNTED[codes])
     keys = rows.column(KEY).dictionary_encode().indices
-    names = values_of(keys.fill_null(-1), np.int32).astype(np.int64)[keyed]
-    families = values_of(rows.column(_FAMILY), np.int64)[keyed]
+    names = view_values(keys.fill_null(-1), np.int32).astype(np.int64)[keyed]
+    families = view_values(rows.column(_FAMILY), np.int64)[keyed]
     order = np.lexsort((families, names, batches[keyed]))
     is_same = np.ones(max(len(order) - 1, 0), np.bool_)
     for column in (batches[keyed], names, families):
@@ -223,7 +223,7 @@ class Transactions:
         self._held: list[pa.RecordBatch] = []
 
     def resolve_rows(self, rows: pa.RecordBatch, path: str, stamped: int | None = None) -> pa.RecordBatch:
-        """The operations of the next log that take effect there, and such that wait for a commit that never comes.
+        """Return operations of the next log that take effect there, and such that wait for a commit that never comes.
 
         The latter have the sequence number `UNWRITTEN`.
 
@@ -285,7 +285,7 @@ class Transactions:
         return _stamp_operations(effective, np.concatenate(stamps), rows, stamped)
 
     def _sections(self, all_rows: pa.RecordBatch, log: _Log, before: int, path: str) -> Iterator[tuple[int, _Section]]:
-        """The parts of transactions that end in a log, by the rows of their ends."""
+        """Yield the parts of transactions that end in a log, by the rows of their ends."""
         offsets = all_rows.column(OFFSET_COLUMN)
         begin = None
         for row in np.flatnonzero(np.isin(log.codes, _MARKS)).tolist():
@@ -306,10 +306,10 @@ class Transactions:
                     count = section.end - section.begin
                     self._open[name][number] = section._replace(begin=begin, end=begin + count)
                     begin += count
-        self._held = [all_rows.take(fixed_array(pa.int64(), np.concatenate(places)))] if begin else []
+        self._held = [all_rows.take(make_fixed_array(pa.int64(), np.concatenate(places)))] if begin else []
 
     def list_undecided(self) -> PendingOperations:
-        """The transactions that are open after the last log."""
+        """Return the transactions that are open after the last log."""
         ranges = []
         places = set()
         for sections in self._open.values():
@@ -326,7 +326,7 @@ class Transactions:
 
 
 def _sequences(rows: pa.RecordBatch, log: _Log, waits: NDArray[np.bool_], *, shared: bool) -> NDArray[np.int64]:
-    """The sequence number of each operation, but for what commits add."""
+    """Return the sequence number of each operation, but for what commits add."""
     has_own_number = np.isin(log.codes, (_WRITTEN, _UNPREPARED))
     joins = np.bincount(log.numbers, has_own_number, len(log.begins)) > 0
     if shared:
@@ -340,7 +340,7 @@ def _sequences(rows: pa.RecordBatch, log: _Log, waits: NDArray[np.bool_], *, sha
 
 
 def sequence_numbers(rows: pa.RecordBatch, *, shared: bool) -> NDArray[np.int64]:
-    """The sequence number of each operation where it is written, by those that write batches begin with.
+    """Return the sequence number of each operation where it is written, by those that write batches begin with.
 
     Args:
         rows: In `TRANSACTION_SCHEMA`, or without values.
@@ -360,14 +360,14 @@ class Following:
         self._added = 0
 
     def after(self, rows: pa.RecordBatch, *, shared: bool) -> int:
-        """The number after the last row's.
+        """Return the number after the last row's.
 
         Args:
             rows: Operations with their numbers, as `sequence_numbers` has them, their keys and offsets.
             shared: See `Numbering.shared`.
         """
-        codes = values_of(_codes_of(rows.column(OPERATION)), np.int32).astype(np.int64)
-        offsets, names = values_of(rows.column(OFFSET_COLUMN), np.int64), rows.column(KEY)
+        codes = view_values(_codes_of(rows.column(OPERATION)), np.int32).astype(np.int64)
+        offsets, names = view_values(rows.column(OFFSET_COLUMN), np.int64), rows.column(KEY)
         total, start = np.cumsum(_COUNTED[codes]), 0
         if offsets[-1] != self._offset:
             self._offset, self._added = int(offsets[-1]), 0
@@ -395,10 +395,10 @@ class Following:
 
 
 def _take_rows(all_rows: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.RecordBatch:
-    operations = all_rows.take(fixed_array(pa.int64(), places))
+    operations = all_rows.take(make_fixed_array(pa.int64(), places))
     sequence_index = operations.schema.get_field_index(SEQUENCE)
     return operations.set_column(
-        sequence_index, operations.schema.field(sequence_index), fixed_array(pa.int64(), numbers)
+        sequence_index, operations.schema.field(sequence_index), make_fixed_array(pa.int64(), numbers)
     )
 
 
@@ -406,7 +406,7 @@ def _stamp_operations(
     operations: pa.RecordBatch, marks: NDArray[np.int64], rows: pa.RecordBatch, family: int
 ) -> pa.RecordBatch:
     """Operations with the timestamps of the commits, whose rows are counted from 1, at the ends of a family's keys."""
-    families = values_of(operations.column(_FAMILY), np.int64)
+    families = view_values(operations.column(_FAMILY), np.int64)
     stamped_rows = np.flatnonzero((marks > 0) & (families == family))
     if not len(stamped_rows):
         return operations
@@ -416,4 +416,4 @@ def _stamp_operations(
         stamp = values[int(marks[place]) - 1].as_py()
         keys[place] = keys[place][: -len(stamp)] + stamp
     key_index = operations.schema.get_field_index(KEY)
-    return operations.set_column(key_index, operations.schema.field(key_index), array_of(keys, pa.binary()))
+    return operations.set_column(key_index, operations.schema.field(key_index), make_array(keys, pa.binary()))

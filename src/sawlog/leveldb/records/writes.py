@@ -10,7 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, binary_parts, bits_of, call_function, fixed_array, scalar_of, values_of
+from sawlog.arrow import (
+    Column,
+    call_function,
+    make_array,
+    make_fixed_array,
+    make_scalar,
+    pack_bits,
+    view_binary,
+    view_values,
+)
 from sawlog.format.contract import OFFSET_COLUMN, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.leveldb.columns import (
@@ -56,7 +65,7 @@ _OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values
 
 @cache
 def tag_table(dialect: Dialect) -> Table:
-    """The meaning of tags in a dialect."""
+    """Return the meaning of tags in a dialect."""
     operations = layout.OPERATIONS
     variants = np.full(256, 2 * len(operations), np.uint8)
     shapes = np.zeros(2 * len(operations), np.uint8)
@@ -76,7 +85,7 @@ class WriteRange(LogRange):
     """The operations of those write batches whose record belongs to the range."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The operations of a range. Bytes after an error in a batch are damage; so is a wrong count."""
+        """Return the operations of a range. Bytes after an error in a batch are damage; so is a wrong count."""
         if self.scan.options.keys == "internal" or not {KEY, VALUE, STAMP}.intersection(schema.names):
             return self._operations(schema, findings)
         extra_fields = [field for field in _SPLIT if field.name not in schema.names]
@@ -85,14 +94,14 @@ class WriteRange(LogRange):
 
     def _split_rows(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Operations with their timestamps in a column, which is null for those that have none of eight bytes."""
-        names = values_of(call_function("index_in", batch.column(OPERATION), options=_NAMES_LOOKUP), np.int32)
-        sizes = values_of(batch.column(STAMP_SIZE), np.int64)
+        names = view_values(call_function("index_in", batch.column(OPERATION), options=_NAMES_LOOKUP), np.int32)
+        sizes = view_values(batch.column(STAMP_SIZE), np.int64)
         widths = np.where(_STAMPED[names] & (sizes == STAMP_WIDTH), STAMP_WIDTH, 0)
         keys, stamps = split_stamps(batch.column(KEY), widths, self.path)
-        missing = array_of(widths == 0, pa.bool_())
+        missing = make_array(widths == 0, pa.bool_())
         columns = {
             KEY: call_function("if_else", batch.column(KEY).is_null(), batch.column(KEY), keys),
-            STAMP: call_function("if_else", missing, scalar_of(None, pa.uint64()), stamps),
+            STAMP: call_function("if_else", missing, make_scalar(None, pa.uint64()), stamps),
         }
         if VALUE in batch.schema.names:
             values, ranges = batch.column(VALUE), names == layout.DELETE_RANGE
@@ -149,16 +158,16 @@ class Decoder:
         self._records = np.empty(0, np.int32)
 
     def batches(self, records: pa.RecordBatch, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-        """The rows of some records, in batches of bounded size.
+        """Yield the rows of some records, in batches of bounded size.
 
         Args:
             records: The records.
             ahead: Whether the rest of a write batch that begins in a batch of rows is looked through for marks.
         """
         self.marked, last_record = False, -1
-        data, offsets = binary_parts(records.column(RECORD_COLUMN))
-        starts = values_of(records.column(OFFSET_COLUMN), np.int64)
-        stops = values_of(records.column(END_COLUMN), np.int64)
+        data, offsets = view_binary(records.column(RECORD_COLUMN))
+        starts = view_values(records.column(OFFSET_COLUMN), np.int64)
+        stops = view_values(records.column(END_COLUMN), np.int64)
         self._state = np.zeros(1, k.DECODER)[0]
         status = k.FULL
         while status == k.FULL:
@@ -202,29 +211,29 @@ class Decoder:
 
     def _batch(self, rows: int, records: pa.RecordBatch) -> pa.RecordBatch:
         def offsets() -> NDArray[np.int64]:
-            starts: NDArray[np.int64] = values_of(records.column(OFFSET_COLUMN), np.int64)
+            starts: NDArray[np.int64] = view_values(records.column(OFFSET_COLUMN), np.int64)
             return starts[self._records[:rows]]
 
         def column(name: str) -> pa.Array:
             if name in (RECOVERED_COLUMN, STALE_COLUMN):
-                return records.column(name).take(fixed_array(pa.int32(), self._records[:rows]))
+                return records.column(name).take(make_fixed_array(pa.int32(), self._records[:rows]))
             if name == OPERATION and pa.types.is_integer(self._schema.field(name).type):
-                return fixed_array(pa.uint8(), _NUMBERS[self._operations[:rows]])
+                return make_fixed_array(pa.uint8(), _NUMBERS[self._operations[:rows]])
             if name == OPERATION:
                 return name_codes(self._operations[:rows], layout.NAMES)
             if name in _BINARY:
                 return self._binary(name, rows)
             if name == STAMP_SIZE and self._stamps is not None:
-                return fixed_array(pa.int64(), self._stamps.of(self._families.values[:rows], offsets()))
+                return make_fixed_array(pa.int64(), self._stamps.of(self._families.values[:rows], offsets()))
             numbers = {"sequence": self._sequences, "column_family": self._families}[name]
             return pa.Array.from_buffers(pa.int64(), rows, [None, numbers.take(rows)])
 
-        return assemble(self._schema, rows, column, self._path, lambda: fixed_array(pa.int64(), offsets()))
+        return assemble(self._schema, rows, column, self._path, lambda: make_fixed_array(pa.int64(), offsets()))
 
     def _binary(self, name: str, rows: int) -> pa.Array:
-        """`key` or `value`, null where the operation has none."""
+        """Return the `key` or `value`, null where the operation has none."""
         missing = int(self._state.no_keys if name == "key" else self._state.no_values)
-        validity = bits_of(self._has[name][:rows]) if missing else None
+        validity = pack_bits(self._has[name][:rows]) if missing else None
         used = int(self._ends[name].values[rows])
         buffers = [validity, self._ends[name].take(rows + 1), self._bytes[name].take(used)]
         column = pa.Array.from_buffers(pa.binary(), rows, buffers, missing)
@@ -249,6 +258,6 @@ def report_record(findings: Findings, damage: Damage) -> None:
     """
     findings.account.record -= damage.length
     if findings.listing:
-        findings.damage(damage)
+        findings.add_damage(damage)
     else:
         findings.tally(damage.kind, 1, damage.length)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.kernels.varints import decode_varints, encode_varint, read_varint, varints_and_ends
+from sawlog.kernels.varints import decode_varints, decode_varints_with_ends, encode_varint, read_varint
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
@@ -40,7 +40,7 @@ class BlobIndex(NamedTuple):
 
 
 def blob_index(value: bytes) -> BlobIndex | None:
-    """The address in an entry of the type `put_blob_index`; `None` where it is no place in a file."""
+    """Return the address in an entry of the type `put_blob_index`; `None` where it is no place in a file."""
     if not value or value[0] not in (BLOB_IN_FILE, BLOB_WITH_EXPIRATION):
         return None
     skipped = 1 if value[0] == BLOB_WITH_EXPIRATION else 0
@@ -68,7 +68,7 @@ class _Column(NamedTuple):
 
 
 def addresses_of(operation: int, value: bytes) -> list[BlobIndex]:
-    """The addresses that an entry has in place of values: none, its own, or those of columns of an entity."""
+    """Return the addresses that an entry has in place of values: none, its own, or those of columns of an entity."""
     references = [value] if operation == BLOB_INDEX else []
     if operation == PUT_ENTITY:
         references = [column.value for column in _columns(value) if column.type == BLOB_INDEX]
@@ -77,7 +77,7 @@ def addresses_of(operation: int, value: bytes) -> list[BlobIndex]:
 
 
 def in_place(operation: int, value: bytes, contents: Sequence[bytes]) -> bytes:
-    """The value of an entry, with the values at its addresses; an entity in the version that has no addresses."""
+    """Return value of an entry, with the values at its addresses; an entity in the version that has no addresses."""
     if operation == BLOB_INDEX:
         return contents[0]
     columns = _columns(value)
@@ -90,12 +90,12 @@ def in_place(operation: int, value: bytes, contents: Sequence[bytes]) -> bytes:
 
 
 def _columns(value: bytes) -> list[_Column]:
-    """The columns of an entity of the version that may have addresses.
+    """Return the columns of an entity of the version that may have addresses.
 
     None where it is of another one, or not whole, or has columns of types that only the database knows: then it is
     delivered as it is stored.
     """
-    header = list(islice(varints_and_ends(value), 2 + ENTITY_LENGTHS))
+    header = list(islice(decode_varints_with_ends(value), 2 + ENTITY_LENGTHS))
     if len(header) < 2 + ENTITY_LENGTHS or header[0][0] != TYPED_ENTITY_VERSION:
         return []
     (count, _), *lengths = header[1:]
@@ -129,7 +129,7 @@ class EmbeddedLayer:
         self._source = source
 
     def plain(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
-        """A block of entries, each with its value, and how many are left out because their values are lost."""
+        """Return a block of entries, each with its value, and how many are left out because their values are lost."""
         if deletions:
             return content, 0
         entries = self._split_block(content)
@@ -167,7 +167,7 @@ class EmbeddedLayer:
             return error.flaw(content.size)
 
     def handles(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
-        """Offset and size of each value that entries of a block lead to; none where the block is damaged."""
+        """Yield the offset and size of each value that entries of a block lead to; none where the block is damaged."""
         content = self._rules.read(self._source, offset, size, of_entries=True)[0]
         entries = content if isinstance(content, tuple) else self._split_block(content)
         if isinstance(entries, Entries):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sawlog.format.damage import Damage
 from sawlog.guard import Undecodable
-from sawlog.kernels.varints import encode_varint, varints_and_ends
+from sawlog.kernels.varints import decode_varints_with_ends, encode_varint
 from sawlog.leveldb import codecs
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.records.layout import VARINT64_BYTES
@@ -32,7 +32,7 @@ Expanded: TypeAlias = "pa.Buffer | Flaw"
 
 
 def block_damage(path: str, offset: int, length: int, flaw: Flaw) -> Damage:
-    """Damage of a block."""
+    """Return damage of a block."""
     kind, first, two = flaw
     return Damage(path, offset, length, kind.label, kind.detail.format(first, two))
 
@@ -135,7 +135,7 @@ class BlockRules:
         length = size + layout.TRAILER_SIZE
         if offset + length > self.limit:
             return (TableDamageKind.BAD_HANDLE, size, self.limit), None
-        window = source.window(offset, length)
+        window = source.read_window(offset, length)
         if self.buckets is not None:
             return pa.py_buffer(bytes(window)), Compression.NONE
         kind, first, second, code = self._verdict(window, offset, size)
@@ -145,7 +145,7 @@ class BlockRules:
         return self.expand(stored, code, of_entries=of_entries), codecs.compression_of(self.dialect, code, stored)
 
     def _verdict(self, window: NDArray[np.uint8], offset: int, size: int) -> tuple[int, int, int, int]:
-        """The VERDICT on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
+        """Return the VERDICT on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
         handles = np.array([(offset, size)], k.HANDLE)
         verdict: tuple[int, int, int, int] = self.judge(window, offset, handles)[0].item()
         if verdict[0] == TableDamageKind.CHECKSUM_MISMATCH and self.dialect != "pebble":
@@ -196,7 +196,7 @@ class BlockRules:
 
 
 def join_values(content: pa.Buffer) -> Expanded:
-    """A block of entries whose values are apart from their keys, with each value after its key."""
+    """Return a block of entries whose values are apart from their keys, with each value after its key."""
     data = np.frombuffer(content, np.uint8)
     out = np.zeros(len(data) + layout.RESTART_SIZE, np.uint8)
     length = int(k.join_values(data, out)) if k.values_apart(data) else 0
@@ -204,7 +204,7 @@ def join_values(content: pa.Buffer) -> Expanded:
 
 
 def flaw_of(data: NDArray[np.uint8]) -> Flaw:
-    """Why an expanded block is none: by the number that ends it."""
+    """Return why an expanded block is none: by the number that ends it."""
     packed = int.from_bytes(data[-layout.RESTART_SIZE :].tobytes(), "little")
     if packed & layout.UNKNOWN_FLAG and packed & ~layout.BLOCK_FLAGS <= len(data) // layout.RESTART_SIZE:
         return TableDamageKind.UNKNOWN_FLAGS, packed & layout.BLOCK_FLAGS, 0
@@ -212,18 +212,18 @@ def flaw_of(data: NDArray[np.uint8]) -> Flaw:
 
 
 def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a small block, up to the first entry that does not end in it."""
+    """Yield keys and values of a small block, up to the first entry that does not end in it."""
     data = content.to_pybytes()
     for key, start, end in _entries(data):
         yield key, data[start:end]
 
 
 def _entries(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Keys, and where values begin and end."""
+    """Yield keys, and where values begin and end."""
     end = int(k.end_of_entries(np.frombuffer(data, np.uint8)))
     position = 0
     last = b""
-    while len(head := list(islice(varints_and_ends(data[position : min(position + _LENGTHS, end)]), 3))) == 3:
+    while len(head := list(islice(decode_varints_with_ends(data[position : min(position + _LENGTHS, end)]), 3))) == 3:
         (shared, _), (unshared, _), (length, width) = head
         start = position + width + unshared
         if shared > len(last) or start + length > end:
@@ -248,7 +248,7 @@ class BlockBuilder:
         self.entries += 1
 
     def take(self) -> bytes:
-        """The block."""
+        """Return the block."""
         restarts = self._restarts or [0]
         numbers = b"".join(restart.to_bytes(layout.RESTART_SIZE, "little") for restart in [*restarts, len(restarts)])
         return bytes(self._data) + numbers

@@ -45,7 +45,7 @@ class BucketLayer:
         if not buckets.end:
             return pa.py_buffer(bytes(layout.RESTART_SIZE)), 0
         size = buckets.key + buckets.value
-        data = np.frombuffer(bytes(self._source.window(0, buckets.end)), np.uint8)
+        data = np.frombuffer(bytes(self._source.read_window(0, buckets.end)), np.uint8)
         rows = data.reshape(-1, size)
         used = np.flatnonzero((rows[:, : buckets.key] != np.frombuffer(buckets.empty, np.uint8)).any(1))
         trailers = np.full(len(used), layout.PUT, np.uint64)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.arrow import batch_of_rows
+from sawlog.arrow import make_batch_from_rows
 from sawlog.format.charts import MOST_LANES, BarChart, Picture
 from sawlog.format.contract import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, BoundScan, Contents, View, space_offsets
 from sawlog.format.damage import Findings
@@ -24,7 +24,7 @@ from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
 from sawlog.leveldb.table.layout import Role
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, TableMap, on_keys, separators, spared_blocks
 from sawlog.leveldb.table.rows import ReadOnce, SpanWalk, TableRange, table_map
-from sawlog.storage import File, Source, known_answer, note_answer
+from sawlog.storage import File, Source, find_answer, note_answer
 from sawlog.storage.index import pack_numbers, unpack_numbers
 
 _BLOCKS_SCHEMA = pa.schema(
@@ -67,14 +67,14 @@ class MapRange(TableRange):
                 size += len(row.get("last_key") or b"")
             if waiting and (row is None or len(waiting) == BATCH_ROWS or size >= BATCH_BYTES):
                 findings.rows += len(waiting)
-                yield batch_of_rows(waiting, schema)
+                yield make_batch_from_rows(waiting, schema)
                 waiting, size = [], 0
         findings.rows += len(waiting)
-        yield batch_of_rows(waiting, schema)
+        yield make_batch_from_rows(waiting, schema)
 
     @abstractmethod
     def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
-        """The rows of the view; `None` before damage is reported, so that they are handed over before."""
+        """Return the rows of the view; `None` before damage is reported, so that they are handed over before."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class BlocksRange(MapRange):
             content, compression = table.rules.read(walk.source, offset, stored, of_entries=role == Role.DATA)
             if isinstance(content, tuple):
                 yield None
-                walk.findings.damage(block_damage(self.path, offset, length, content))
+                walk.findings.add_damage(block_damage(self.path, offset, length, content))
                 continue
             if role == Role.HEADER:
                 yield None
@@ -132,7 +132,7 @@ class PropertiesRange(MapRange):
 
 
 def value_text(name: bytes, value: bytes) -> str:
-    """A property's value for people: a number in decimal, a text as it is, other bytes as hexadecimal digits."""
+    """Return a property's value for people: a number in decimal, a text as it is, other bytes as hexadecimal digits."""
     if name in layout.FIXED_PROPERTIES:
         return str(int.from_bytes(value, "little"))
     if not layout.TEXT_PROPERTIES.match(name):
@@ -149,7 +149,10 @@ class TableContents(Contents):
     files_are_independent: ClassVar[bool] = True
 
     def _ranges(self, kind: type[TableRange], request: BoundScan, task_bytes: int | None) -> Iterator[TableRange]:
-        """Ranges that begin at data blocks. Where the index cannot be read, or without `task_bytes`, one per file."""
+        """Yield ranges that begin at data blocks.
+
+        Where the index cannot be read, or without `task_bytes`, one per file.
+        """
         for file in self.files:
             table = ReadOnce[TableMap]() if task_bytes is not None and file.size > task_bytes else None
             starts = [0, *(self._cuts(file, task_bytes or 0, table) if table is not None else ())]
@@ -158,9 +161,9 @@ class TableContents(Contents):
                 yield kind(*request, file.path, end - start, file, start, end, pruned, table)
 
     def _cuts(self, file: File, task_bytes: int, table: ReadOnce[TableMap]) -> Iterator[int]:
-        """Offsets at which a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
+        """Yield offsets at which a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
         storage = self.scan.storage
-        known_cuts = known_answer(storage, file, CUTS)
+        known_cuts = find_answer(storage, file, CUTS)
         if known_cuts is not None and task_bytes >= CUT_BYTES:
             yield from space_offsets(unpack_numbers(known_cuts), task_bytes)
             return
@@ -190,13 +193,13 @@ class TableContents(Contents):
     def _prunes(self, request: BoundScan) -> bool:
         return self.scan.view == "rows" and on_keys(request.projection)
 
-    def field_parser(self, file: File, source: Source) -> FieldParser:
-        """Blocks and footer."""
+    def make_field_parser(self, file: File, source: Source) -> FieldParser:
+        """Return blocks and footer."""
         table = table_map(file, self.scan)
         return lambda offset: parts(source, offset, table) if table is not None else iter(())
 
-    def pictures(self, request: BoundScan) -> Iterator[Picture]:
-        """Bytes of the first tables by kind of block."""
+    def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
+        """Yield bytes of the first tables by kind of block."""
         del request
         sums = BarChart("bytes")
         for file in self.files[:MOST_LANES]:
@@ -204,10 +207,13 @@ class TableContents(Contents):
             for start, length, _, name in named_spans(table) if table is not None else ():
                 sums.add(file.name, name, length, file.path, start)
         if sums.found:
-            yield sums.picture("Bytes by kind of block", order=(DATA_BLOCK,))
+            yield sums.draw_picture("Bytes by kind of block", order=(DATA_BLOCK,))
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Dialect, format version, comparator and counts of the first table; of all of them what filters spare."""
+        """Return dialect, format version, comparator and counts of the first table.
+
+        Of all of them what filters spare.
+        """
         table = table_map(self.files[0], self.scan) if self.files else None
         if table is None:
             return {}

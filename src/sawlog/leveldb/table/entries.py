@@ -6,12 +6,12 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.lz4 import expand_lz4
 from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _ONE, _ZERO
-from sawlog.kernels.protobuf import put_varint, varint
+from sawlog.kernels.protobuf import put_varint, read_varint
 from sawlog.kernels.signature import (
     Array,
     Bool,
@@ -60,7 +60,7 @@ _UNBOUNDED = 0
 BELOW = 1
 BOTH = 2
 
-BLOCK = record_type(
+BLOCK = make_record_type(
     ("offset", np.uint64),
     ("stored", np.uint64),
     "length",
@@ -76,7 +76,7 @@ Where it is `bounded`, BELOW or on BOTH sides, its user keys lie from the separa
 `Take.separators` up to `[high, high_end)`.
 """
 
-STATE = record_type(
+STATE = make_record_type(
     "block",
     "open",
     ("start", np.uint64),
@@ -105,7 +105,7 @@ NOT_OPEN = 0
 IN_WINDOW = 1
 IN_SCRATCH = 2
 
-EVENT = record_type("kind", "block", "one", "two", "row")
+EVENT = make_record_type("kind", "block", "one", "two", "row")
 """Damage: its kind, the number of the block, two numbers that explain it, and how many rows are before it."""
 
 
@@ -255,7 +255,7 @@ def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows:
     if codec == OTHERWISE:
         return EXPAND
     if codec != AS_IS:
-        size, start = varint(window, start, stop)
+        size, start = read_varint(window, start, stop)
         if start == _ZERO or size > (stop - start) * _MOST_PER_BYTE:
             _note(state, rows.events, _BAD_COMPRESSION, state.compression, 0)
             return DONE
@@ -283,7 +283,10 @@ def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows:
 
 @inlined
 def _common(keys: Any, start: Any, end: Any, separators: Any, separator: Any, other_end: Any, known_length: Any) -> Any:
-    """Number of bytes that a key and a separator share from their beginning on; of `known_length` ones it is known."""
+    """Return the number of bytes that a key and a separator share from their beginning on.
+
+    Of `known_length` ones it is known.
+    """
     max_length = min(end - start, other_end - separator)
     length = min(known_length, max_length)
     while length < max_length and keys[start + length] == separators[separator + length]:
@@ -391,7 +394,7 @@ def _add_row(rows: Any, row: Any, take: Any, block: Any, keys: Any, trailer: Any
 
 @inlined
 def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
-    """The entries of a block, from `state.position` on: FULL, GROW, DONE or UNUSUAL.
+    """Return the entries of a block, from `state.position` on: FULL, GROW, DONE or UNUSUAL.
 
     An entry shares a prefix with the key before it, which is still in `rows.keys`, but for its trailer.
     """
@@ -482,7 +485,7 @@ NO_ROOM = 2
 UNORDERED = 3
 """Keys are not in ascending order at row `row`."""
 
-BUILDER = record_type("row", ("used", np.uint64), ("last", np.uint64), "restarts", "since", "entries")
+BUILDER = make_record_type("row", ("used", np.uint64), ("last", np.uint64), "restarts", "since", "entries")
 """The next row; bytes of the open block; bytes of `Block.last`, 0 before the first key; restart points of the block;
 entries since the last of them; entries of the block."""
 
@@ -530,7 +533,7 @@ class Block(NamedTuple):
 
 @inlined
 def _shared(rows: Any, start: Any, length: Any, last: Any, last_length: Any) -> Any:
-    """Number of bytes that a user key and the one before share from their beginning on."""
+    """Return the number of bytes that a user key and the one before share from their beginning on."""
     shared = _ZERO
     max_length = min(length, last_length)
     while shared < max_length and rows.keys[start + shared] == last[shared]:

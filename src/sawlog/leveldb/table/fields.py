@@ -9,8 +9,8 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from sawlog.format.charts import key_text
-from sawlog.format.fields import Fields, Part, Use, numbers
+from sawlog.format.charts import render_key
+from sawlog.format.fields import Fields, Part, Use, iterate_numbers
 from sawlog.leveldb import codecs
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import join_values
@@ -32,20 +32,20 @@ _NAMES = {Role.DATA: DATA_BLOCK, Role.RANGE_DELETES: "range deletions", Role.GAP
 
 
 def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
-    """Blocks from the one on that holds an offset, each with its trailer, and the footer."""
+    """Yield blocks from the one on that holds an offset, each with its trailer, and the footer."""
     footer = table.rules.limit
     for start, length, role, name in named_spans(table, offset):
         if start + length <= offset or not length:
             continue
         if start >= footer:
-            ending = source.window(footer, table.footer.size).tobytes()
+            ending = source.read_window(footer, table.footer.size).tobytes()
             yield from _footer(ending, footer, table.footer) if len(ending) == table.footer.size else ()
             return
         if role in (Role.GAP, Role.OVERLAP) or length < layout.TRAILER_SIZE:
             yield Part(name, start, length)
             continue
         body = length - layout.TRAILER_SIZE
-        trailer = source.window(start + body, layout.TRAILER_SIZE).tobytes()
+        trailer = source.read_window(start + body, layout.TRAILER_SIZE).tobytes()
         yield from _block(source, start, body, name, role, trailer[0], table)
         text = f"{trailer[0]}, {_compression(source, start, body, trailer[0], table)}"
         code_size = layout.CHECKSUM_OFFSET
@@ -70,14 +70,14 @@ def named_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Ro
 
 
 def _compression(source: Source, start: int, body: int, code: int, table: TableMap) -> str:
-    """The compression of a block, by the code of the engine that wrote it."""
-    head = pa.py_buffer(source.window(start, min(body, len(layout.ZSTD_MAGIC))).tobytes())
+    """Return the compression of a block, by the code of the engine that wrote it."""
+    head = pa.py_buffer(source.read_window(start, min(body, len(layout.ZSTD_MAGIC))).tobytes())
     kind = codecs.compression_of(table.rules.dialect, code, head)
     return "unknown" if kind is None else kind.name.lower()
 
 
 def _block(source: Source, start: int, body: int, name: str, role: Role, code: int, table: TableMap) -> Iterator[Part]:
-    """A block: as one part, or as the entries of a data block that is stored as it is, and its restart points.
+    """Yield a block: as one part, or as the entries of a data block that is stored as it is, and its restart points.
 
     A data block that is compressed, or laid out in another way than LevelDB's, has its entries inside.
     """
@@ -89,7 +89,7 @@ def _block(source: Source, start: int, body: int, name: str, role: Role, code: i
     if not of_entries or body > _MOST:
         yield part
         return
-    stored = source.window(start, body).tobytes()
+    stored = source.read_window(start, body).tobytes()
     if (
         compression == "none"
         and not table.rules.is_layered
@@ -104,7 +104,10 @@ def _block(source: Source, start: int, body: int, name: str, role: Role, code: i
 
 
 def _expand(stored: pa.Buffer, code: int, role: Role, table: TableMap, source: Source) -> tuple[bytes, bool]:
-    """The content of a block, empty where it is damaged; and whether it was laid out again, without restart points."""
+    """Return the content of a block, empty where it is damaged.
+
+    And whether it was laid out again, without restart points.
+    """
     rules = replace(table.rules, longest=_MOST)
     content = rules.expand(stored, code, of_entries=True)
     layer = replace(table, rules=rules).layer(source)
@@ -119,7 +122,7 @@ def _expand(stored: pa.Buffer, code: int, role: Role, table: TableMap, source: S
 
 
 def _content(data: bytes, start: int, use: Use, table: TableMap) -> Iterator[Part]:
-    """The entries of a block, and how they are found; nothing where it is none, or has its values apart."""
+    """Yield the entries of a block, and how they are found; nothing where it is none, or has its values apart."""
     end, last = int(end_of_entries(np.frombuffer(data, np.uint8))), len(data) - layout.RESTART_SIZE
     if not end:
         return
@@ -133,13 +136,13 @@ def _content(data: bytes, start: int, use: Use, table: TableMap) -> Iterator[Par
 
 
 def _entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
-    """The entries of a block: what of the key each shares with the one before, the rest of the key, and the value."""
+    """Yield entries of a block: what of the key each shares with the one before, the rest of the key, and the value."""
     key, fields = b"", Fields(data, start)
     kinds = layout.OPERATIONS | (layout.PEBBLE_OPERATIONS if table.footer.dialect == "pebble" else {})
     while fields.left:
         try:
             shared, unshared, length = (
-                fields.varint(name) for name in ("shared key bytes", "key bytes", "value length")
+                fields.take_varint(name) for name in ("shared key bytes", "key bytes", "value length")
             )
             before = key[:shared]
 
@@ -147,11 +150,11 @@ def _entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
                 internal_key = before + stored
                 trailer = int.from_bytes(internal_key[-layout.KEY_TRAILER :], "little")
                 kind = kinds.get(trailer & _KIND, "unknown")
-                user = key_text(internal_key[: -layout.KEY_TRAILER])
+                user = render_key(internal_key[: -layout.KEY_TRAILER])
                 return f"{user}, sequence {trailer >> layout.SEQUENCE_SHIFT:,}, {kind}"
 
             key = before + fields.take("key", unshared, show)
-            fields.take("value", length, key_text)
+            fields.take("value", length, render_key)
         except EOFError:
             break
         finally:
@@ -165,5 +168,7 @@ def _footer(data: bytes, offset: int, footer: Footer) -> Iterator[Part]:
         "handles": "metaindex and index",
         "magic": footer.dialect,
     }
-    for part in numbers(data, offset, offset, layout.footer_fields(footer.dialect, footer.version), use="header"):
+    for part in iterate_numbers(
+        data, offset, offset, layout.footer_fields(footer.dialect, footer.version), use="header"
+    ):
         yield replace(part, value=texts.get(part.name, part.value))

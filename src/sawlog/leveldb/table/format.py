@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from sawlog.format.contract import Contents, Format, Match, Scan, Writer
-from sawlog.format.lazy import lazy_attribute
+from sawlog.format.lazy import make_lazy_attribute
 from sawlog.leveldb.table import layout
 from sawlog.storage import File, Storage
 
@@ -30,16 +30,16 @@ class LevelDBTable(Format):
         "properties": "one row per property of a RocksDB table: name, value",
     }
     aliases: ClassVar = {"blocks": "frames"}
-    read_options = lazy_attribute("sawlog.leveldb.options", "TableReadOptions")
-    write_options = lazy_attribute("sawlog.leveldb.options", "TableWriteOptions")
+    read_options = make_lazy_attribute("sawlog.leveldb.options", "TableReadOptions")
+    write_options = make_lazy_attribute("sawlog.leveldb.options", "TableWriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By its name; see `recognize` for what its end shows."""
+        """Recognize by its name; see `recognize` for what its end shows."""
         del head
         return Match.NAME if layout.SINK_NAME.search(file.name) else Match.NO
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """By the magic number at the end; a database's tables next to its logs give way to those."""
+        """Recognize by the magic number at the end; a database's tables next to its logs give way to those."""
         best = max((self.match(file, b"") for file in files[:8]), default=Match.NO)
         if not all(file.explicit for file in files):
             return min(best, Match.ADJACENT)
@@ -51,7 +51,7 @@ class LevelDBTable(Format):
         return best
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """Tables in the order of their numbers, directory by directory."""
+        """Return tables in the order of their numbers, directory by directory."""
         del view
         selected = [file for file in files if file.explicit or layout.SINK_NAME.search(file.name)]
         return sorted(selected, key=_table_order)

@@ -6,12 +6,12 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _HALF, _LOW7, _ONE, _SEVEN, _SIXTEEN, _THREE, _U32, _ZERO
-from sawlog.kernels.protobuf import varint
+from sawlog.kernels.protobuf import read_varint
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s, UInt64
 from sawlog.kernels.xxh32 import xxh32
 from sawlog.kernels.xxh64 import xxh3, xxh64
@@ -20,7 +20,7 @@ from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import Checksum, Role, TableDamageKind
 
-HANDLE = record_type(("offset", np.uint64), ("stored", np.uint64))
+HANDLE = make_record_type(("offset", np.uint64), ("stored", np.uint64))
 """A block: where it begins in the file, and its bytes without the trailer."""
 
 # How a block is read.
@@ -31,10 +31,10 @@ OTHERWISE = 3
 """By a library."""
 
 VERDICT_FIELDS = ("kind", ("one", np.uint64), ("two", np.uint64), "compression")
-VERDICT = record_type(*VERDICT_FIELDS)
+VERDICT = make_record_type(*VERDICT_FIELDS)
 """What is wrong with a block (a `TableDamageKind`, or 0), two numbers that explain it, and how it is compressed."""
 
-SPAN = record_type("offset", "length", "role", "number")
+SPAN = make_record_type("offset", "length", "role", "number")
 """File offset and bytes, trailers included; a `Role`; the number of the data block in the index, or -1."""
 
 
@@ -105,7 +105,7 @@ def checksum_of(window: Any, start: Any, length: Any, kind: Any) -> Any:
 
 @inlined
 def modifier(context: Any, offset: Any) -> Any:
-    """The number that a checksum is combined with because of the file offset of its block."""
+    """Return the number that a checksum is combined with because of the file offset of its block."""
     return (context ^ (offset + (offset >> _HALF))) & _U32 if context != _ZERO else _ZERO
 
 
@@ -154,7 +154,7 @@ def judge_blocks(
 
 @inlined
 def entries_end(data: Any, start: Any, end: Any) -> Any:
-    """The end of the entries of an expanded block, and its restart points; `NOWHERE` if they do not fit.
+    """Return the end of the entries of an expanded block, and its restart points; `NOWHERE` if they do not fit.
 
     That is so, too, where their values are apart from them, or a flag is unknown: the number is that with its flags.
     """
@@ -173,7 +173,7 @@ def entries_end(data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def _without_buckets(data: Any, start: Any, stop: Any, packed: Any) -> Any:
-    """The offset of a hash index that ends at `stop`, if there is one; `NOWHERE` if it does not fit."""
+    """Return the offset of a hash index that ends at `stop`, if there is one; `NOWHERE` if it does not fit."""
     if packed & _HASH_INDEX == _ZERO:
         return stop
     if stop - start < _BUCKETS:
@@ -186,7 +186,7 @@ def _without_buckets(data: Any, start: Any, stop: Any, packed: Any) -> Any:
 
 @kernel
 def values_apart(data: Bytes) -> Bool:
-    """Whether the values of an expanded block are apart from its keys."""
+    """Return whether the values of an expanded block are apart from its keys."""
     end = np.uint64(len(data))
     return end >= _RESTART and load_u32(data, end - _RESTART) & _NOT_PLAIN == _VALUES_APART
 
@@ -220,7 +220,7 @@ def join_values(data: Bytes, out: OutBytes) -> UInt64:
             return _ZERO
         head = pos - begin
         if restart < count and load_u32(data, restarts + restart * _RESTART) == begin:
-            offset, pos = varint(data, pos, values)
+            offset, pos = read_varint(data, pos, values)
             if pos == _ZERO or offset != value - values:
                 return _ZERO
             restart += _ONE
@@ -237,7 +237,7 @@ def join_values(data: Bytes, out: OutBytes) -> UInt64:
 
 @inlined
 def entry_head(data: Any, pos: Any, end: Any) -> Any:
-    """The three numbers that begin an entry, and the position after them, which is 0 where they are none."""
+    """Return the three numbers that begin an entry, and the position after them, which is 0 where they are none."""
     if end - pos >= _FOUR:
         word = load_u32(data, pos)
         unshared = word >> _EIGHT & _LOW7
@@ -249,21 +249,21 @@ def entry_head(data: Any, pos: Any, end: Any) -> Any:
     shared, unshared, pos = _key_head(data, pos, end)
     if pos == _ZERO:
         return _ZERO, _ZERO, _ZERO, _ZERO
-    length, pos = varint(data, pos, end)
+    length, pos = read_varint(data, pos, end)
     return shared, unshared, length, pos
 
 
 @inlined
 def _key_head(data: Any, pos: Any, end: Any) -> Any:
-    """The first two of them."""
-    shared, pos = varint(data, pos, end)
+    """Return the first two of them."""
+    shared, pos = read_varint(data, pos, end)
     if pos == _ZERO:
         return _ZERO, _ZERO, _ZERO
-    unshared, pos = varint(data, pos, end)
+    unshared, pos = read_varint(data, pos, end)
     return shared, unshared, pos
 
 
-SEPARATOR = record_type(("place", np.uint64), ("shared", np.uint64), ("length", np.uint64))
+SEPARATOR = make_record_type(("place", np.uint64), ("shared", np.uint64), ("length", np.uint64))
 """A key of an index: where what it does not share with the key before begins, how much it shares, and its bytes."""
 
 
@@ -307,7 +307,7 @@ def read_index(
         separators[count].length = last
         pos += unshared
         stop = end if delta else pos + length
-        first, pos = varint(data, pos, stop)
+        first, pos = read_varint(data, pos, stop)
         if pos == _ZERO:
             return -1
         if delta and shared != _ZERO:
@@ -316,7 +316,7 @@ def read_index(
             handles[count].offset = handles[count - 1].offset + handles[count - 1].stored + _TRAILER
             handles[count].stored = handles[count - 1].stored + change
         else:
-            size, pos = varint(data, pos, stop)
+            size, pos = read_varint(data, pos, stop)
             if pos == _ZERO:
                 return -1
             handles[count].offset = first
@@ -325,7 +325,7 @@ def read_index(
             # A handle may be followed by the block's first key, or properties.
             pos = stop
         elif first_key:
-            key_length, pos = varint(data, pos, end)
+            key_length, pos = read_varint(data, pos, end)
             if pos == _ZERO or key_length > end - pos:
                 return -1
             pos += key_length
@@ -351,7 +351,7 @@ class Index(NamedTuple):
 
 @inlined
 def _user_length(length: Any, index: Any) -> Any:
-    """The bytes of a separator of some length that count."""
+    """Return the bytes of a separator of some length that count."""
     if length >= index.trailer:
         length -= index.trailer
     return length - min(length, index.stamp)
@@ -359,7 +359,7 @@ def _user_length(length: Any, index: Any) -> Any:
 
 @kernel
 def ascend(index: Index, last_key: OutBytes) -> Bool:
-    """Whether no separator is below the one before.
+    """Return whether no separator is below the one before.
 
     Args:
         index: See `Index`.
@@ -423,7 +423,7 @@ def _take_key(data: Any, pos: Any, end: Any, keys: Any, before: Any, used: Any) 
     return used + shared + unshared, shared, pos + unshared, length
 
 
-FIELDS = record_type("key", "key_length", "value", "length")
+FIELDS = make_record_type("key", "key_length", "value", "length")
 """An entry: its key among others, and its value in the block; where they begin, and their bytes."""
 
 
@@ -465,7 +465,7 @@ def split_entries(
 
 @kernel
 def find_block_end(data: Bytes, end: UInt64) -> UInt64:
-    """The offset of the trailer of the block that `data` begins with, by its CRC-32C, taken on from byte to byte.
+    """Return offset of the trailer of the block that `data` begins with, by its CRC-32C, taken on from byte to byte.
 
     Args:
         data: uint8.
@@ -487,13 +487,13 @@ def find_block_end(data: Bytes, end: UInt64) -> UInt64:
 
 @kernel
 def footer_checksum(data: Bytes, checksum: Int64, context: UInt64, place: UInt64) -> UInt64:
-    """The stored form of the checksum of a footer that begins at file offset `place`."""
+    """Return the stored form of the checksum of a footer that begins at file offset `place`."""
     return (checksum_of(data, _ZERO, np.uint64(len(data)), checksum) + modifier(context, place)) & _U32
 
 
 @kernel
 def end_of_entries(data: Bytes) -> UInt64:
-    """The end of the entries of an expanded block; 0 if it is none."""
+    """Return the end of the entries of an expanded block; 0 if it is none."""
     end, _ = entries_end(data, _ZERO, np.uint64(len(data)))
     return _ZERO if end == NOWHERE else end
 

@@ -50,7 +50,7 @@ EXTENDED_MAGIC = 0x007A003E
 
 @lru_cache(maxsize=32)  # versions come from files
 def footer_fields(dialect: Dialect, version: int) -> Mapping[str, Number]:
-    """The fields of a footer, by their names.
+    """Return the fields of a footer, by their names.
 
     Handles are those of the metaindex and of the index (offset and size of each, as varint64), and padding. A footer
     without handles follows the metaindex, which names the index.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sawlog.errors import DamageError, UnsupportedError
 from sawlog.format.damage import Damage
-from sawlog.format.query import interval
+from sawlog.format.query import find_interval
 from sawlog.format.scan import Projection
 from sawlog.kernels.layout import Number
 from sawlog.kernels.varints import decode_varints
@@ -66,7 +66,7 @@ class Bounds:
         return np.zeros(int(self.separators["length"].max(initial=0)), np.uint8)
 
     def ascend(self) -> bool:
-        """Whether no separator is below the one before."""
+        """Return whether no separator is below the one before."""
         return bool(k.ascend(self.index, self.room))
 
     @property
@@ -88,7 +88,7 @@ class BoundsReader:
         return self._bounds.room
 
     def take(self, first: int, last: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """The separators of some blocks: key i is `keys[ends[i] : ends[i + 1]]`."""
+        """Return the separators of some blocks: key i is `keys[ends[i] : ends[i + 1]]`."""
         restarts = self._bounds.restarts
         restart = int(restarts[np.searchsorted(restarts, first, "right") - 1])
         place = max(restart, self._next) if self._next <= first else restart
@@ -99,7 +99,7 @@ class BoundsReader:
         return keys, ends
 
     def separator(self, number: int) -> bytes:
-        """The separator of a block."""
+        """Return the separator of a block."""
         place, shared, length = self._index.separators[number].tolist()
         if not shared:  # all of it is there
             length -= self._bounds.trailer if length >= self._bounds.trailer else 0
@@ -113,7 +113,7 @@ SPARED = "skipped by filters"
 
 
 def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
-    """The numbers of the first data block that may hold matching keys, and of the first one after.
+    """Return the numbers of the first data block that may hold matching keys, and of the first one after.
 
     Separators prove something only where blocks are held to them, and where timestamps are no part of the keys.
     """
@@ -121,7 +121,7 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     bounds = table.bounds
     if bounds is None or (table.has_stamps and not table.has_stamp_column):
         return 0, count
-    low, end = (key.encode() if isinstance(key, str) else key for key in interval(projection.query, KEY))
+    low, end = (key.encode() if isinstance(key, str) else key for key in find_interval(projection.query, KEY))
     index = BoundsReader(bounds)
     # What comes after the last separator is in the last block, if anywhere.
     first = min(_find_data_block(index, count, low), count - 1) if low is not None and count else 0
@@ -131,12 +131,12 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
 
 
 def on_keys(projection: Projection) -> bool:
-    """Whether the key is bounded."""
-    return interval(projection.query, KEY) != (None, None)
+    """Return whether the key is bounded."""
+    return find_interval(projection.query, KEY) != (None, None)
 
 
 def spared_blocks(tables: Iterable[TableMap | None], projection: Projection) -> str:
-    """A sentence on the blocks that filters on the key spare of some tables."""
+    """Return a sentence on the blocks that filters on the key spare of some tables."""
     blocks = read = 0
     for table in filter(None, tables):
         first, after = block_bounds(table, projection)
@@ -193,7 +193,7 @@ class Footer:
     cuckoo: bool = False
 
     def pebble(self, since: int) -> bool:
-        """Whether the table is Pebble's, of a version or a later one."""
+        """Return whether the table is Pebble's, of a version or a later one."""
         return self.dialect == "pebble" and self.version >= since
 
 
@@ -284,7 +284,7 @@ class TableMap:
         return not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
 
     def layer(self, source: Source) -> BlockLayer | EmbeddedLayer | BucketLayer | None:
-        """The layer that lays out blocks of entries as other tables have them; `None` where they are so already."""
+        """Return layer that lays out blocks of entries as other tables have them; `None` where they are so already."""
         if not self.rules.is_layered:
             return None
         if self.rules.buckets is not None:
@@ -295,20 +295,20 @@ class TableMap:
 
 
 def separators(table: TableMap, *, stamped: bool) -> Bounds:
-    """The separators of an index as user keys, without timestamps if they are `stamped`."""
+    """Return the separators of an index as user keys, without timestamps if they are `stamped`."""
     trailer = layout.KEY_TRAILER if table.internal_index else 0
     return Bounds(table.index, table.separators, trailer, layout.STAMP_WIDTH if stamped else 0)
 
 
 def _bounds_of(table: TableMap) -> Bounds | None:
-    """The bounds of the blocks of a table; `None` where it does not say that its keys are ordered by their bytes."""
+    """Return bounds of the blocks of a table; `None` where it does not say that its keys are ordered by their bytes."""
     if not table.ordered or table.damages or len(table.separators) != len(table.handles):
         return None
     return separators(table, stamped=table.has_stamps)
 
 
 def _spans_of(table: TableMap) -> NDArray[np.void]:
-    """All of a table as spans, in order and without overlap: their lengths add up to the file's size."""
+    """Return all of a table as spans, in order and without overlap: their lengths add up to the file's size."""
     limit = table.rules.limit
     count, other_count = len(table.handles), len(table.others)
     blocks = np.zeros(other_count + count, k.SPAN)
@@ -443,7 +443,7 @@ class MapReader:
         self._source = source
         self._options = options
         length = min(layout.LARGEST_FOOTER, file.size)
-        tail = bytes(source.window(file.size - length, length))
+        tail = bytes(source.read_window(file.size - length, length))
         try:
             footer = read_footer(tail, file.size, file.path)
             loss = None
@@ -468,7 +468,7 @@ class MapReader:
         )
 
     def _assume_footer(self, error: DamageError | UnsupportedError) -> Footer:
-        """A footer assumed of a table whose end is lost or unknown, if it begins with a block."""
+        """Return a footer assumed of a table whose end is lost or unknown, if it begins with a block."""
         footer = Footer("rocksdb", layout.SIZED_VERSION, Checksum.CRC32C, 0, 0, None, None)
         if self._file.name.endswith(".ldb"):  # only LevelDB calls tables so
             footer = replace(footer, dialect="leveldb", version=0)
@@ -477,7 +477,7 @@ class MapReader:
         return footer
 
     def read(self) -> TableMap:
-        """All of the map."""
+        """Return all of the map."""
         table = self.map
         if table.footer.cuckoo:
             self._read_buckets()
@@ -554,10 +554,10 @@ class MapReader:
             table.handles = np.array([(0, end - layout.TRAILER_SIZE)], k.HANDLE)
 
     def _read_bare(self, handle: Handle) -> pa.Buffer:
-        return pa.py_buffer(bytes(self._source.window(*handle)))
+        return pa.py_buffer(bytes(self._source.read_window(*handle)))
 
     def _pairs(self, handle: Handle | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values of a small block, which is columnar in Pebble's tables from a version on."""
+        """Return keys and values of a small block, which is columnar in Pebble's tables from a version on."""
         content = None if handle is None else self.block(handle)
         if handle is None or content is None:
             return iter(())
@@ -615,10 +615,13 @@ class MapReader:
             table.handles = np.concatenate([table.handles, added])
 
     def _block_end(self, start: int, end: int, rules: BlockRules) -> int | None:
-        """The offset of the trailer of the block that begins at `start`, by CRC-32C; `None` if there is none near."""
+        """Return the offset of the trailer of the block that begins at `start`, by CRC-32C.
+
+        `None` if there is none near.
+        """
         if rules.checksum is not Checksum.CRC32C or rules.context:
             return None
-        window = self._source.window(start, min(end - start, layout.SALVAGED_BYTES))
+        window = self._source.read_window(start, min(end - start, layout.SALVAGED_BYTES))
         stop = int(k.find_block_end(window, np.uint64(len(window))))
         return start + stop if stop < len(window) else None
 
@@ -680,7 +683,7 @@ class MapReader:
         return not isinstance(self.map.rules.read(self._source, *handle)[0], tuple)
 
     def _index_block(self, handle: Handle) -> _IndexBlock:
-        """The entries of one block of the index; none where it is damaged."""
+        """Return the entries of one block of the index; none where it is damaged."""
         content = self.block(handle)
         if content is None:
             return _no_index()
@@ -708,7 +711,7 @@ class MapReader:
         return (True, False) if is_lost else (_truth(properties.get(layout.DELTA_ENCODED)),)
 
     def block(self, handle: Handle) -> pa.Buffer | None:
-        """A block that holds no data, expanded; `None` where it is damaged."""
+        """Return a block that holds no data, expanded; `None` where it is damaged."""
         content = self.map.rules.read(self._source, *handle)[0]
         if isinstance(content, tuple):
             self._damage(handle, content)
@@ -723,18 +726,18 @@ class MapReader:
 
 
 def _maybe_prefixed(content: pa.Buffer) -> bool:
-    """Whether the values of a block may be those of Pebble's later tables, which begin with where they are."""
+    """Return whether the values of a block may be those of Pebble's later tables, which begin with where they are."""
     values = [value[:1] for key, value in entries(content) if key[-layout.KEY_TRAILER :][:1] == b"\x01"]
     return bool(values) and all(value and not value[0] & layout.NEVER_PREFIXED for value in values)
 
 
 def _no_index() -> _IndexBlock:
-    """An index without entries."""
+    """Return an index without entries."""
     return np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
 
 
 def _columnar_index(content: pa.Buffer) -> _IndexBlock:
-    """Offsets and lengths of blocks, and separators, of a columnar block of an index."""
+    """Return offsets and lengths of blocks, and separators, of a columnar block of an index."""
     columns = Columns(content)
     rows = columns.rows
     if rows > len(columns.data):

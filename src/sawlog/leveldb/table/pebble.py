@@ -22,7 +22,7 @@ class MalformedError(Exception):
     """A block, or a file of values, is not laid out as its format says; the caller makes damage of it."""
 
     def flaw(self, size: int) -> Flaw:
-        """The fault of a block of so many bytes."""
+        """Return the fault of a block of so many bytes."""
         return TableDamageKind.BAD_BLOCK, size, 0
 
 
@@ -46,7 +46,7 @@ class Slices(NamedTuple):
     lengths: NDArray[np.int64]
 
     def of(self, rows: NDArray[np.int64]) -> Slices:
-        """Some of them."""
+        """Return some of them."""
         return Slices(self.starts[rows], self.lengths[rows])
 
 
@@ -76,7 +76,7 @@ class Columns:
         self.rows = self.number(header + 3, 4)
 
     def number(self, position: int, width: int) -> int:
-        """The number of `width` bytes at a byte."""
+        """Return the number of `width` bytes at a byte."""
         stored = self.data[position : position + width].tobytes()
         if len(stored) != width:
             raise MalformedError(f"a number at byte {position} of {len(self.data)}")
@@ -92,7 +92,7 @@ class Columns:
         return self.number(position + 1, 4)
 
     def integers(self, column: int, count: int) -> NDArray[np.uint64]:
-        """A column of unsigned integers."""
+        """Return a column of unsigned integers."""
         return self._integers(self._start(column, layout.ColumnKind.INTEGER), count)[0]
 
     def _integers(self, position: int, count: int) -> tuple[NDArray[np.uint64], int]:
@@ -113,7 +113,7 @@ class Columns:
         return self.data[position:end].view(f"<u{width}").astype(np.uint64) + np.uint64(base), end
 
     def strings(self, column: int, count: int) -> Slices:
-        """A column of byte strings."""
+        """Return a column of byte strings."""
         return self._strings(self._start(column, layout.ColumnKind.STRING), count, first=True)
 
     def _strings(self, position: int, count: int, *, first: bool) -> Slices:
@@ -128,7 +128,7 @@ class Columns:
         return Slices(edges[:-1] + data, lengths)
 
     def read_prefixed(self, column: int, count: int) -> list[Slices]:
-        """A column of byte strings in order, of which each is three, one after the other.
+        """Return a column of byte strings in order, of which each is three, one after the other.
 
         All strings share the first. The others come in bundles, which share the second; where the third is empty, it is
         that of the string before in its bundle.
@@ -149,7 +149,7 @@ class Columns:
         ]
 
     def bits(self, column: int, count: int) -> NDArray[np.bool_]:
-        """A column of bits."""
+        """Return a column of bits."""
         position = self._start(column, layout.ColumnKind.BITS)
         if self.number(position, 1) == layout.NO_BITS:
             return np.zeros(count, np.bool_)
@@ -204,7 +204,10 @@ class Entries(NamedTuple):
 
 
 def encode_plain(entries: Entries, has_value: NDArray[np.bool_], longest: int) -> tuple[Expanded, int]:
-    """Header, key, trailer and value of each entry that is whole, and no restart points; and how many are not."""
+    """Return the header, key, trailer and value of each entry that is whole, and no restart points.
+
+    And how many are not.
+    """
     sources, keys, trailers, values, _ = entries
     lost_count = int((~has_value).sum())
     if lost_count:
@@ -252,7 +255,7 @@ class BlockLayer:
         self._held: dict[int, NDArray[np.uint8]] = {}
 
     def plain(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
-        """A block of entries as RocksDB would have it, and how many are left out because their values are lost."""
+        """Return block of entries as RocksDB would have it, and how many are left out because their values are lost."""
         if deletions and not self._columnar:
             return content, 0
         try:
@@ -269,7 +272,7 @@ class BlockLayer:
             return error.flaw(content.size), 0
 
     def _with_values(self, entries: Entries) -> tuple[Expanded, int]:
-        """Entries, each with its value; and how many are left out."""
+        """Return entries, each with its value; and how many are left out."""
         sources, keys, trailers, values, places = entries
         place = places & layout.VALUE_PLACE
         if (unknown := places[place == layout.VALUE_PLACE]).size:
@@ -296,7 +299,7 @@ class BlockLayer:
         return has_value
 
     def _block(self, number: int) -> NDArray[np.uint8]:
-        """A block of values; an empty one where it is damaged, or there is none."""
+        """Return a block of values; an empty one where it is damaged, or there is none."""
         if number not in self._held:
             content: Expanded = TableDamageKind.BAD_HANDLE, 0, 0
             if number < len(self._values):
@@ -346,7 +349,7 @@ def _is_empty(data: NDArray[np.uint8]) -> bool:
 
 
 def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
-    """Entries of a columnar block."""
+    """Return entries of a columnar block."""
     cockroach = schema == layout.COCKROACH_SCHEMA
     if not cockroach and not schema.startswith(layout.DEFAULT_SCHEMA):
         raise UnknownLayoutError(TableDamageKind.UNKNOWN_SCHEMA, 0)
@@ -365,7 +368,7 @@ def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
 
 
 def _versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
-    """The versions after CockroachDB's keys: pieces, and the bytes that hold them, after the block.
+    """Return the versions after CockroachDB's keys: pieces, and the bytes that hold them, after the block.
 
     A version is a wall time and a logical one, big endian, or any bytes; a byte of zero precedes it, and its length,
     with that byte, follows it.
@@ -387,7 +390,7 @@ def _versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
 
 
 def _deletions(content: pa.Buffer, longest: int) -> Entries:
-    """Range deletions: each has the bounds that enclose it."""
+    """Return range deletions: each has the bounds that enclose it."""
     columns = _columns(content, 4, longest)
     bounds = columns.number(0, 4)
     if bounds > len(columns.data):
@@ -421,7 +424,7 @@ def _places(data: NDArray[np.uint8], values: Slices, prefixed: NDArray[np.bool_]
 
 
 def _handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int64]]:
-    """Length, block and offset of values, as three varints each."""
+    """Yield the length, block and offset of values, as three varints each."""
     positions, ends = slices.starts.copy(), slices.starts + slices.lengths
     for _ in range(3):
         value = np.zeros(len(positions), np.int64)
@@ -439,7 +442,7 @@ def _handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int
 
 
 def _varints(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Numbers of less than 2^35 as varints of five bytes."""
+    """Return numbers of less than 2^35 as varints of five bytes."""
     shifts = 7 * np.arange(_NUMBER)
     encoded = (numbers[:, None] >> shifts & 127).astype(np.uint8)
     encoded[:, :-1] |= 128

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, fixed_array
+from sawlog.arrow import Column, make_fixed_array
 from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError
 from sawlog.format.contract import OFFSET_COLUMN, FileRange, assemble
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
@@ -66,14 +66,14 @@ class SpanWalk:
 
     def damage(self, kind: TableDamageKind, offset: int, length: int, detail: str) -> None:
         """Enter a damage into the ledger."""
-        self.findings.damage(Damage(self.fragment.path, offset, length, kind.label, detail))
+        self.findings.add_damage(Damage(self.fragment.path, offset, length, kind.label, detail))
 
     def enter(self, span: np.void) -> None:
         """Enter what holds no rows into the ledger."""
         offset, length, role = int(span["offset"]), int(span["length"]), int(span["role"])
         if role == Role.HEADER and offset in self._damaged:
             damage = self._damaged.pop(offset)
-            self.findings.damage(Damage(damage.path, offset, length, damage.kind, damage.detail))
+            self.findings.add_damage(Damage(damage.path, offset, length, damage.kind, damage.detail))
         elif role == Role.HEADER:
             self.findings.account.header += length
         elif role == Role.VALUES:
@@ -85,25 +85,25 @@ class SpanWalk:
             self.findings.account.padding += length
         elif (lost := self.table.lost) is not None:
             detail = f"{lost.detail}; what could be checked was read"
-            self.findings.damage(Damage(self.fragment.path, offset, length, lost.kind, detail))
+            self.findings.add_damage(Damage(self.fragment.path, offset, length, lost.kind, detail))
         elif any(one.kind == UNSUPPORTED for one in self.table.damages):
             detail = "bytes that only blocks lead to that this version of sawlog does not know"
-            self.findings.damage(Damage(self.fragment.path, offset, length, UNSUPPORTED, detail))
+            self.findings.add_damage(Damage(self.fragment.path, offset, length, UNSUPPORTED, detail))
         else:
             detail = "bytes that belong to no block that anything leads to"
             self.damage(TableDamageKind.UNREFERENCED, offset, length, detail)
 
     def _judge(self, offset: int, length: int) -> None:
-        """A block of values: the entries that lead to it are reported where they are."""
+        """Check a block of values; the entries that lead to it are reported where they are."""
         content, _ = self.table.rules.read(self.source, offset, length - layout.TRAILER_SIZE)
         if isinstance(content, tuple):
-            self.findings.damage(block_damage(self.fragment.path, offset, length, content))
+            self.findings.add_damage(block_damage(self.fragment.path, offset, length, content))
         else:
             self.findings.account.record += length
 
     def _only_zeros(self, offset: int, length: int) -> bool:
         for start in range(offset, offset + length, _RUN_BYTES):
-            if self.source.window(start, min(_RUN_BYTES, offset + length - start)).any():
+            if self.source.read_window(start, min(_RUN_BYTES, offset + length - start)).any():
                 return False
         return True
 
@@ -121,7 +121,7 @@ _OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
 
 @cache
 def _operations(pebble: int) -> NDArray[np.uint8]:
-    """The number of each type's operation, 255 where there is none; of a version of Pebble's, or 0."""
+    """Return the number of each type's operation, 255 where there is none; of a version of Pebble's, or 0."""
     operations = layout.PEBBLE_OPERATIONS if pebble else {**layout.OPERATIONS, **layout.OTHER_OPERATIONS}
     types = np.full(256, 255, np.uint8)
     for code, name in operations.items():
@@ -169,7 +169,7 @@ class RowReader(SpanWalk):
         self._is_full = True
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, and what is found, in the order of the file."""
+        """Yield the rows, and what is found, in the order of the file."""
         self.spans = spans = self._prune(self.spans) if self._range.pruned else self.spans
         roles = spans["role"].tolist()
         for first, last in _runs(spans, self.table.bounds):
@@ -190,11 +190,11 @@ class RowReader(SpanWalk):
         return kept_spans
 
     def _read(self, spans: NDArray[np.void]) -> Iterator[pa.RecordBatch]:
-        """Adjacent blocks of rows."""
+        """Yield adjacent blocks of rows."""
         base = int(spans["offset"][0])
         length = int(spans["offset"][-1] + spans["length"][-1]) - base
         try:
-            window = self.source.window(base, length)
+            window = self.source.read_window(base, length)
         except DiskError as error:
             yield from self._hand_over()
             self.damage(TableDamageKind.READ_ERROR, base, length, str(error))
@@ -281,7 +281,7 @@ class RowReader(SpanWalk):
         return e.Rows(*binary, *numbers, self._events, self._last, self._scratch, expanded)
 
     def _reset(self, room: int) -> None:
-        """Fresh columns for the next batch; what follows the rows so far is carried over by the kernel."""
+        """Make fresh columns for the next batch; the kernel carries over what follows the rows so far."""
         self._room, self._is_full = room, False
         names = self._schema.names
         self._keys = Column(np.uint8, room + e.KEY_SLACK)
@@ -333,7 +333,7 @@ class RowReader(SpanWalk):
             if damage.offset not in self._reported:
                 self._reported.add(damage.offset)
                 self.findings.account.record -= damage.length
-                self.findings.damage(damage)
+                self.findings.add_damage(damage)
 
     def _batch(self, rows: int) -> pa.RecordBatch:
         keys = _binary(rows, self._key_ends, self._keys)
@@ -356,7 +356,7 @@ class RowReader(SpanWalk):
                 codes = self._operations[:rows]
                 numbered = pa.types.is_integer(self._schema.field(name).type)
                 columns[name] = (
-                    fixed_array(pa.uint8(), codes.copy()) if numbered else name_codes(codes, OPERATION_NAMES)
+                    make_fixed_array(pa.uint8(), codes.copy()) if numbered else name_codes(codes, OPERATION_NAMES)
                 )
 
         def offsets() -> pa.Array:
@@ -369,7 +369,7 @@ class RowReader(SpanWalk):
         if given is None:
             return pa.Array.from_buffers(pa.int64(), rows, [None, self._sequences.take(rows)])
         found = self._sequences.values[:rows]
-        return fixed_array(pa.int64(), np.where(found == 0, given, found))
+        return make_fixed_array(pa.int64(), np.where(found == 0, given, found))
 
 
 def _binary(rows: int, ends: Column, data: Column) -> pa.Array:
@@ -378,7 +378,9 @@ def _binary(rows: int, ends: Column, data: Column) -> pa.Array:
 
 
 def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int, int]]:
-    """Spans that are read together: blocks of rows, one after the other, of about `_RUN_BYTES`; each of the others.
+    """Return spans that are read together: blocks of rows, one after the other, of about `_RUN_BYTES`.
+
+    Each of the others.
 
     The separators of a run are expanded for it: of these, too, there are about `_RUN_BYTES`.
     """
@@ -425,7 +427,7 @@ class TableRange(FileRange):
 
     @classmethod
     def whole(cls, file: File, scan: Scan, projection: Projection, **given: Any) -> Self:
-        """A range over all of a table."""
+        """Return a range over all of a table."""
         return cls(scan, projection, file.path, file.size, file, 0, file.size, **{"pruned": False, **given})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -434,7 +436,7 @@ class TableRange(FileRange):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         with closing(self.scan.storage.open(self.file, self.end)) as source:
             if source.size < self.file.size:
-                raise ChangedError.shorter(self.path, self.file.size, source.size)
+                raise ChangedError.from_sizes(self.path, self.file.size, source.size)
             try:
                 read = MapReader(self.file, source, self.scan.options).read
                 table = read() if self.map is None else self.map.get(read)
@@ -449,21 +451,21 @@ class TableRange(FileRange):
                 findings.tail = Tail(TailStatus.CLEAN, self.file.size, 0)
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The rows of the view, and the findings."""
+        """Yield the rows of the view, and the findings."""
         yield from RowReader(self, table, source, schema, findings).batches()
 
     def _make_read_damage(self, error: DiskError) -> Damage:
         return Damage(self.path, self.start, self.end - self.start, TableDamageKind.READ_ERROR.label, str(error))
 
     def _drop_range(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """Nothing leads to the blocks: all of the range is lost."""
+        """Yield nothing leads to the blocks: all of the range is lost."""
         detail = damage.detail
-        findings.damage(Damage(self.path, self.start, self.end - self.start, damage.kind, detail))
+        findings.add_damage(Damage(self.path, self.start, self.end - self.start, damage.kind, detail))
         yield from ()
 
 
 def table_map(file: File, scan: Scan) -> TableMap | None:
-    """The map of a table, for planning and for what is shown of it; `None` where its end is damaged."""
+    """Return the map of a table, for planning and for what is shown of it; `None` where its end is damaged."""
     with closing(scan.storage.open(file.path)) as source:
         try:
             return MapReader(file, source, scan.options).read()

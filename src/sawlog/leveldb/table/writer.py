@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, index_of, is_binary, is_text, values_of
+from sawlog.arrow import find_index, is_binary, is_text, make_array, view_binary, view_values
 from sawlog.errors import SchemaError
 from sawlog.format.contract import FileWriter
 from sawlog.format.damage import DamageWarning, Findings
@@ -86,8 +86,8 @@ class TableWriter(FileWriter):
         sequences = self._sequences(batch)
         if _TYPES["delete_range"] in types:
             ranges = types == _TYPES["delete_range"]
-            self._add_ranges(batch.filter(array_of(ranges, pa.bool_())), sequences[ranges])
-            batch = batch.filter(array_of(~ranges, pa.bool_()))
+            self._add_ranges(batch.filter(make_array(ranges, pa.bool_())), sequences[ranges])
+            batch = batch.filter(make_array(~ranges, pa.bool_()))
             keys, key_ends = self._binary(batch, KEY)
             values, value_ends = self._binary(batch, VALUE)
             sequences, types = sequences[~ranges], types[~ranges]
@@ -187,7 +187,7 @@ class TableWriter(FileWriter):
         )
 
     def _properties(self) -> bytes:
-        """The properties that RocksDB asks of a table that it ingests."""
+        """Return the properties that RocksDB asks of a table that it ingests."""
         counts = self._counts
         values = {
             layout.INDEX_TYPE: bytes(4),
@@ -209,7 +209,7 @@ class TableWriter(FileWriter):
         return block.take()
 
     def _origin(self) -> dict[bytes, bytes]:
-        """Properties that say where the table belongs: anywhere, where it is to be ingested."""
+        """Return properties that say where the table belongs: anywhere, where it is to be ingested."""
         return {
             layout.COMPARATOR: layout.BYTEWISE_NAME.encode(),
             layout.EXTERNAL_VERSION: layout.LAST_EXTERNAL.to_bytes(4, "little"),
@@ -236,14 +236,14 @@ class TableWriter(FileWriter):
             return np.zeros(0, np.uint8), np.zeros(batch.num_rows + 1, np.int64)
         column = batch.column(name).cast(pa.large_binary())
         self._refuse_nulls(column, name)
-        return binary_parts(column)
+        return view_binary(column)
 
     def _sequences(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
         if SEQUENCE not in batch.schema.names:
             return np.zeros(batch.num_rows, np.uint64)
         column = batch.column(SEQUENCE)
         self._refuse_nulls(column, SEQUENCE)
-        numbers: NDArray[Any] = values_of(column.cast(pa.int64()), np.int64)
+        numbers: NDArray[Any] = view_values(column.cast(pa.int64()), np.int64)
         wrong = np.flatnonzero((numbers < 0) | (numbers > MAX_SEQUENCE))
         if len(wrong):
             row = int(wrong[0])
@@ -259,20 +259,20 @@ class TableWriter(FileWriter):
         self._refuse_nulls(column, OPERATION)
         # LevelDB's range deletions are refused where they are added, with what to do.
         known_names = ["delete", "put", "delete_range"] if self._options.dialect == "leveldb" else list(_TYPES)
-        places = pc.index_in(column, value_set=array_of(known_names, pa.string()))
+        places = pc.index_in(column, value_set=make_array(known_names, pa.string()))
         if places.null_count:
-            row = index_of(places.is_null(), True)
+            row = find_index(places.is_null(), True)
             raise SchemaError(
                 f"column {OPERATION!r}, row {self._rows + row}: {column[row].as_py()!r};"
                 f" {self._options.dialect}'s tables have {', '.join(known_names)}"
             )
         codes = np.array([_TYPES[name] for name in known_names], np.uint8)
-        types: NDArray[np.uint8] = codes[values_of(places, np.int32)]
+        types: NDArray[np.uint8] = codes[view_values(places, np.int32)]
         return types
 
     def _refuse_nulls(self, column: pa.Array, name: str) -> None:
         if column.null_count:
-            row = self._rows + index_of(column.is_null(), True)
+            row = self._rows + find_index(column.is_null(), True)
             raise SchemaError(f"column {name!r}, row {row}: a table cannot hold null")
 
 
@@ -307,7 +307,7 @@ class _RepairedTable(TableWriter):
         self.ordered = is_known and order in layout.BYTEWISE and not has_stamps  # type: ignore[misc]
 
     def _origin(self) -> dict[bytes, bytes]:
-        """Properties that state no order of keys where the table's is lost, and is not that of their bytes."""
+        """Return properties that state no order of keys where the table's is lost, and is not that of their bytes."""
         properties = super()._origin() | self._kept
         if layout.COMPARATOR not in self._kept and (self._stamped or self._held):
             del properties[layout.COMPARATOR]

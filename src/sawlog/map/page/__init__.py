@@ -18,7 +18,7 @@ _ESCAPES = str.maketrans(_UNSAFE)
 
 
 def render(file_map: Map) -> str:
-    """The page.
+    """Return the page.
 
     Nothing of the data can be taken for markup or code: it is in one block of JSON in which `<`, `>` and `&` are
     escaped, and the page's code makes text of it, never markup.
@@ -38,7 +38,7 @@ def render_summary(summary: Summary) -> str:
     """Return the page that leads to those of several datasets, the worst first."""
     named, escape = ", ".join(summary.paths), html.escape
     rows = [
-        _row(
+        _render_row(
             f"<span class='verdict{'' if entry.verdict is Verdict.CLEAN else ' bad'}'>{escape(entry.state)}</span>",
             _link(entry),
             escape(entry.title),
@@ -48,7 +48,7 @@ def render_summary(summary: Summary) -> str:
         )
         for entry in summary.worst_first
     ]
-    skipped = [_row(escape(file.path), f"{file.bytes:,}", escape(file.reason)) for file in summary.skipped]
+    skipped = [_render_row(escape(file.path), f"{file.bytes:,}", escape(file.reason)) for file in summary.skipped]
     parts = {
         "title": escape(f"{named} · sawlog map"),
         "style": (files(__name__) / "page.css").read_text("utf-8"),
@@ -61,7 +61,7 @@ def render_summary(summary: Summary) -> str:
     return _fill_template("summary.html", parts)
 
 
-def _row(*cells: str) -> str:
+def _render_row(*cells: str) -> str:
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 

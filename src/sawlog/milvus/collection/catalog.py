@@ -9,16 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import make_array
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
 from sawlog.format.damage import Findings
 from sawlog.milvus import layout
 from sawlog.milvus.collection.fragments import BatchFragment, Columns, Shared
-from sawlog.milvus.collection.infer import time_range
+from sawlog.milvus.collection.infer import read_time_range
 from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment
 from sawlog.milvus.deletes.log import read_deletes
 from sawlog.milvus.layout import BinlogDamageKind, SegmentLevel
-from sawlog.milvus.log import opened
+from sawlog.milvus.log import hold_log
 from sawlog.milvus.payloads.payload import UnreadableError
 from sawlog.milvus.types import Field
 
@@ -76,7 +76,7 @@ class CollectionFragment(Fragment):
             }
         findings.rows += 1
         yield pa.RecordBatch.from_arrays(
-            [array_of([row.get(field.name)], field.type) for field in schema], schema=schema
+            [make_array([row.get(field.name)], field.type) for field in schema], schema=schema
         )
 
 
@@ -112,9 +112,9 @@ class MissingFragment(Fragment):
         return 0, 0
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """Nothing but the report."""
+        """Yield nothing but the report."""
         del schema
-        findings.damage(self.missing.damage)
+        findings.add_damage(self.missing.damage)
         yield from ()
 
 
@@ -146,15 +146,15 @@ class SegmentFragment(Fragment):
         findings.rows += 1
         if not schema.names:
             return
-        row = self._row(rows)
+        row = self._make_row(rows)
         yield pa.RecordBatch.from_arrays(
-            [array_of([row.get(field.name)], field.type) for field in schema], schema=schema
+            [make_array([row.get(field.name)], field.type) for field in schema], schema=schema
         )
 
-    def _row(self, rows: int | None) -> dict[str, Any]:
+    def _make_row(self, rows: int | None) -> dict[str, Any]:
         segment, meta = self.segment, self.segment.meta
         files = [log.file for log in (*segment.files, *segment.manifests, *segment.deltas, *segment.stats)]
-        first, last = self._times()
+        first, last = self._find_times()
         level = meta.level if meta is not None else None
         is_known = level in SegmentLevel.__members__.values()
         return {
@@ -169,42 +169,42 @@ class SegmentFragment(Fragment):
             "files": len(files),
             "bytes": sum(file.size for file in files),
             "rows": rows,
-            "deletes": self._deletes(),
+            "deletes": self._count_deletes(),
             "min_timestamp": first,
             "max_timestamp": last,
             FILE_COLUMN: self.path,
             "_offset": 0,
         }
 
-    def _deletes(self) -> int:
+    def _count_deletes(self) -> int:
         quiet = Findings("skip")
         count = 0
         for log in self.segment.deltas:
-            with opened(log.file, self.scan.storage, self.scan.options.max_item_bytes) as binlog:
+            with hold_log(log.file, self.scan.storage, self.scan.options.max_item_bytes) as binlog:
                 count += sum(len(read_delete.keys) for read_delete in read_deletes(binlog, quiet))
         return count
 
-    def _times(self) -> tuple[int | None, int | None]:
+    def _find_times(self) -> tuple[int | None, int | None]:
         pairs = []
         for batch in self.batches:
             log = batch.files.get(layout.TIMESTAMP_FIELD)
             if batch.last:
                 pairs.append((batch.first, batch.last))
             elif log is not None:
-                pairs.append(time_range(log.file, self.scan.storage, self.scan.options.max_item_bytes))
+                pairs.append(read_time_range(log.file, self.scan.storage, self.scan.options.max_item_bytes))
         known_pairs = [pair for pair in pairs if pair[1]]
         if not known_pairs:
             return None, None
         return min(first for first, _ in known_pairs), max(last for _, last in known_pairs)
 
     def _count(self, findings: Findings) -> int | None:
-        """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
+        """Return rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
         missing = self.segment.find_missing_logs()
         for finding in (*missing, *self.segment.find_missing_deltas(), *self.segment.find_other_sizes()):
             if self.standalone or finding.kind != BinlogDamageKind.BAD_MANIFEST.label:
-                findings.damage(finding.damage)
+                findings.add_damage(finding.damage)
         for detail in {detail: None for batch in self.batches for detail in batch.unread.values()}:
-            findings.damage(Missing(self.path, detail, BinlogDamageKind.UNSUPPORTED.label).damage)
+            findings.add_damage(Missing(self.path, detail, BinlogDamageKind.UNSUPPORTED.label).damage)
         total: int | None = None if self.segment.is_v3 and missing else 0
         for batch in self.batches:  # what the whole segment lacks is not reported for each batch again
             count = self._count_batch(batch, Findings("skip") if missing else findings)
@@ -214,7 +214,7 @@ class SegmentFragment(Fragment):
     def _count_batch(self, batch: Batch, findings: Findings) -> int | None:
         if not batch.files:
             return 0
-        fragment = self._fragment(batch)
+        fragment = self._make_fragment(batch)
         quiet = Findings("skip")
         with ExitStack() as stack:
             columns = Columns(fragment, quiet, stack)
@@ -224,24 +224,24 @@ class SegmentFragment(Fragment):
                 except UnreadableError as error:
                     # The file's check reports others.
                     if error.damage.kind == BinlogDamageKind.ROW_COUNT_MISMATCH.label:
-                        findings.damage(error.damage)
-            counts, odd = columns.counts(), columns.find_odd_file()
+                        findings.add_damage(error.damage)
+            counts, odd = columns.count_rows(), columns.find_odd_file()
             try:
                 missing = [*columns.find_missing_files(), *columns.find_absent_fields()]
             except UnreadableError:
                 missing = []
         for gap in missing:
-            findings.damage(gap.damage)
+            findings.add_damage(gap.damage)
         if odd is not None:
-            findings.damage(odd)
+            findings.add_damage(odd)
             return None
         count = next(iter(counts.values()), None)
-        other = batch.other_rows(count) if count is not None else None
+        other = batch.describe_other_rows(count) if count is not None else None
         if other is not None:
-            findings.damage(other)
+            findings.add_damage(other)
         return count
 
-    def _fragment(self, batch: Batch) -> BatchFragment:
+    def _make_fragment(self, batch: Batch) -> BatchFragment:
         scan: Scan = self.scan
         projection = Projection(pa.schema([]), pa.schema([]))
         shared = Shared({field.name: field for field in self.fields}, None)

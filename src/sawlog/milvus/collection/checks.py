@@ -24,8 +24,8 @@ from sawlog.storage import Storage
 class CountedLog(Protocol):
     """A dataset of one collection."""
 
-    def counted(self) -> list[BatchFragment]:
-        """The batches whose rows are read."""
+    def list_countable_batches(self) -> list[BatchFragment]:
+        """Return the batches whose rows are read."""
         ...
 
 
@@ -37,7 +37,7 @@ def note_rows(datasets: Iterable[CountedLog], reports: Mapping[str, FileReport])
         reports: What was found in each file. Rows of batches that are whole are counted by their keys only.
     """
     for dataset in datasets:
-        for fragment in dataset.counted():
+        for fragment in dataset.list_countable_batches():
             files = [log.file.path for log in fragment.batch.files.values()]
             if not files or files[0] not in reports:
                 continue
@@ -91,7 +91,7 @@ def find_left_out(
                 yield Skipped(log.file.path, "the metadata does not name it", log.file.size, missed)
 
 
-def remarks(selection: Selection, view: str) -> Iterator[str]:
+def list_remarks(selection: Selection, view: str) -> Iterator[str]:
     """Yield remarks on what the rows of a collection are, or are not."""
     collection, options = selection.collection, selection.options
     states_known, until = collection.has_states, options.until
@@ -105,10 +105,10 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
     ttl = collection.meta.ttl if collection.meta is not None else 0
     if ttl and view == "rows":
         moment = options.expiry
-        applied = f"left out as of {layout.tso_time(moment)}; ttl='ignore' shows them" if moment is not None else ""
+        applied = f"left out as of {layout.decode_tso(moment)}; ttl='ignore' shows them" if moment is not None else ""
         yield f"rows live {ttl} seconds: older ones are {applied or 'shown; ttl=' + repr('now') + ' hides them'}"
     for partition in selection.dropped[:1] if view != "history" else ():
-        yield f"partition {collection.partition_name(partition)} is dropped, and read all the same"
+        yield f"partition {collection.find_partition_name(partition)} is dropped, and read all the same"
     lost_segments = collection.find_lost_segments(until) if states_known and until is not None else []
     if lost_segments:
         yield (
@@ -118,6 +118,6 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
     checkpoint = collection.checkpoint
     if checkpoint is not None and until is not None and until > checkpoint:
         yield (
-            f"as_of is later than the checkpoint, {layout.tso_time(checkpoint)}: what was written in between may be in"
-            " the message queue only"
+            f"as_of is later than the checkpoint, {layout.decode_tso(checkpoint)}: what was written in between may be"
+            " in the message queue only"
         )

@@ -39,30 +39,30 @@ from sawlog.milvus.collection.catalog import (
     MissingFragment,
     SegmentFragment,
 )
-from sawlog.milvus.collection.checks import describe_metadata_gap, find_left_out, note_rows, remarks
+from sawlog.milvus.collection.checks import describe_metadata_gap, find_left_out, list_remarks, note_rows
 from sawlog.milvus.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus.collection.fragments import BatchFragment, Shared
 from sawlog.milvus.collection.infer import infer_fields
 from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, choose, gather
 from sawlog.milvus.collection.packed import cut, unpack
-from sawlog.milvus.collection.pictures import delete_pictures, segment_pictures
+from sawlog.milvus.collection.pictures import make_delete_pictures, make_segment_pictures
 from sawlog.milvus.collection.selection import (
     Selection,
+    find_key_stats,
+    find_time_bounds,
     is_outside_times,
     is_selected,
-    key_stats,
     rule_out_segments,
     select_followed,
-    time_bounds,
     with_deltas,
 )
-from sawlog.milvus.fields import parts
+from sawlog.milvus.fields import parse_parts
 from sawlog.milvus.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
 from sawlog.milvus.layout import BinlogDamageKind, DataType
-from sawlog.milvus.metadata.load import Metadata, backup_root
+from sawlog.milvus.metadata.load import Metadata, find_backup_root
 from sawlog.milvus.metadata.model import CollectionMeta
 from sawlog.milvus.metadata.nearby import Choice, choose_metadata
-from sawlog.milvus.metadata.schema import user_schema
+from sawlog.milvus.metadata.schema import parse_user_schema
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.types import DELETED, DYNAMIC_KEY, ID_KEY, INSERTED, NULLABLE_KEY, PLACE, SYSTEM, Field
@@ -70,7 +70,7 @@ from sawlog.storage import File, Source, read_indexed
 
 _ROW_VIEWS = ("rows", "inserts", "history")
 """The views of the rows of a collection."""
-_ROW_EXTRA = (*(field.arrow() for field in SYSTEM), *PLACE, *PROVENANCE)
+_ROW_EXTRA = (*(field.to_arrow() for field in SYSTEM), *PLACE, *PROVENANCE)
 """Row ids, timestamps, and ids of collection, partition and segment, besides where rows come from."""
 
 
@@ -143,7 +143,7 @@ class CollectionContents(Contents):
         ]
 
     def _unpack(self, collection: Collection) -> Collection:
-        """The collection, the manifests of its segments read."""
+        """Return the collection, the manifests of its segments read."""
         unpack(collection, self._scan.storage)
         return collection
 
@@ -184,7 +184,7 @@ class CollectionContents(Contents):
     def _metas(self) -> Mapping[int, CollectionMeta]:
         """Metadata of collections by id, at the time that is asked for."""
         timeline = self._metadata.timeline if self._metadata is not None else None
-        metas = timeline.at(self._until) if timeline is not None else {}
+        metas = timeline.find_collections(self._until) if timeline is not None else {}
         if self._scan.schema is None:
             return metas
         # What metadata once said of segments says nothing of those that come later.
@@ -200,7 +200,7 @@ class CollectionContents(Contents):
         """Root of a backup's files, if its own metadata is read: all of the collections' files are there."""
         if self._own_metadata is None or self._options.metadata is not None or self._scan.schema is not None:
             return None
-        return backup_root(self._own_metadata)
+        return find_backup_root(self._own_metadata)
 
     @cached_property
     def _broken_metadata(self) -> Missing | None:
@@ -208,7 +208,7 @@ class CollectionContents(Contents):
         roots = {log.root for log in self._logs}
         return describe_metadata_gap(self._metadata, roots, self._scan.storage)
 
-    def _metadata_gap(self, request: BoundScan) -> Iterator[MissingFragment]:
+    def _report_metadata_gap(self, request: BoundScan) -> Iterator[MissingFragment]:
         """Yield a fragment that reports broken metadata, in front of all that is read without it."""
         if self._broken_metadata is not None:
             yield MissingFragment(
@@ -219,7 +219,7 @@ class CollectionContents(Contents):
     def fields(self) -> tuple[Field, ...]:
         """The user's fields: of the schema given, of the metadata, or as the files show them."""
         if self._options.schema is not None:
-            return self._complete_fields(user_schema(self._options.schema, self._scan.storage)[1])
+            return self._complete_fields(parse_user_schema(self._options.schema, self._scan.storage)[1])
         meta = self.collection.meta
         if meta is not None and meta.fields:
             return meta.fields
@@ -229,7 +229,7 @@ class CollectionContents(Contents):
         return infer_fields(self.collection, self._scan.storage, self._options.max_item_bytes)
 
     def _complete_fields(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
-        """Fields of a schema that leaves dimensions or element types to the files."""
+        """Return fields of a schema that leaves dimensions or element types to the files."""
         if all(field.dim or not field.has_dimension for field in fields):
             return fields
         inferred = {field.id: field for field in self._infer_schema()}
@@ -251,11 +251,11 @@ class CollectionContents(Contents):
             raise OptionError("dynamic_fields: the collection has no dynamic field")
         dynamic_fields = {field.name: field for field in parse_dynamic(name for name in requested if name != EVERY)}
         if EVERY in requested:
-            dynamic_fields = {**self._all_dynamic_fields(source), **dynamic_fields}
+            dynamic_fields = {**self._infer_dynamic_fields(source), **dynamic_fields}
         taken_names = {field.name for field in self.fields}
         return tuple(field for field in dynamic_fields.values() if field.name not in taken_names)
 
-    def _all_dynamic_fields(self, source: Field) -> dict[str, DynamicField]:
+    def _infer_dynamic_fields(self, source: Field) -> dict[str, DynamicField]:
         types_by_name: dict[str, str] = {}
         options = replace(self._options, dynamic_fields=())
         scan = replace(self._scan, view="rows", columns=(source.name,), filters=(), options=options)
@@ -269,7 +269,7 @@ class CollectionContents(Contents):
     @property
     def _key_type(self) -> pa.DataType | None:
         """Type of the keys; `None` where it is unknown which field they are."""
-        return self.primary.arrow_type() if self.primary is not None else None
+        return self.primary.choose_arrow_type() if self.primary is not None else None
 
     @property
     def primary(self) -> Field | None:
@@ -285,13 +285,13 @@ class CollectionContents(Contents):
         """Return a view; one of no columns, where it is not known which collection is read."""
         view = super().find_view(name)
         if self._scan.schema is not None:
-            return replace(view, schema=pa.schema([*self._scan.schema, *self._added_fields()]))
+            return replace(view, schema=pa.schema([*self._scan.schema, *self._find_new_fields()]))
         needs_none = self._scan.view in ("frames", "collections", "segments") or bool(
             self._scan.columns or self._scan.filters
         )
         return replace(view, schema=pa.schema([])) if self._is_ambiguous and not needs_none else view
 
-    def _added_fields(self) -> Iterator[pa.Field]:
+    def _find_new_fields(self) -> Iterator[pa.Field]:
         """Yield fields that a stream did not begin with, by their ids: it leaves them out, whatever their types."""
         columns = self._scan.schema or ()
         ids = {int(column.metadata[ID_KEY]) for column in columns if ID_KEY in (column.metadata or {})}
@@ -299,40 +299,40 @@ class CollectionContents(Contents):
             added = {log.field for log in self._logs if log.kind == layout.INSERT_LOG} - ids
             yield from (pa.field(str(id), pa.null()) for id in sorted(added) if id >= layout.FIRST_USER_FIELD)
 
-    def _user_fields(self) -> list[pa.Field]:
-        return [field.arrow() for field in self.fields]
+    def _make_user_fields(self) -> list[pa.Field]:
+        return [field.to_arrow() for field in self.fields]
 
-    def _deletes_schema(self) -> pa.Schema:
+    def _make_deletes_schema(self) -> pa.Schema:
         return pa.schema([pa.field("pk", self._key_type or pa.string(), nullable=False), *DELETES_SCHEMA])
 
-    def batches(self) -> list[BatchFragment]:
-        """The binlog batches that the rows are read from."""
+    def list_batches(self) -> list[BatchFragment]:
+        """Return the binlog batches that the rows are read from."""
         return list(self._plan_batches(bind_scan(self, self.scan)))
 
-    def _row_batches(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    def _plan_rows(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield a fragment per binlog batch; several of a large one in bare Parquet."""
-        yield from self._metadata_gap(request)
-        yield from self._batches(request, task_bytes)
+        yield from self._report_metadata_gap(request)
+        yield from self._iterate_batches(request, task_bytes)
 
-    def _collections(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    def _plan_collections(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
-        yield from self._metadata_gap(request)
+        yield from self._report_metadata_gap(request)
         for collection in self._shown_or_known:
             yield CollectionFragment(*request, collection.name, 0, collection)
 
-    def _segments(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    def _plan_segments(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
-        yield from self._metadata_gap(request)
+        yield from self._report_metadata_gap(request)
         for collection in self._shown_collection:
             for segment in Selection(collection, self._options).all_segments:
-                yield replace(self._segment(request, segment, collection), standalone=True)
+                yield replace(self._make_segment_fragment(request, segment, collection), standalone=True)
 
-    def _deletes(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    def _plan_deletes(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield a fragment per delta log."""
         del task_bytes
-        yield from self._metadata_gap(request)
+        yield from self._report_metadata_gap(request)
         for segment in self._selection.all_segments:
-            counts = segment.delete_counts()
+            counts = segment.count_deletes()
             for log in segment.deltas:
                 place = (log.collection, log.partition, log.segment)
                 common = (*request, log.file.path, log.file.size, log.file)
@@ -341,10 +341,10 @@ class CollectionContents(Contents):
             for gap in segment.find_missing_deltas():
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
-    def _events(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    def _plan_events(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield a fragment per file."""
         del task_bytes
-        yield from self._metadata_gap(request)
+        yield from self._report_metadata_gap(request)
         for log in self._list_own_logs():
             yield EventsFragment(*request, log.file.path, log.file.size, log.file, log)
         for segment in (
@@ -354,66 +354,66 @@ class CollectionContents(Contents):
             for gap in (*gaps, *segment.find_missing_deltas()):
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
-    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """Return the end of what is committed, as `Followable.committed_end` says."""
+    def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
+        """Return the end of what is committed, as `Followable.find_committed_end` says."""
         del request
-        return _committed_end(self, file, position)
+        return _find_committed_end(self, file, position)
 
-    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """Return fragments of new ranges, as `Followable.between` says."""
+    def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+        """Return fragments of new ranges, as `Followable.list_fragments` says."""
         return list(_plan_new_files(self, request, ranges))
 
     def _list_own_logs(self) -> list[LogFile]:
-        """All files of the collection, and those of indexes, which do not say whose they are."""
+        """Return all files of the collection, and those of indexes, which do not say whose they are."""
         collection_id = None if self._is_ambiguous else self.collection.id
         return [log for log in self._logs if collection_id is None or log.collection in (collection_id, 0)]
 
-    def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """Every file, and the segments that lack some."""
+    def _plan_checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Yield every file, and the segments that lack some."""
         del task_bytes
-        yield from self._metadata_gap(request)
+        yield from self._report_metadata_gap(request)
         named = {} if self._is_ambiguous else {field.id: field for field in (*SYSTEM, *self.fields)}
-        counts = {path: count for one in self._shown_collection for path, count in one.delete_counts().items()}
+        counts = {path: count for one in self._shown_collection for path, count in one.count_deletes().items()}
         for log in self._list_own_logs():
             count = counts.get(log.file.path, 0)
             yield FileFragment(*request, log.file.path, log.file.size, log.file, log, None, named, count)
         for collection in self._shown_collection:
             for segment in collection.segments.values():
                 if segment.inserts or segment.meta is not None or segment.is_v3:
-                    yield self._segment(request, segment, collection)
+                    yield self._make_segment_fragment(request, segment, collection)
                 for log in segment.files if segment.manifests else ():
                     common = (*request, log.file.path, log.file.size, log.file, log)
                     yield FileFragment(*common, None, named)
 
     views: ClassVar = {
         "rows": View(
-            lambda self: pa.schema([*self._user_fields(), *(field.arrow() for field in self.dynamic_fields)]),
-            _row_batches,
+            lambda self: pa.schema([*self._make_user_fields(), *(field.to_arrow() for field in self.dynamic_fields)]),
+            _plan_rows,
             _ROW_EXTRA,
         ),
         "inserts": View(
-            lambda self: pa.schema([*self._user_fields(), *(field.arrow() for field in SYSTEM), *PLACE]),
-            _row_batches,
+            lambda self: pa.schema([*self._make_user_fields(), *(field.to_arrow() for field in SYSTEM), *PLACE]),
+            _plan_rows,
             _ROW_EXTRA,
         ),
-        "history": View(lambda self: pa.schema([*self._user_fields(), INSERTED, DELETED]), _row_batches, _ROW_EXTRA),
-        "deletes": View(_deletes_schema, _deletes),
-        "frames": View(EVENTS_SCHEMA, _events),
-        "segments": View(SEGMENTS_SCHEMA, _segments),
-        "collections": View(COLLECTIONS_SCHEMA, _collections),
-        "damage": View(DAMAGE_SCHEMA, _checks),
+        "history": View(lambda self: pa.schema([*self._make_user_fields(), INSERTED, DELETED]), _plan_rows, _ROW_EXTRA),
+        "deletes": View(_make_deletes_schema, _plan_deletes),
+        "frames": View(EVENTS_SCHEMA, _plan_events),
+        "segments": View(SEGMENTS_SCHEMA, _plan_segments),
+        "collections": View(COLLECTIONS_SCHEMA, _plan_collections),
+        "damage": View(DAMAGE_SCHEMA, _plan_checks),
     }
 
-    def _segment(self, request: BoundScan, segment: Segment, collection: Collection) -> SegmentFragment:
+    def _make_segment_fragment(self, request: BoundScan, segment: Segment, collection: Collection) -> SegmentFragment:
         fields = () if self._is_ambiguous else (*SYSTEM, *self.fields)
         return SegmentFragment(
             *request,
             segment.directory,
             segment.size,
             segment,
-            tuple(segment.batches()),
+            tuple(segment.list_batches()),
             fields,
-            collection.partition_name(segment.partition),
+            collection.find_partition_name(segment.partition),
         )
 
     def report_files(
@@ -425,7 +425,7 @@ class CollectionContents(Contents):
         every: bool,
         findings: Iterable[Findings] | None = None,
     ) -> Iterator[FileReport]:
-        """Every file of every collection, or of the chosen one; then the segments that lack files.
+        """Yield every file of every collection, or of the chosen one; then the segments that lack files.
 
         The rows of a report are those that are read, deletes applied: they count with the first file of their batch.
         In the views `deletes` and `frames`, what those read is checked.
@@ -443,19 +443,22 @@ class CollectionContents(Contents):
         ]
         sizes |= {log.file.path: log.file.size for logs in packed for log in logs}
         reports: dict[str, FileReport] = {}
-        for fragment in self._checks(request, task_bytes):
+        for fragment in self._plan_checks(request, task_bytes):
             inspected = fragment.inspect(every=every)
             if advance is not None:
                 advance(fragment.size if fragment.path in sizes else 0)
             inspected.rows = 0
             if fragment.path in sizes or inspected.kinds:
                 reports[fragment.path] = FileReport.of(fragment.path, sizes.get(fragment.path, 0), [inspected])
-        note_rows(self.single(), reports)
+        note_rows(self.split_collections(), reports)
         self.scan.storage.confirm()
         yield from reports.values()
 
-    def single(self) -> Iterator[CollectionContents]:
-        """A dataset of each collection; among several, not of those whose rows cannot be read for want of a key."""
+    def split_collections(self) -> Iterator[CollectionContents]:
+        """Yield a dataset of each collection.
+
+        Among several, not of those whose rows cannot be read for want of a key.
+        """
         if not self._is_ambiguous:
             yield self
             return
@@ -465,17 +468,17 @@ class CollectionContents(Contents):
             with suppress(SchemaError):
                 yield self._with_scan(scan)
 
-    def counted(self) -> list[BatchFragment]:
-        """The batches whose rows are read."""
-        return list(self._batches(bind_scan(self, self.scan), silent=True))
+    def list_countable_batches(self) -> list[BatchFragment]:
+        """Return the batches whose rows are read."""
+        return list(self._iterate_batches(bind_scan(self, self.scan), silent=True))
 
-    def field_parser(self, file: File, source: Source) -> FieldParser:
-        """Descriptor and events."""
+    def make_field_parser(self, file: File, source: Source) -> FieldParser:
+        """Return descriptor and events."""
         del file
-        return lambda offset: parts(source, offset)
+        return lambda offset: parse_parts(source, offset)
 
-    def tables(self) -> list[NamedTable]:
-        """Collections by the names and aliases that they have now, or at the time that is asked for."""
+    def find_tables(self) -> list[NamedTable]:
+        """Return collections by the names and aliases that they have now, or at the time that is asked for."""
         tables = []
         for id, collection in self._present_collections.items():
             meta = collection.meta
@@ -484,10 +487,10 @@ class CollectionContents(Contents):
             tables += [NamedTable(database, name, {"table": str(id)}) for name in names]
         return tables
 
-    def pictures(self, request: BoundScan) -> Iterator[Picture]:
-        """Segments, rows and deletes; of all collections where none was chosen."""
+    def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
+        """Yield segments, rows and deletes; of all collections where none was chosen."""
         del request
-        segments = pa.Table.from_batches(self._batches_of("segments", None), SEGMENTS_SCHEMA)
+        segments = pa.Table.from_batches(self._read_view("segments", None), SEGMENTS_SCHEMA)
         files = {
             segment.id: log.file.path
             for collection in self._shown_collection
@@ -495,19 +498,19 @@ class CollectionContents(Contents):
             for log in (*segment.files, *segment.deltas)[:1]
         }
         read = None if self._is_ambiguous else frozenset(collection.id for collection in self._read)
-        yield from segment_pictures(segments, files, read, self._until)
+        yield from make_segment_pictures(segments, files, read, self._until)
         if not self._is_ambiguous:
-            yield from delete_pictures(self._batches_of("deletes", ("timestamp",)), self._until)
+            yield from make_delete_pictures(self._read_view("deletes", ("timestamp",)), self._until)
 
-    def _batches_of(self, view: str, columns: tuple[str, ...] | None) -> Iterator[pa.RecordBatch]:
-        """The rows of another view; what is damaged is for others to report."""
+    def _read_view(self, view: str, columns: tuple[str, ...] | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of another view; what is damaged is for others to report."""
         scan = replace(self.scan, view=view, columns=columns, filters=(), expression=None, on_damage="skip")
         contents = self._with_scan(scan)
         for fragment in plan_fragments(contents, bind_scan(contents, scan), None):
             yield from fragment.to_batches(Findings("skip"))
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Collections, and of the chosen one its schema, segments and rows."""
+        """Return collections, and of the chosen one its schema, segments and rows."""
         del request
         facts: dict[str, Any] = {}
         if self._metadata is not None:
@@ -527,15 +530,15 @@ class CollectionContents(Contents):
         segments = [stored_segment for stored_segment in collection.segments.values() if stored_segment.inserts]
         alive = self._selection.alive
         facts["partitions"] = ", ".join(
-            collection.partition_name(id) for id in sorted({segment.partition for segment in segments})
+            collection.find_partition_name(id) for id in sorted({segment.partition for segment in segments})
         )
         facts["segments"] = (
             f"{len(segments)}, {len(alive)} of them read" if len(alive) < len(segments) else len(segments)
         )
         facts["primary key"] = self.primary.name if self.primary is not None else "unknown"
-        facts["L0 segments"] = len(collection.level_zero())
+        facts["L0 segments"] = len(collection.list_l0_segments())
         if collection.checkpoint is not None:
-            facts["checkpoint"] = f"{layout.tso_time(collection.checkpoint)}: later writes may be only in the queue"
+            facts["checkpoint"] = f"{layout.decode_tso(collection.checkpoint)}: later writes may be only in the queue"
         guessed = [
             field.name for field in self.fields if field.type is DataType.Array and field.element is DataType.Int32
         ]
@@ -546,16 +549,16 @@ class CollectionContents(Contents):
     def prefetch_headers(self, request: BoundScan) -> None:
         """Read the times of batches that only their files hold, and the statistics of keys."""
         storage = self.scan.storage
-        time_range = time_bounds(request.projection.query, layout.MAX_TSO - 1)
+        time_range = find_time_bounds(request.projection.query, layout.MAX_TSO - 1)
         for segment in self._selection.all_segments:
-            for batch in segment.batches():
+            for batch in segment.list_batches():
                 is_outside_times(segment, batch, time_range, storage, self._options.max_item_bytes)
-            cut(segment.batches(), CUT_BYTES, storage, self._options.max_item_bytes)
+            cut(segment.list_batches(), CUT_BYTES, storage, self._options.max_item_bytes)
             if self._options.use_statistics and self.primary is not None:
-                for log in key_stats(segment, self.primary):
+                for log in find_key_stats(segment, self.primary):
                     read_indexed(storage, log.file, 0, log.file.size)
 
-    def _batches(
+    def _iterate_batches(
         self, request: BoundScan, task_bytes: int | None = None, *, silent: bool = False
     ) -> Iterator[BatchFragment]:
         fragments: Iterable[BatchFragment] = self._plan_batches(request, task_bytes, silent=silent)
@@ -573,21 +576,21 @@ class CollectionContents(Contents):
         if not (silent or self._is_silent):  # a filter of warnings would be that of all threads
             for remark in self._choice.remarks:
                 warn(remark, SegmentsWarning)
-            for remark in remarks(self._selection, self._scan.view):
+            for remark in list_remarks(self._selection, self._scan.view):
                 warn(f"collection {self.collection.name}: {remark}", SegmentsWarning)
         shared = self._make_shared(self._scan.view)
         reported: set[str] = set()
         gaps: list[Missing] = []
         deletes = "ignore" if shared.raw else self._options.deletes
-        across = self.collection.deltas_across() if deletes == "apply" else {}
-        counts = self.collection.delete_counts()
+        across = self.collection.group_l0_deltas() if deletes == "apply" else {}
+        counts = self.collection.count_deletes()
         query = request.projection.query
         without = self._rule_out_segments(request)
-        bounds = time_bounds(query, None if shared.raw else self._until)
+        bounds = find_time_bounds(query, None if shared.raw else self._until)
         for segment in self._selection.origins if shared.history else self._read:
             if not is_selected(segment, query) or segment.id in without:
                 continue
-            later = self.collection.deltas_after(segment) if shared.history else []
+            later = self.collection.list_deltas_after(segment) if shared.history else []
             delete_files = () if deletes == "ignore" else tuple(log.file for log in (*segment.deltas, *later))
             level_zero = across.get(segment.partition, ())
             first = True
@@ -597,13 +600,13 @@ class CollectionContents(Contents):
             if deletes == "apply":
                 gaps += self.collection.find_missing_l0_deltas(segment.partition)
             gaps += segment.find_other_sizes()
-            for batch in self._pieces(segment, bounds, task_bytes):
+            for batch in self._cut_batches(segment, bounds, task_bytes):
                 fresh = tuple(file for file in (*delete_files, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
                 yield BatchFragment(
                     *request,
                     segment.directory,
-                    self._weight(request, batch),
+                    self._measure_batch(request, batch),
                     shared,
                     batch,
                     (segment.collection, segment.partition, segment.id),
@@ -613,7 +616,7 @@ class CollectionContents(Contents):
                     fresh,
                     segment.meta.commit_timestamp if segment.meta is not None else 0,
                     first,
-                    self.collection.drop_time(segment.partition),
+                    self.collection.find_drop_time(segment.partition),
                     tuple(gap for gap in gaps if gap.directory not in reported),
                     {} if deletes == "ignore" else counts,
                 )
@@ -621,10 +624,10 @@ class CollectionContents(Contents):
                 reported |= {gap.directory for gap in gaps}
                 gaps = []
 
-    def _pieces(self, segment: Segment, bounds: tuple[int, int], task_bytes: int | None) -> list[Batch]:
-        """The batches of a segment that may hold rows within time bounds, large ones cut."""
+    def _cut_batches(self, segment: Segment, bounds: tuple[int, int], task_bytes: int | None) -> list[Batch]:
+        """Return the batches of a segment that may hold rows within time bounds, large ones cut."""
         place = (self.scan.storage, self._options.max_item_bytes)
-        inside = [batch for batch in segment.batches() if not is_outside_times(segment, batch, bounds, *place)]
+        inside = [batch for batch in segment.list_batches() if not is_outside_times(segment, batch, bounds, *place)]
         return inside if task_bytes is None else cut(inside, task_bytes, *place)
 
     @property
@@ -641,14 +644,14 @@ class CollectionContents(Contents):
         raw, history = view == "inserts", view == "history"
         return Shared(fields, self.primary, self.dynamic_fields, raw, history, self._until, since)
 
-    def _weight(self, request: BoundScan, batch: Batch) -> int:
-        """Bytes of the files that are read."""
+    def _measure_batch(self, request: BoundScan, batch: Batch) -> int:
+        """Return bytes of the files that are read."""
         fields = {field.id for field in self.fields if field.name in request.projection.decoded.names}
-        read = [batch.bytes_of(id) for id in batch.files if id in fields or id in layout.SYSTEM_FIELDS]
+        read = [batch.count_bytes(id) for id in batch.files if id in fields or id in layout.SYSTEM_FIELDS]
         return sum(read) if fields & set(batch.files) else batch.size
 
     def _rule_out_segments(self, request: BoundScan) -> frozenset[int]:
-        """Segments that the statistics of their keys rule out; read once, as long as the request is the same."""
+        """Return segments that the statistics of their keys rule out; read once, as long as the request is the same."""
         if self._last is None or self._last[0] is not request.projection:
             self._last = request.projection, self._find_ruled_out(request)
         return self._last[1]
@@ -704,7 +707,7 @@ def _check_view(view: str) -> None:
         )
 
 
-def _committed_end(dataset: CollectionContents, file: File, position: int) -> int:
+def _find_committed_end(dataset: CollectionContents, file: File, position: int) -> int:
     """Return the end of what is committed: files count when they are whole, inserts when all of their batch are."""
     _check_view(dataset.scan.view)
     if dataset.scan.view == "deletes":
@@ -731,7 +734,7 @@ def _plan_new_files(dataset: CollectionContents, request: BoundScan, ranges: Seq
             continue
         whole_batches = [
             batch
-            for batch in segment.batches()
+            for batch in segment.list_batches()
             if batch.files and batch.files[min(batch.files)].file.path in requested_paths
         ]
         if whole_batches:
@@ -741,16 +744,19 @@ def _plan_new_files(dataset: CollectionContents, request: BoundScan, ranges: Seq
 
 
 def _is_complete(dataset: CollectionContents, segment: Segment, file: File) -> bool:
-    """Whether all files of the batch that a file belongs to are there. While one is missing, none can be paired."""
+    """Return whether all files of the batch that a file belongs to are there.
+
+    While one is missing, none can be paired.
+    """
     if not _is_even(dataset, segment):
         return False
-    batches = (batch.files.values() for batch in segment.batches())
+    batches = (batch.files.values() for batch in segment.list_batches())
     logs = next(logs for logs in batches if any(log.file.path == file.path for log in logs))
     return all(_is_finished(dataset, log.file) for log in logs)
 
 
 def _is_even(dataset: CollectionContents, segment: Segment) -> bool:
-    """Whether every field that no row lacks has as many files as the others."""
+    """Return whether every field that no row lacks has as many files as the others."""
     required, optional = _find_expected(dataset)
     counts = {len(logs) for id, logs in segment.inserts.items() if id not in optional}
     path = next(iter(segment.inserts.values()))[0].file.path
@@ -759,7 +765,7 @@ def _is_even(dataset: CollectionContents, segment: Segment) -> bool:
 
 
 def _find_expected(dataset: CollectionContents) -> tuple[set[int], set[int]]:
-    """Ids of the fields that a stream began with: those that have a file in every batch, and the others."""
+    """Return ids of the fields that a stream began with: those that have a file in every batch, and the others."""
     required = set(layout.SYSTEM_FIELDS)
     optional: set[int] = set()
     for column in dataset.scan.schema or ():
@@ -771,7 +777,7 @@ def _find_expected(dataset: CollectionContents) -> tuple[set[int], set[int]]:
 
 
 def _check_even(dataset: CollectionContents, segment: Segment) -> None:
-    """Files are paired from the last one on, which is wrong while a batch is being written, if some fields have fewer.
+    """Check that files can be paired from the last one on: not if fields lack files while a batch is being written.
 
     Raises:
         OptionError: When that is so.
@@ -784,6 +790,6 @@ def _check_even(dataset: CollectionContents, segment: Segment) -> None:
 
 
 def _is_finished(dataset: CollectionContents, file: File) -> bool:
-    """Whether a file has its end: all that is followed ends with Parquet's mark."""
+    """Return whether a file has its end: all that is followed ends with Parquet's mark."""
     length = len(_PARQUET_END)
     return file.size > length and dataset.scan.storage.read(file.path, file.size - length, length) == _PARQUET_END

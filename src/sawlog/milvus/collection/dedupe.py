@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import one_array, values_of
+from sawlog.arrow import combine_column, view_values
 from sawlog.format.damage import Findings
 from sawlog.milvus.collection.fragments import BatchFragment
 from sawlog.milvus.types import ROW_ID, TIMESTAMP, Field
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 def keep_newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFragment]:
-    """Fragments that leave out rows with a newer one of the same key: by timestamp, then by row id.
+    """Return fragments that leave out rows with a newer one of the same key: by timestamp, then by row id.
 
     Reads keys, timestamps and row ids of all of them. Rows of which one of these is lost neither
     replace others nor are replaced.
     """
-    schema = pa.schema([primary.arrow(), ROW_ID.arrow(), TIMESTAMP.arrow()])
+    schema = pa.schema([primary.to_arrow(), ROW_ID.to_arrow(), TIMESTAMP.to_arrow()])
     parts, masks = zip(*(_read(fragment, schema) for fragment in fragments), strict=True) if fragments else ((), ())
     table = pa.concat_tables(parts) if parts else pa.table({})
     if not table.num_rows:
         return list(fragments)
-    values, ids, times = (one_array(column) for column in table.columns)
-    keys = values_of(values.dictionary_encode().indices, np.int32)
-    order = np.lexsort((values_of(ids, np.int64), values_of(times, np.int64), keys))
+    values, ids, times = (combine_column(column) for column in table.columns)
+    keys = view_values(values.dictionary_encode().indices, np.int32)
+    order = np.lexsort((view_values(ids, np.int64), view_values(times, np.int64), keys))
     last = np.ones(len(order), bool)
     last[:-1] = keys[order][1:] != keys[order][:-1]
     keep = np.zeros(len(order), np.uint8)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import make_array
 from sawlog.errors import OptionError
 from sawlog.guard import decode_json
 
@@ -31,13 +31,13 @@ class DynamicField:
     name: str
     type: str
 
-    def arrow(self) -> pa.Field:
-        """The column that it becomes."""
+    def to_arrow(self) -> pa.Field:
+        """Return the column that it becomes."""
         return pa.field(self.name, TYPES[self.type])
 
 
 def parse_dynamic(names: Iterable[str]) -> tuple[DynamicField, ...]:
-    """Keys from texts like `name` or `name:type`.
+    """Return keys from texts like `name` or `name:type`.
 
     Raises:
         OptionError: For an unknown type.
@@ -56,30 +56,30 @@ def parse_dynamic(names: Iterable[str]) -> tuple[DynamicField, ...]:
 def infer(cells: Iterable[str | bytes | None], types_by_name: dict[str, str]) -> None:
     """Note the keys in some cells of the dynamic field, and the type that holds all values of each."""
     for cell in cells:
-        for name, value in _object(cell).items():
+        for name, value in _parse_object(cell).items():
             if value is None:
                 continue
-            kind = _kind(value)
+            kind = _infer_type(value)
             before = types_by_name.setdefault(name, kind)
             if before != kind:
                 types_by_name[name] = "double" if {before, kind} == {"int64", "double"} else "json"
 
 
 def expand(fields: Iterable[DynamicField], column: pa.Array) -> dict[str, pa.Array]:
-    """The values of some keys, by name; null where a key is absent, or of another type than asked for."""
-    cells = [_object(cell) for cell in column.to_pylist()]
+    """Return the values of some keys, by name; null where a key is absent, or of another type than asked for."""
+    cells = [_parse_object(cell) for cell in column.to_pylist()]
     return {
-        field.name: array_of([_convert(cell.get(field.name), field.type) for cell in cells], TYPES[field.type])
+        field.name: make_array([_convert(cell.get(field.name), field.type) for cell in cells], TYPES[field.type])
         for field in fields
     }
 
 
-def _object(cell: str | bytes | None) -> dict[str, Any]:
+def _parse_object(cell: str | bytes | None) -> dict[str, Any]:
     parsed = decode_json(cell) if cell else {}
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _kind(value: Any) -> str:
+def _infer_type(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int) and value in _INT64:
@@ -96,4 +96,4 @@ def _convert(value: Any, kind: str) -> Any:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if kind == "double" and isinstance(value, int) and not isinstance(value, bool):
         return float(value) if value in _INT64 else None
-    return value if _kind(value) == kind else None
+    return value if _infer_type(value) == kind else None

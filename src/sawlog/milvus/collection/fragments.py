@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, constant, constant_string, fixed_array, values_of
+from sawlog.arrow import make_array, make_constant, make_constant_string, make_fixed_array, view_values
 from sawlog.errors import SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dynamic import DynamicField, expand
 from sawlog.milvus.collection.model import Batch, Missing, find_missing_fields
-from sawlog.milvus.columns import decode, kind_of
+from sawlog.milvus.columns import decode, find_damage_kind
 from sawlog.milvus.deletes.index import NEVER, DeltaLogs
 from sawlog.milvus.fragments import FileFragment
 from sawlog.milvus.layout import BinlogDamageKind
-from sawlog.milvus.log import Log, opened
-from sawlog.milvus.metadata.schema import typed_default
+from sawlog.milvus.log import Log, hold_log
+from sawlog.milvus.metadata.schema import make_default
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.payloads.payload import (
     BATCH_ROWS,
@@ -34,10 +34,10 @@ from sawlog.milvus.payloads.payload import (
     ColumnStream,
     Payload,
     UnreadableError,
-    batch_rows,
+    compute_batch_rows,
     make_mask,
 )
-from sawlog.milvus.payloads.stored import bare_field, check_stored, field_id
+from sawlog.milvus.payloads.stored import check_stored, find_field_id, make_bare_field
 from sawlog.milvus.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
 from sawlog.storage import File
 
@@ -141,7 +141,7 @@ class BatchFragment(Fragment):
             masks: Gets, for the rows of the batch in order, 1 for each that is delivered, 0 for the others.
         """
         for gap in self.gaps:
-            findings.damage(gap.damage)
+            findings.add_damage(gap.damage)
         with ExitStack() as stack:
             columns = Columns(self, findings, stack)
             join = _Join(self, columns, schema, findings, masks)
@@ -150,26 +150,26 @@ class BatchFragment(Fragment):
                 missing = self.missing or unread or columns.find_missing_files(join.fields_to_read.values())
                 reported = self.first or not (self.missing or unread) or findings.on_damage == "fail"
                 for missing_log in missing if reported else ():
-                    findings.damage(missing_log.damage)
+                    findings.add_damage(missing_log.damage)
                 if missing:
                     self._report(join, columns, findings)
                     return
                 try:
-                    yield from join.batches()
+                    yield from join.read_batches()
                 except UnreadableError:
                     damage = join.resolve()
                     if damage is None:
                         raise
                     if findings.on_damage != "fail":
                         self._report(join, columns, findings, damage)
-                    yield from join.batches()
+                    yield from join.read_batches()
                     if findings.on_damage == "fail":
                         self._report(join, columns, findings, damage)
             except UnreadableError as error:
                 self._report(join, columns, findings, error.damage)
 
     def _find_unread_fields(self, join: _Join, findings: Findings) -> list[Missing]:
-        """Why wanted fields cannot be read. Those that no schema names are wanted by nobody, and reported once."""
+        """Return why wanted fields cannot be read. Report, once, those that no schema names: nobody wants them."""
         gaps = {
             describe_absent_field(self, field): None
             for field in join.fields_to_read.values()
@@ -178,12 +178,12 @@ class BatchFragment(Fragment):
         known_ids = {field.id for field in self.shared.fields.values()}
         if self.first and not gaps:
             for detail in {detail: None for id, detail in self.batch.unread.items() if id not in known_ids}:
-                findings.damage(Missing(self.path, detail, BinlogDamageKind.UNSUPPORTED.label).damage)
+                findings.add_damage(Missing(self.path, detail, BinlogDamageKind.UNSUPPORTED.label).damage)
         return list(gaps)
 
     def as_stored(self) -> BatchFragment:
-        """The same rows, before deletes and times take any of them away, of the fields that are read for them."""
-        read_schema = pa.schema([user_field.arrow() for user_field in self._join().fields_to_read.values()])
+        """Return same rows, before deletes and times take any of them away, of the fields that are read for them."""
+        read_schema = pa.schema([user_field.to_arrow() for user_field in self._join().fields_to_read.values()])
         projection = replace(self.projection, decoded=read_schema)
         shared = replace(self.shared, raw=True, history=False, until=None, since=None)
         return replace(
@@ -191,12 +191,12 @@ class BatchFragment(Fragment):
         )
 
     def _join(self) -> _Join:
-        """Rows of the columns that the projection decodes, before anything is read."""
+        """Return rows of the columns that the projection decodes, before anything is read."""
         findings = Findings("skip")
         return _Join(self, Columns(self, findings, ExitStack()), pa.schema([]), findings, [])
 
     def _report(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
-        """All that is wrong with a batch of which rows are lost."""
+        """Report all that is wrong with a batch of which rows are lost."""
         lenient = findings.on_damage != "fail"
         read = join.fields_to_read.values() if lenient else ()
         elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._is_reporting(id, join)}
@@ -212,9 +212,9 @@ class BatchFragment(Fragment):
         return join.loses_first(id) if join.opened and id in self.batch.slices else id not in self.batch.again
 
     def _blame_file(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
-        """All that is wrong with the file in which damage was found, as its own check says, and with others."""
+        """Return all that is wrong with the file in which damage was found, as its own check says, and with others."""
         files = self.batch.files
-        other_ids = {id for name in read for id in self._places(name)}
+        other_ids = {id for name in read for id in self._find_file_ids(name)}
         place = damage.path if damage is not None else None
         checked = [log for id, log in files.items() if id in other_ids or log.file.path == place]
         named = {field.id: field for field in self.shared.fields.values()}
@@ -227,7 +227,7 @@ class BatchFragment(Fragment):
                 damages.append(odd)
         return damages if damage is None or any(listed.path == place for listed in damages) else [damage, *damages]
 
-    def _places(self, field: Field) -> Collection[int]:
+    def _find_file_ids(self, field: Field) -> Collection[int]:
         """Return the ids of the files of the batch that may hold a field."""
         if field.id in self.batch.groups:
             return [self.batch.groups[field.id]]
@@ -258,8 +258,8 @@ class _Join:
         self._lives: dict[str, pa.Array] = {}
         self._reported = False
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are left, some at a time, from where the last call of this came.
+    def read_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are left, some at a time, from where the last call of this came.
 
         Raises:
             UnreadableError: When a page cannot be decoded, or the files do not go together.
@@ -268,32 +268,32 @@ class _Join:
         opened = {
             field.id: stored for field in fields.values() if (stored := self._columns.find_file(field)) is not None
         }
-        sample = opened or {layout.ROW_ID_FIELD: self._columns.any()}
+        sample = opened or {layout.ROW_ID_FIELD: self._columns.pick_file()}
         if not opened:  # nothing else proves how many rows there are
             for payload in sample[layout.ROW_ID_FIELD].payloads:
-                payload.row_limit(0)
-        rows = self._rows(sample)
+                payload.compute_row_limit(0)
+        rows = self._count_rows(sample)
         self._compare(rows)
         for user_field in fields.values():
             if user_field.id not in opened and not user_field.is_optional:
                 raise UnreadableError(describe_absent_field(self._fragment, user_field).damage)
-        self._offsets(sample[min(sample)])
+        self._set_offsets(sample[min(sample)])
         self.opened = opened
-        step = batch_rows((payload, stored.index) for stored in opened.values() for payload in stored.payloads)
+        step = compute_batch_rows((payload, stored.index) for stored in opened.values() for payload in stored.payloads)
         streams = {id: ColumnStream(stored.payloads, stored.index, step) for id, stored in opened.items()}
         for id, stored in opened.items():
             streams[id].skip(stored.first - stored.base + self._position)
         while self._position < rows:
-            yield from self._step(min(step, rows - self._position), fields, streams)
+            yield from self._read_step(min(step, rows - self._position), fields, streams)
 
     def resolve(self) -> Damage | None:
-        """Find the rows of which a value is lost, which `batches` leaves out from here on.
+        """Find the rows of which a value is lost, which `read_batches` leaves out from here on.
 
         Returns:
             The first damage; `None` where no value is known to be lost.
         """
         damage_by_row: list[tuple[int, Damage]] = []
-        for user_field, stored, payload, start in self._payloads(self.fields_to_read):
+        for user_field, stored, payload, start in self._iterate_payloads(self.fields_to_read):
             losses = payload.resolve(stored.index, user_field)
             if losses:
                 row = start + min(losses[0].first, payload.rows - 1)
@@ -306,7 +306,7 @@ class _Join:
         return min(damage_by_row, key=lambda pair: pair[0])[1] if damage_by_row else None
 
     def loses_first(self, id: int) -> bool:
-        """Whether rows of a file are lost here, and none of those in front of them."""
+        """Return whether rows of a file are lost here, and none of those in front of them."""
         path = self._fragment.batch.files[id].file.path
         pairs = [(self.opened[field.id], field) for field in self.fields_to_read.values() if field.id in self.opened]
         return path in self._losing and not any(
@@ -318,14 +318,14 @@ class _Join:
         import numpy as np
 
         sound = np.ones(count, np.uint8)
-        for _, stored, payload, start in self._payloads(names) if self._losing else ():
+        for _, stored, payload, start in self._iterate_payloads(names) if self._losing else ():
             before = stored.first + self._position - start
             for loss in payload.find_losses(stored.index):
                 sound[max(0, loss.first - before) : max(0, loss.end - before)] = 0
         return sound
 
-    def _payloads(self, names: Iterable[str]) -> Iterator[tuple[Field, Stored, Payload, int]]:
-        """The payloads of some columns, each with the row of its file that it begins with."""
+    def _iterate_payloads(self, names: Iterable[str]) -> Iterator[tuple[Field, Stored, Payload, int]]:
+        """Yield the payloads of some columns, each with the row of its file that it begins with."""
         for user_field in map(self.fields_to_read.__getitem__, names):
             stored = self.opened.get(user_field.id)
             if stored is not None:
@@ -352,7 +352,7 @@ class _Join:
             needed_fields[shared.primary.name] = shared.primary
         return needed_fields
 
-    def _rows(self, stored_columns: Mapping[int, Stored]) -> int:
+    def _count_rows(self, stored_columns: Mapping[int, Stored]) -> int:
         """Return how many rows the batch has, by all files that are read.
 
         Raises:
@@ -372,14 +372,14 @@ class _Join:
         """
         batch = self._fragment.batch
         slices = [one.of for one in batch.slices.values()]
-        other = batch.other_rows(slices[0] if slices else rows)
+        other = batch.describe_other_rows(slices[0] if slices else rows)
         if other is not None:
             odd = self._columns.find_odd_file()
             if odd is not None:
                 raise UnreadableError(odd)
             self._columns.report(other)
 
-    def _offsets(self, stored: Stored) -> None:
+    def _set_offsets(self, stored: Stored) -> None:
         """Return the places that rows come from: the events of the file with the lowest field id."""
         import numpy as np
 
@@ -388,7 +388,7 @@ class _Join:
         self._file = stored.path
         self._first = stored.first
 
-    def _step(
+    def _read_step(
         self, count: int, fields: Mapping[str, Field], streams: Mapping[int, ColumnStream]
     ) -> Iterator[pa.RecordBatch]:
         deciding = self._deciding_columns & fields.keys()
@@ -396,7 +396,7 @@ class _Join:
         sound_rows = int(sound.sum())
         stored = {name: self._take_stored(fields[name], sound_rows, streams, sound) for name in deciding}
         keep = sound.copy()
-        keep[sound == 1] = self._survivors(stored, sound_rows)
+        keep[sound == 1] = self._find_survivors(stored, sound_rows)
         keep = self._drop_older_rows(keep)
         keep &= self._mark_sound_rows(fields.keys() - deciding, count)
         rows_left = int(keep.sum())
@@ -407,12 +407,12 @@ class _Join:
         for name, user_field in fields.items():
             if name not in deciding:
                 stored[name] = self._take_stored(user_field, rows_left, streams, keep)
-        extra = self._dynamic(stored)
+        extra = self._expand_dynamic(stored)
         if not self._schema:
             for name in stored:
                 self._decode(self._shared.fields.get(name, TIMESTAMP), stored[name])
         arrays = [
-            extra[field.name] if field.name in extra else self._column(field, stored, keep, rows_left)
+            extra[field.name] if field.name in extra else self._make_column(field, stored, keep, rows_left)
             for field in self._schema
         ]
         self._position += count
@@ -423,14 +423,14 @@ class _Join:
     def _take_stored(
         self, field: Field, count: int, streams: Mapping[int, ColumnStream], keep: NDArray[np.uint8]
     ) -> pa.Array:
-        """The next values of a field as they are stored, `count` of which are kept; nulls where it has no file.
+        """Return the next values of a field as they are stored, `count` of which are kept; nulls where it has no file.
 
         Raises:
             UnreadableError: When there are fewer.
         """
         stream = streams.get(field.id)
         if stream is None:
-            return pa.nulls(count, field.storage or field.arrow_type())
+            return pa.nulls(count, field.storage or field.choose_arrow_type())
         column = stream.take_selected(keep, count)
         if column is None:
             raise self._make_error(
@@ -438,8 +438,8 @@ class _Join:
             )
         return column
 
-    def _dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """Wanted keys of the dynamic field."""
+    def _expand_dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """Return wanted keys of the dynamic field."""
         fields = [field for field in self._shared.dynamic if field.name in self._schema.names]
         if not fields:
             return {}
@@ -451,14 +451,14 @@ class _Join:
         primary = self._shared.primary
         return {TIMESTAMP.name} if primary is None else {TIMESTAMP.name, primary.name}
 
-    def _survivors(self, stored: Mapping[str, pa.Array], count: int) -> NDArray[np.uint8]:
+    def _find_survivors(self, stored: Mapping[str, pa.Array], count: int) -> NDArray[np.uint8]:
         """Return which rows are in the collection."""
         import numpy as np
 
         shared = self._shared
         if shared.raw or TIMESTAMP.name not in stored:
             return np.ones(count, np.uint8)
-        times = values_of(self._decode(TIMESTAMP, stored[TIMESTAMP.name]), np.int64)
+        times = view_values(self._decode(TIMESTAMP, stored[TIMESTAMP.name]), np.int64)
         if self._fragment.commit:
             times = np.full(count, self._fragment.commit, np.int64)
         validities: list[NDArray[np.uint8] | None] = []
@@ -469,17 +469,17 @@ class _Join:
             strict = self._findings.on_damage == "fail"
             for logs in self._delta_logs:
                 if ends is None:
-                    validities.append(logs.newest(strict=strict).surviving(keys, times))
+                    validities.append(logs.read_newest(strict=strict).mark_survivors(keys, times))
                 else:
-                    ends = np.minimum(ends, logs.every(strict=strict).ends(keys, times))
+                    ends = np.minimum(ends, logs.read_history(strict=strict).find_ends(keys, times))
         if shared.until is not None:
             validities.append((times <= shared.until).view(np.uint8))
         if shared.since is not None:
             validities.append((times >= shared.since).view(np.uint8))
         if ends is not None:
             self._lives = {
-                INSERTED.name: fixed_array(INSERTED.type, times),
-                DELETED.name: array_of(ends, DELETED.type, ends == NEVER),
+                INSERTED.name: make_fixed_array(INSERTED.type, times),
+                DELETED.name: make_array(ends, DELETED.type, ends == NEVER),
             }
         masks = [mask for mask in validities if mask is not None]
         return reduce(np.bitwise_and, masks) if masks else np.ones(count, np.uint8)
@@ -513,7 +513,7 @@ class _Join:
     def _delta_logs(self) -> list[DeltaLogs]:
         """The segment's own delta logs, and those that reach across segments."""
         fragment, shared = self._fragment, self._shared
-        key = shared.primary.arrow_type() if shared.primary is not None else pa.int64()
+        key = shared.primary.choose_arrow_type() if shared.primary is not None else pa.int64()
         limits = (self._options.max_item_bytes, self._options.max_delete_bytes)
         place = (key, shared.opened, shared.until, *limits, fragment.scan.storage, fragment.counts)
         return [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]
@@ -522,7 +522,7 @@ class _Join:
         try:
             return decode(field, array)
         except SchemaError as error:
-            raise self._make_error(field, f"from row {self._position} on: {error}", kind_of(error)) from None
+            raise self._make_error(field, f"from row {self._position} on: {error}", find_damage_kind(error)) from None
 
     def _make_error(self, field: Field, detail: str, kind: str) -> UnreadableError:
         """Return the error to raise for values of a field, about the event that the current rows begin in."""
@@ -531,7 +531,7 @@ class _Join:
         place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)
         return stored.payloads[place].make_error(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
 
-    def _column(
+    def _make_column(
         self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8], rows_left: int
     ) -> pa.Array:
         """Return one delivered column of the rows that are left."""
@@ -542,26 +542,26 @@ class _Join:
         if field.name in self._lives:
             return self._lives[field.name]
         if field.name == FILE_COLUMN:
-            return constant_string(self._file, rows_left)
+            return make_constant_string(self._file, rows_left)
         if field.name == OFFSET_COLUMN:
-            return self._row_offsets(keep)
+            return self._make_row_offsets(keep)
         ids = dict(zip((field.name for field in PLACE), self._fragment.place, strict=True))
         if field.name in ids:
-            return constant(ids[field.name], pa.int64(), rows_left)
+            return make_constant(ids[field.name], pa.int64(), rows_left)
         return pa.nulls(rows_left, field.type)  # a stream has a field that no file of these has
 
-    def _row_offsets(self, keep: NDArray[np.uint8]) -> pa.Array:
+    def _make_row_offsets(self, keep: NDArray[np.uint8]) -> pa.Array:
         import numpy as np
 
         rows = self._first + self._position + np.flatnonzero(keep)
-        return fixed_array(pa.int64(), self._events[np.searchsorted(self._ends, rows, side="right")])
+        return make_fixed_array(pa.int64(), self._events[np.searchsorted(self._ends, rows, side="right")])
 
 
 def _with_default(field: Field, array: pa.Array) -> pa.Array:
-    """Since 2.5 a missing value is stored as null, and reads as the field's default."""
+    """Return since 2.5 a missing value is stored as null, and reads as the field's default."""
     if field.default is None or not array.null_count:
         return array
-    return array.fill_null(typed_default(field))
+    return array.fill_null(make_default(field))
 
 
 class Columns:
@@ -576,7 +576,7 @@ class Columns:
         self._logs: dict[str, Log] = {}
 
     def find_file(self, field: Field) -> Stored | None:
-        """The file that holds a field; `None` where none does.
+        """Return the file that holds a field; `None` where none does.
 
         Raises:
             UnreadableError: When the file cannot be read, or cannot hold the values of the field.
@@ -595,30 +595,30 @@ class Columns:
         for id in [batch.groups[field.id]] if field.id in batch.groups else batch.files:
             stored = self.open(id)
             if stored.is_group:
-                ids = [bare_field(stored, index).id for index, stored in enumerate(stored.payloads[0].schema)]
+                ids = [make_bare_field(stored, index).id for index, stored in enumerate(stored.payloads[0].schema)]
                 if field.id in ids:
                     return replace(stored, index=ids.index(field.id))
         return None
 
     def find_missing_files(self, fields_to_read: Iterable[Field] = ()) -> Sequence[Missing]:
-        """Files that the batch lacks. Where directories are column groups, their names do not say that.
+        """Return files that the batch lacks. Where directories are column groups, their names do not say that.
 
         Raises:
             UnreadableError: When no file can be read.
         """
         files = self._fragment.batch.files
         ids = dict.fromkeys([*(field.id for field in fields_to_read if field.id in files), *files])
-        if not any(self._log(files[id].file).shape == "v1" for id in ids) and self.any().is_group:
+        if not any(self._open_log(files[id].file).shape == "v1" for id in ids) and self.pick_file().is_group:
             return []
         return find_missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
 
     def find_absent_fields(self) -> list[Missing]:
-        """Fields that no row lacks and that none of the column groups holds.
+        """Return fields that no row lacks and that none of the column groups holds.
 
         Raises:
             UnreadableError: When a file cannot be read.
         """
-        if not self.any().is_group:
+        if not self.pick_file().is_group:
             return []
         fields = [
             field
@@ -631,8 +631,8 @@ class Columns:
             if field.id not in self._fragment.batch.unread
         ]
 
-    def counts(self) -> dict[int, int]:
-        """Rows of every file that can be read, by field or column group."""
+    def count_rows(self) -> dict[int, int]:
+        """Return rows of every file that can be read, by field or column group."""
         columns = {}
         before = self._findings, self._reported
         self._findings, self._reported = Findings("skip"), set()  # counting reads no rows
@@ -650,11 +650,11 @@ class Columns:
         """
         if damage not in self._reported:
             self._reported.add(damage)
-            self._findings.damage(damage)
+            self._findings.add_damage(damage)
 
     def find_odd_file(self) -> Damage | None:
-        """The first file that has another number of rows than most of the files; `None` where all have the same."""
-        counts = self.counts()
+        """Return first file that has another number of rows than most of the files; `None` where all have the same."""
+        counts = self.count_rows()
         if len(set(counts.values())) < 2:
             return None
         usual, _ = Counter(counts.values()).most_common(1)[0]
@@ -664,7 +664,7 @@ class Columns:
         detail = f"the files of binlog batch {batch.index} have different numbers of rows ({counts_text})"
         return Damage(batch.files[id].file.path, 0, 0, BinlogDamageKind.ROW_COUNT_MISMATCH.label, detail)
 
-    def any(self) -> Stored:
+    def pick_file(self) -> Stored:
         """Return a file that can be read, whichever; its rows are as many as those of the others.
 
         Raises:
@@ -679,7 +679,7 @@ class Columns:
         raise errors[0]
 
     def open(self, id: int) -> Stored:
-        """The file of a field, or of a column group, of which no row may be missing.
+        """Return the file of a field, or of a column group, of which no row may be missing.
 
         Raises:
             UnreadableError: When it cannot be read, or lacks rows that a manifest says it has.
@@ -688,8 +688,8 @@ class Columns:
         file = batch.files[id].file
         span = batch.slices[id][:2] if id in batch.slices else None
         if file.path not in self._files:
-            log = self._log(file)
-            parts = log.whole(self.report, span)
+            log = self._open_log(file)
+            parts = log.require_parts(self.report, span)
             if id not in batch.again:  # another batch counts its bytes
                 self._findings.account.record += sum(part.length for part, _ in parts)
             payloads = [payload for _, payload in parts]
@@ -708,15 +708,15 @@ class Columns:
         first = batch.slices[id].first
         if not first:
             return False
-        ((_, payload),) = self._log(batch.files[id].file).whole(span=(0, first))
+        ((_, payload),) = self._open_log(batch.files[id].file).require_parts(span=(0, first))
         with suppress(UnreadableError):
-            deque(payload.column_batches(index, BATCH_ROWS), 0)
+            deque(payload.read_column_batches(index, BATCH_ROWS), 0)
         return any(loss.first < first or loss.first == loss.end for loss in payload.resolve(index, field))
 
-    def _log(self, file: File) -> Log:
+    def _open_log(self, file: File) -> Log:
         if file.path not in self._logs:
             scan = self._fragment.scan
-            self._logs[file.path] = self._stack.enter_context(opened(file, scan.storage, scan.options.max_item_bytes))
+            self._logs[file.path] = self._stack.enter_context(hold_log(file, scan.storage, scan.options.max_item_bytes))
         return self._logs[file.path]
 
 
@@ -755,7 +755,7 @@ class Stored:
     @property
     def is_group(self) -> bool:
         """Whether the file is a column group: bare Parquet that names its fields."""
-        return self.is_bare and any(field_id(stored) is not None for stored in self.payloads[0].schema)
+        return self.is_bare and any(find_field_id(stored) is not None for stored in self.payloads[0].schema)
 
 
 def describe_absent_field(fragment: BatchFragment, field: Field) -> Missing:

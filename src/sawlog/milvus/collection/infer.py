@@ -10,10 +10,10 @@ from sawlog.format.damage import Findings
 from sawlog.milvus import layout
 from sawlog.milvus.collection.model import Collection
 from sawlog.milvus.layout import DataType
-from sawlog.milvus.log import opened
+from sawlog.milvus.log import hold_log
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.payloads.payload import UnreadableError
-from sawlog.milvus.payloads.stored import described_field, stored_fields
+from sawlog.milvus.payloads.stored import make_event_field, make_fields
 from sawlog.milvus.types import Field
 from sawlog.storage import File, Storage
 
@@ -23,7 +23,7 @@ _KEYS = (DataType.Int64, DataType.VarChar)
 
 
 def infer_fields(collection: Collection, storage: Storage, max_page_bytes: int | None) -> tuple[Field, ...]:
-    """The user's fields, named by their ids: types from descriptors, dimensions from payloads.
+    """Return the user's fields, named by their ids: types from descriptors, dimensions from payloads.
 
     The primary key is the field that there are statistics of, or else the first that can be one. A field none of whose
     files can be read has no type: it is there, and reading it says what is wrong.
@@ -36,7 +36,7 @@ def infer_fields(collection: Collection, storage: Storage, max_page_bytes: int |
             by_directory.setdefault(id, []).extend(logs)
     fields: dict[int, Field] = {}
     for logs in by_directory.values():
-        for field in _fields_of(logs, storage, max_page_bytes):
+        for field in _list_fields(logs, storage, max_page_bytes):
             before = fields.get(field.id)
             fields[field.id] = field if before is None else replace(before, nullable=before.nullable or field.nullable)
     user = [field for id, field in sorted(fields.items()) if id not in layout.SYSTEM_FIELDS]
@@ -46,13 +46,13 @@ def infer_fields(collection: Collection, storage: Storage, max_page_bytes: int |
     return tuple(replace(field, primary=field.id == primary) for field in user)
 
 
-def _fields_of(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int | None) -> list[Field]:
-    """The fields that the files of one directory number hold; those of damaged files are known from the others."""
+def _list_fields(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int | None) -> list[Field]:
+    """Return fields that the files of one directory number hold; those of damaged files are known from the others."""
     groups: dict[int, Field] = {}
     unknown: dict[int, Field] = {}
     for tried, log in enumerate(logs):
         try:
-            fields = _file_fields(log, storage, max_page_bytes)
+            fields = _read_fields(log, storage, max_page_bytes)
         except (UnreadableError, *FINDING_ERRORS):
             unknown[log.field] = Field(log.field, str(log.field), DataType.None_)
             continue
@@ -63,31 +63,34 @@ def _fields_of(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int | 
     return list((groups or unknown).values())
 
 
-def _file_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> list[Field]:
-    """The fields that one file holds: one in an enveloped file, those of a column group in bare Parquet.
+def _read_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> list[Field]:
+    """Return the fields that one file holds: one in an enveloped file, those of a column group in bare Parquet.
 
     Raises:
         UnreadableError: When the file is damaged.
     """
-    with opened(log.file, storage, max_page_bytes, planning=True) as binlog:
+    with hold_log(log.file, storage, max_page_bytes, planning=True) as binlog:
         quiet = Findings("skip", drained=True)
-        descriptor = binlog.descriptor(quiet)
-        part = next(binlog.parts(descriptor, quiet), None)
+        descriptor = binlog.load_descriptor(quiet)
+        part = next(binlog.iterate_parts(descriptor, quiet), None)
         if part is None:
             raise UnreadableError(quiet.damages[0] if quiet.damages else binlog.without_events())
         if descriptor is not None and log.field in layout.SYSTEM_FIELDS:
-            return [described_field(descriptor, log.field)]  # not the user's
-        return stored_fields(binlog.payload(part), descriptor, log.field)
+            return [make_event_field(descriptor, log.field)]  # not the user's
+        return make_fields(binlog.open_payload(part), descriptor, log.field)
 
 
-def time_range(file: File, storage: Storage, max_page_bytes: int | None) -> tuple[int, int]:
-    """Earliest and latest timestamp by the Parquet statistics of a timestamp file; 0 and 0 where there are none."""
+def read_time_range(file: File, storage: Storage, max_page_bytes: int | None) -> tuple[int, int]:
+    """Return earliest and latest timestamp by the Parquet statistics of a timestamp file.
+
+    0 and 0 where there are none.
+    """
     first, last = layout.MAX_TSO, 0
-    with opened(file, storage, max_page_bytes, planning=True) as log:
+    with hold_log(file, storage, max_page_bytes, planning=True) as log:
         if log.is_bare_parquet:
             return 0, 0
         try:
-            groups = [group for _, payload in log.whole() for group in payload.footer.groups]
+            groups = [group for _, payload in log.require_parts() for group in payload.footer.groups]
         except (UnreadableError, *FINDING_ERRORS):
             return 0, 0
         for group in groups:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sawlog.errors import OptionError
 from sawlog.format.damage import Damage
 from sawlog.milvus import layout
-from sawlog.milvus.deletes.log import other_count
+from sawlog.milvus.deletes.log import describe_other_count
 from sawlog.milvus.layout import BinlogDamageKind, SegmentLevel, SegmentState
 from sawlog.milvus.metadata.model import CollectionMeta, Log, SegmentMeta
 from sawlog.milvus.paths import LogFile
@@ -68,19 +68,19 @@ class Batch:
     unread: Mapping[int, str] = field(default_factory=dict)
     rows: tuple[int, LogFile] | None = None
 
-    def other_rows(self, count: int) -> Damage | None:
+    def describe_other_rows(self, count: int) -> Damage | None:
         """Return what to say of files with so many rows, if the metadata says another number; once for each file."""
         if self.rows is None or self.again or count == self.rows[0]:
             return None
-        return other_count(self.rows[1].file.path, "rows", self.rows[0], count)
+        return describe_other_count(self.rows[1].file.path, "rows", self.rows[0], count)
 
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(map(self.bytes_of, self.files))
+        return sum(map(self.count_bytes, self.files))
 
-    def bytes_of(self, id: int) -> int:
-        """Bytes of a file; about those that its rows take, where it has others, too."""
+    def count_bytes(self, id: int) -> int:
+        """Return bytes of a file; about those that its rows take, where it has others, too."""
         size = self.files[id].file.size
         first, last, of = self.slices.get(id, (0, 1, 1))
         return size * (last - first) // max(1, of)
@@ -154,8 +154,8 @@ class Segment:
         """Whether it is kept in Storage V3."""
         return bool(self.manifests) or (self.meta is not None and self.meta.storage_version >= layout.STORAGE_V3)
 
-    def batches(self) -> list[Batch]:
-        """Binlog batches: files are paired by the order of their log ids, aligned at the end (section 4)."""
+    def list_batches(self) -> list[Batch]:
+        """Return binlog batches: files are paired by the order of their log ids, aligned at the end (section 4)."""
         if self.slices:
             return self.slices
         if not self.files and _is_expected(self):
@@ -168,14 +168,14 @@ class Segment:
                 for id, logs in sorted(self.inserts.items())
                 if index >= count - len(logs)
             }
-            first, last = self._times(index - count)
+            first, last = self._find_times(index - count)
             counts = ((self._find_log(id, log).rows, log) for id, log in files.items())
             rows = next((one for one in counts if one[0]), None)
             gaps.append(Batch(index, files, first, last, rows=rows))
         return gaps
 
-    def _times(self, from_end: int) -> tuple[int, int]:
-        """The range of timestamps of a batch, as the metadata has it for its timestamp field."""
+    def _find_times(self, from_end: int) -> tuple[int, int]:
+        """Return the range of timestamps of a batch, as the metadata has it for its timestamp field."""
         logs = self.meta.inserts.get(layout.TIMESTAMP_FIELD, ()) if self.meta is not None else ()
         if len(logs) < -from_end:
             return 0, 0
@@ -183,7 +183,7 @@ class Segment:
         return (log.first, log.last) if log.last else (0, 0)
 
     def find_missing_logs(self) -> list[Missing]:
-        """Files that the metadata, or a manifest, names and that are not there."""
+        """Return files that the metadata, or a manifest, names and that are not there."""
         if self.manifests:
             return self.lacking
         gaps = []
@@ -209,8 +209,11 @@ class Segment:
         pairs = [(log, self._find_log(id, log).size) for id, logs in self.inserts.items() for log in logs]
         return [_describe_other_size(log, size) for log, size in pairs if size not in (0, log.file.size)]
 
-    def delete_counts(self) -> dict[str, int]:
-        """Number of deletes of delta logs by the metadata, by path; nothing of those of which it does not say."""
+    def count_deletes(self) -> dict[str, int]:
+        """Return the number of deletes of delta logs by the metadata, by path.
+
+        Nothing of those of which it does not say.
+        """
         if self.manifests:
             return self.packed_counts
         named = (self.meta.deltas if self.meta is not None else None) or ()
@@ -218,7 +221,7 @@ class Segment:
         return {log.file.path: counts[log.log] for log in self.deltas if log.log in counts}
 
     def find_missing_deltas(self) -> list[Missing]:
-        """Delta logs that the metadata, or a manifest, names and that are not there."""
+        """Return Delta logs that the metadata, or a manifest, names and that are not there."""
         if self.manifests:
             return self.lost_deltas
         named = (self.meta.deltas if self.meta is not None else None) or ()
@@ -276,7 +279,7 @@ class Collection:
         return any(segment.inserts or segment.deltas or segment.is_v3 for segment in self.segments.values())
 
     def has_name(self, name: str) -> bool:
-        """Whether a text names it."""
+        """Return whether a text names it."""
         return self.meta.has_name(name) if self.meta is not None else name == str(self.id)
 
     @property
@@ -289,14 +292,14 @@ class Collection:
         """The TSO up to which everything that was written is in logs; `None` where unknown."""
         return min(self.meta.checkpoints.values(), default=None) if self.meta is not None else None
 
-    def partition_name(self, id: int) -> str:
-        """Name of a partition, a dropped one's too, or its id."""
+    def find_partition_name(self, id: int) -> str:
+        """Return the name of a partition, a dropped one's too, or its id."""
         if self.meta is None:
             return str(id)
         return self.meta.partitions.get(id, self.meta.dropped_partitions.get(id, str(id)))
 
     def list_living(self, as_of: int | None, partitions: Collection_[int] = ()) -> list[Segment]:
-        """The segments that hold the collection's rows now, or at a TSO. Without metadata: all of them.
+        """Return the segments that hold the collection's rows now, or at a TSO. Without metadata: all of them.
 
         A compacted segment lacks the rows that were deleted before it was made. For a time before that, the segments
         that it was made of take its place, as long as they are still on disk.
@@ -326,8 +329,8 @@ class Collection:
                     visible.difference_update(sources)
         return [segment for segment in segments if segment.id in visible]
 
-    def origins(self) -> list[Segment]:
-        """The segments that hold every version of every row, each version once.
+    def list_origins(self) -> list[Segment]:
+        """Return the segments that hold every version of every row, each version once.
 
         What a segment was compacted of takes its place as long as all of it is on disk: it holds the rows, too, that
         were deleted before. Without metadata: all segments.
@@ -363,12 +366,12 @@ class Collection:
                 selected.add(id)
         return [segment for id, segment in segments.items() if id in selected]
 
-    def deltas_after(self, segment: Segment) -> list[LogFile]:
-        """The delta logs of the segments that compaction made of a segment, and of those that it made of these."""
+    def list_deltas_after(self, segment: Segment) -> list[LogFile]:
+        """Return delta logs of the segments that compaction made of a segment, and of those that it made of these."""
         return [log for ancestor in self.find_compacted_to(segment) for log in ancestor.deltas]
 
     def find_compacted_to(self, segment: Segment) -> list[Segment]:
-        """The segments that compaction made of a segment, and of those that it made of these."""
+        """Return the segments that compaction made of a segment, and of those that it made of these."""
         ancestors: dict[int, Segment] = {}
         fresh = {segment.id}
         while fresh:
@@ -376,12 +379,12 @@ class Collection:
             ancestors |= {id: self.segments[id] for id in fresh}
         return [ancestor for id, ancestor in ancestors.items() if id != segment.id]
 
-    def drop_time(self, partition: int) -> int | None:
-        """When a partition was dropped, as a TSO; `None` for one that is there, or where unknown."""
+    def find_drop_time(self, partition: int) -> int | None:
+        """Return when a partition was dropped, as a TSO; `None` for one that is there, or where unknown."""
         return (self.meta.partition_ends.get(partition) or None) if self.meta is not None else None
 
     def find_lost_segments(self, as_of: int) -> list[Segment]:
-        """Compacted segments that had to be taken although they were made after a TSO."""
+        """Return compacted segments that had to be taken although they were made after a TSO."""
         gaps = []
         for segment in self.list_living(as_of):
             for source in segment.sources:
@@ -396,26 +399,26 @@ class Collection:
                     break
         return gaps
 
-    def deltas_across(self) -> dict[int, tuple[File, ...]]:
-        """By partition, the delta logs of L0 segments that concern it: its own, and those of all partitions."""
-        logs = [(segment.partition, log.file) for segment in self.level_zero() for log in segment.deltas]
+    def group_l0_deltas(self) -> dict[int, tuple[File, ...]]:
+        """Return, by partition, the delta logs of L0 segments that concern it: its own, and those of all."""
+        logs = [(segment.partition, log.file) for segment in self.list_l0_segments() for log in segment.deltas]
         partitions = {segment.partition for segment in self.segments.values()}
         return {
             id: tuple(file for partition, file in logs if partition in (id, layout.ALL_PARTITIONS)) for id in partitions
         }
 
     def find_missing_l0_deltas(self, partition: int) -> list[Missing]:
-        """The missing delta logs of L0 segments that concern a partition."""
+        """Return the missing delta logs of L0 segments that concern a partition."""
         concerned = (partition, layout.ALL_PARTITIONS)
         return [
             log
-            for segment in self.level_zero()
+            for segment in self.list_l0_segments()
             if segment.partition in concerned
             for log in segment.find_missing_deltas()
         ]
 
-    def level_zero(self) -> list[Segment]:
-        """The segments that hold nothing but deletes, and are alive."""
+    def list_l0_segments(self) -> list[Segment]:
+        """Return the segments that hold nothing but deletes, and are alive."""
         delete_segments = (segment for segment in self.segments.values() if segment.is_l0)
         nonempty = [segment for segment in delete_segments if segment.deltas or segment.find_missing_deltas()]
         return [
@@ -424,9 +427,9 @@ class Collection:
             if not self.has_states or (segment.meta is not None and segment.meta.is_live)
         ]
 
-    def delete_counts(self) -> dict[str, int]:
-        """Number of deletes of the delta logs of all segments by the metadata; see `Segment.delete_counts`."""
-        return {path: count for one in self.segments.values() for path, count in one.delete_counts().items()}
+    def count_deletes(self) -> dict[str, int]:
+        """Return number of deletes of the delta logs of all segments by the metadata; see `Segment.count_deletes`."""
+        return {path: count for one in self.segments.values() for path, count in one.count_deletes().items()}
 
     def _is_alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:
         meta = segment.meta
@@ -440,13 +443,13 @@ class Collection:
         return meta.is_live or (as_of is not None and meta.state == SegmentState.DROPPED and meta.dropped_at > as_of)
 
     def _is_compacted(self, segment: Segment) -> bool:
-        """Whether other segments were made of one."""
+        """Return whether other segments were made of one."""
         metas = (segment.meta for segment in self.segments.values())
         return any(segment.id in meta.sources for meta in metas if meta is not None)
 
 
 def find_missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> list[Missing]:
-    """Files that a V1 batch lacks of fields that Milvus does not read without."""
+    """Return files that a V1 batch lacks of fields that Milvus does not read without."""
     missing = []
     for stored in fields:
         if stored.id not in batch.files and not stored.is_optional:
@@ -528,7 +531,7 @@ def _select_listed(logs: list[LogFile], named: Sequence[Log]) -> list[LogFile]:
 
 
 def choose(collections: Mapping[int, Collection], table: str | None, location: str) -> Collection:
-    """The collection of that name or id; the only one that there is anything of, where none is named.
+    """Return the collection of that name or id; the only one that there is anything of, where none is named.
 
     Names are those of collections and aliases, by themselves or as `database.name`. As in Milvus, a name by itself
     means the database `default`, unless only another one has it.

@@ -13,11 +13,11 @@ from sawlog.format.contract import space_offsets
 from sawlog.milvus import layout
 from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, Slice, describe_lost_delta
 from sawlog.milvus.layout import PARQUET_MINIMUM, BinlogDamageKind
-from sawlog.milvus.log import opened
+from sawlog.milvus.log import hold_log
 from sawlog.milvus.metadata.manifest import ColumnGroup, Manifest, read_manifest
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.payloads.parquet import ParquetError, read_footer
-from sawlog.storage import File, Storage, each_file, read_indexed
+from sawlog.storage import File, Storage, map_files, read_indexed
 
 
 def unpack(collection: Collection, storage: Storage) -> None:
@@ -27,7 +27,7 @@ def unpack(collection: Collection, storage: Storage) -> None:
         if segment.is_packed or not segment.manifests:
             continue
         segment.is_packed = True
-        log = _current(segment)
+        log = _find_current_manifest(segment)
         if log is None:
             version = segment.meta.manifest if segment.meta is not None else 0
             detail = f"the metadata names version {version} of the manifest, which is not there"
@@ -35,7 +35,7 @@ def unpack(collection: Collection, storage: Storage) -> None:
         else:
             named.append((segment, log))
     manifest_files = _ManifestFiles(storage)
-    read = each_file(lambda file: read_indexed(storage, file, 0, file.size), [log.file for _, log in named])
+    read = map_files(lambda file: read_indexed(storage, file, 0, file.size), [log.file for _, log in named])
     for (segment, log), data in zip(named, read, strict=True):
         try:
             manifest = read_manifest(data, log.file.path, segment.root)
@@ -49,8 +49,8 @@ def unpack(collection: Collection, storage: Storage) -> None:
             segment.lacking.append(Missing(log.file.path, detail, BinlogDamageKind.BAD_MANIFEST.label, log.file.size))
 
 
-def _current(segment: Segment) -> LogFile | None:
-    """The manifest of the version that the metadata names, or else of the latest."""
+def _find_current_manifest(segment: Segment) -> LogFile | None:
+    """Return the manifest of the version that the metadata names, or else of the latest."""
     named = segment.meta.manifest if segment.meta is not None else 0
     latest = max(segment.manifests, key=lambda log: log.log)
     return next((log for log in segment.manifests if log.log == named), None) if named else latest
@@ -63,13 +63,13 @@ class _ManifestFiles:
         self._storage = storage
         self._known: dict[str, dict[str, File]] = {}
 
-    def file(self, path: str) -> File | None:
-        """The file of that path; `None` where there is none."""
+    def find_file(self, path: str) -> File | None:
+        """Return the file of that path; `None` where there is none."""
         directory = posixpath.dirname(path)
         if directory not in self._known:
             self._known[directory] = {}
             with suppress(FileNotFoundError, NotADirectoryError):
-                listing = self._storage.files_in(directory, fresh=False)
+                listing = self._storage.list_files(directory, fresh=False)
                 self._known[directory] = {file.path: file for file in listing}
         return self._known[directory].get(path)
 
@@ -86,7 +86,7 @@ def _add_logs(segment: Segment, manifest: Manifest, manifest_files: _ManifestFil
             continue
         files[id] = []
         for number, file_name in enumerate(group.files):
-            file = manifest_files.file(file_name.path)
+            file = manifest_files.find_file(file_name.path)
             if file is None:
                 segment.lacking.append(Missing(file_name.path, "the manifest names it, and it is not there"))
             files[id].append(None if file is None else LogFile(file, *place, id, number))
@@ -98,7 +98,7 @@ def _add_logs(segment: Segment, manifest: Manifest, manifest_files: _ManifestFil
         ]
     if not segment.lacking:
         logs = {id: [log for log in present_logs if log is not None] for id, present_logs in files.items()}
-        segment.slices = _batches({id: manifest.groups[id] for id in logs}, logs, unread)
+        segment.slices = _make_batches({id: manifest.groups[id] for id in logs}, logs, unread)
     _add_deltas(segment, manifest, manifest_files)
     _add_statistics(segment, manifest, manifest_files)
 
@@ -109,7 +109,7 @@ def _add_deltas(segment: Segment, manifest: Manifest, manifest_files: _ManifestF
     place = (segment.root, layout.DELTA_LOG, segment.collection, segment.partition, segment.id, layout.DELTA_FIELD)
     named = []
     for number, path in enumerate(manifest.deltas):
-        file = present[path].file if path in present else manifest_files.file(path)
+        file = present[path].file if path in present else manifest_files.find_file(path)
         if file is None:
             segment.lost_deltas.append(describe_lost_delta(path, "manifest"))
         else:
@@ -127,16 +127,16 @@ def _add_statistics(segment: Segment, manifest: Manifest, manifest_files: _Manif
         kind = layout.PACKED_STATISTICS.get(name)
         if kind is None or not layout.ID.match(field):
             continue
-        present = [file for file in map(manifest_files.file, paths) if file is not None]
+        present = [file for file in map(manifest_files.find_file, paths) if file is not None]
         segment.stats += [
             LogFile(file, segment.root, kind, *place, int(field), index) for index, file in enumerate(present)
         ]
 
 
-def _batches(
+def _make_batches(
     groups: Mapping[int, ColumnGroup], logs: Mapping[int, Sequence[LogFile]], unread: Mapping[int, str]
 ) -> list[Batch]:
-    """The rows of all column groups, cut wherever a file of any group begins: one file of each is read then.
+    """Return the rows of all column groups, cut wherever a file of any group begins: one file of each is read then.
 
     Groups are cut at the same places where one flush wrote them; a compaction may roll their files apart.
     """
@@ -160,7 +160,7 @@ def _batches(
 
 
 def cut(batches: Sequence[Batch], task_bytes: int, storage: Storage, max_page_bytes: int | None) -> list[Batch]:
-    """The batches of a segment, those of bare files that are larger than `task_bytes` as several of about that size.
+    """Return batches of a segment, those of bare files that are larger than `task_bytes` as several of about that size.
 
     They are cut where row groups of their largest file end. A batch whose footers cannot be read, or have different
     numbers of rows, stays as it is: its reader says so.
@@ -169,22 +169,25 @@ def cut(batches: Sequence[Batch], task_bytes: int, storage: Storage, max_page_by
     if not files:
         return list(batches)
 
-    def row_ends(file: File) -> list[int]:
-        with opened(file, storage, max_page_bytes, planning=True) as log, suppress(ParquetError):
+    def read_row_ends(file: File) -> list[int]:
+        with hold_log(file, storage, max_page_bytes, planning=True) as log, suppress(ParquetError):
             if log.is_bare_parquet and log.source.size >= PARQUET_MINIMUM:
                 return list(accumulate(group.rows for group in read_footer(log.source, 0, log.source.size).groups))
         return []
 
-    first = row_ends(files[0])
+    first = read_row_ends(files[0])
     if not first:
         return list(batches)
-    ends = [first, *each_file(row_ends, files[1:])]
+    ends = [first, *map_files(read_row_ends, files[1:])]
     by_path = {file.path: row_ends for file, row_ends in zip(files, ends, strict=True)}
-    return [piece for batch in batches for piece in _pieces(batch, task_bytes, by_path)]
+    return [piece for batch in batches for piece in _split_batch(batch, task_bytes, by_path)]
 
 
-def _pieces(batch: Batch, task_bytes: int, row_ends: Mapping[str, list[int]]) -> list[Batch]:
-    """A batch as several; `row_ends` has the rows after which row groups end, none for files that are not known."""
+def _split_batch(batch: Batch, task_bytes: int, row_ends: Mapping[str, list[int]]) -> list[Batch]:
+    """Return a batch as several.
+
+    `row_ends` has the rows after which row groups end, none for files that are not known.
+    """
     ends = {id: row_ends.get(log.file.path, []) for id, log in batch.files.items()}
     if not ends or not all(ends.values()):
         return [batch]
@@ -193,7 +196,7 @@ def _pieces(batch: Batch, task_bytes: int, row_ends: Mapping[str, list[int]]) ->
     if len(counts) > 1 or any(last > ends[id][-1] for id, (_, last, _) in slices.items()):
         return [batch]
     (count,) = counts
-    largest = max(batch.files, key=batch.bytes_of)
+    largest = max(batch.files, key=batch.count_bytes)
     first, last, _ = slices[largest]
     inside = (end - first for end in ends[largest] if first < end < last)
     cuts = space_offsets(inside, max(1, count * task_bytes // batch.size))

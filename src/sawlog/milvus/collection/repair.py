@@ -19,8 +19,8 @@ from sawlog.milvus.collection.dataset import CollectionContents
 from sawlog.milvus.collection.fragments import BatchFragment
 from sawlog.milvus.collection.model import find_missing_fields
 from sawlog.milvus.deletes.log import read_deletes
-from sawlog.milvus.encode import Place, empty_log
-from sawlog.milvus.log import opened
+from sawlog.milvus.encode import Place, encode_empty_log
+from sawlog.milvus.log import hold_log
 from sawlog.milvus.repair import repair
 from sawlog.storage.workers import map_all
 
@@ -62,12 +62,12 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
             f"{dataset.files[0].path}: segments of Storage V3 are not repaired file by file; write what is intact of"
             " them to a new collection: sawlog convert --on-damage skip"
         )
-    limits = {path: limit for part in dataset.single() for path, limit in _limits(part)}
+    limits = {path: limit for part in dataset.split_collections() for path, limit in _find_limits(part)}
 
     metas: list[tuple[File, str]] = []
     sizes: dict[str, int] = {}
 
-    def repaired(pair: tuple[File, str]) -> None:
+    def repair_file(pair: tuple[File, str]) -> None:
         file, place = pair
         limit = limits.get(file.path, _KeptRows())
         if file.name == layout.BACKUP_META:
@@ -79,7 +79,7 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
             _write(storage, place, limit.empty)
             sizes[file.path] = len(limit.empty)
 
-    map_all(places, repaired, dataset.scan.threads)
+    map_all(places, repair_file, dataset.scan.threads)
     for file, place in metas:
         _write(storage, place, _recount_rows(storage.read(file.path), dataset, limits, sizes))
 
@@ -87,7 +87,7 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
 def _recount_rows(
     data: bytes, dataset: CollectionContents, limits: Mapping[str, _KeptRows], sizes: Mapping[str, int]
 ) -> bytes:
-    """The metadata of a backup, with what its logs have now; what is no whole JSON stays as it is."""
+    """Return the metadata of a backup, with what its logs have now; what is no whole JSON stays as it is."""
     document = decode_json(data)
     if isinstance(document, Undecodable):
         return data
@@ -99,9 +99,9 @@ def _recount_rows(
         if log.file.path in sizes
         and (sizes[log.file.path] != log.file.size or limits.get(log.file.path, _KeptRows()).rows is not None)
     }
-    for segment in _entries(document, "segment_id") if changed else ():
+    for segment in _iterate_objects(document, "segment_id") if changed else ():
         for name, kind in (("binlogs", layout.INSERT_LOG), ("deltalogs", layout.DELTA_LOG)):
-            for entry in _entries(segment.get(name), "log_id"):
+            for entry in _iterate_objects(segment.get(name), "log_id"):
                 log = changed.get((segment["segment_id"], kind, entry["log_id"]))
                 if log is not None:
                     entry["log_size"] = sizes[log.file.path]
@@ -116,12 +116,12 @@ def _count(log: LogFile, count: Any, dataset: CollectionContents, limits: Mappin
         return int(rows.sum())
     if log.kind != layout.DELTA_LOG:
         return count
-    with opened(log.file, dataset.scan.storage, dataset.scan.options.max_item_bytes) as log_file:
+    with hold_log(log.file, dataset.scan.storage, dataset.scan.options.max_item_bytes) as log_file:
         return sum(len(deletes.keys) for deletes in read_deletes(log_file, Findings("skip", drained=True)))
 
 
-def _entries(document: Any, key: str) -> Iterator[dict[str, Any]]:
-    """The objects within JSON that have a key."""
+def _iterate_objects(document: Any, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects within JSON that have a key."""
     waiting = [document]
     while waiting:
         node = waiting.pop()
@@ -133,28 +133,30 @@ def _entries(document: Any, key: str) -> Iterator[dict[str, Any]]:
             waiting += node
 
 
-def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _KeptRows]]:
+def _find_limits(dataset: CollectionContents) -> Iterator[tuple[str, _KeptRows]]:
     """Of the files of all batches, by path, which rows are read."""
     import numpy as np
 
-    for fragment in dataset.batches():
+    for fragment in dataset.list_batches():
         findings = Findings("skip")
         masks: list[NDArray[np.uint8]] = []
         try:
             for _ in fragment.as_stored().decode_traced(pa.schema([]), findings, masks):
                 pass
         except FINDING_ERRORS as error:  # of a store that keeps checksums
-            findings.damage(error.damage)
+            findings.add_damage(error.damage)
             masks.clear()
         rows = np.concatenate([np.empty(0, np.uint8), *masks]) if findings.kinds else None
-        empty = {} if rows is None or rows.any() else _empty_logs(fragment)
+        empty = {} if rows is None or rows.any() else _make_empty_logs(fragment)
         fields = {field.id: field for field in fragment.shared.fields.values()}
         for id, log in fragment.batch.files.items():
             yield log.file.path, _KeptRows(fields, rows, empty.get(id))
 
 
-def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
-    """A log without rows for each field of a batch; none where it lacks a log, or where its files are column groups.
+def _make_empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
+    """Return a log without rows for each field of a batch.
+
+    None where it lacks a log, or where its files are column groups.
 
     Logs of all fields are put together from the last one on, so that a batch that lacks one can be left out whole.
     """
@@ -165,7 +167,7 @@ def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
     if find_missing_fields(fragment.path, fragment.batch, fragment.shared.fields.values()):
         return {}
     place = Place(*fragment.place)
-    return {field.id: empty_log(place, field) for field in fragment.shared.fields.values() if field.is_writable}
+    return {field.id: encode_empty_log(place, field) for field in fragment.shared.fields.values() if field.is_writable}
 
 
 def _write(storage: Storage, place: str, data: bytes) -> None:

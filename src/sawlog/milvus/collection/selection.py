@@ -9,20 +9,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import make_array
 from sawlog.errors import OptionError
 from sawlog.format.contract import Scan
 from sawlog.format.damage import Findings
-from sawlog.format.query import EVERY_ROW, Query, can_match, conditions, interval
+from sawlog.format.query import EVERY_ROW, Query, can_match, find_interval, iterate_conditions
 from sawlog.milvus import layout, paths
-from sawlog.milvus.collection.infer import time_range
+from sawlog.milvus.collection.infer import read_time_range
 from sawlog.milvus.collection.model import Batch, Collection, Segment
 from sawlog.milvus.metadata.nearby import choose_metadata
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.paths import LogFile
-from sawlog.milvus.stats import check_stats, filter_of
+from sawlog.milvus.stats import check_stats, make_filter
 from sawlog.milvus.types import TIMESTAMP, Field
-from sawlog.storage import Storage, each_file, read_indexed
+from sawlog.storage import Storage, map_files, read_indexed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,9 @@ class Selection:
     def origins(self) -> list[Segment]:
         """The segments that hold every version of every row, each once, or those that are named."""
         return (
-            self.select_in_partitions(self.collection.origins()) if not self.options.segments else self._named_segments
+            self.select_in_partitions(self.collection.list_origins())
+            if not self.options.segments
+            else self._named_segments
         )
 
     @property
@@ -86,7 +88,7 @@ class Selection:
         if not requested:
             return segments
         collection = self.collection
-        names = {segment.partition: collection.partition_name(segment.partition) for segment in segments}
+        names = {segment.partition: collection.find_partition_name(segment.partition) for segment in segments}
         if collection.meta is not None:
             names |= {**collection.meta.dropped_partitions, **collection.meta.partitions}
         unknown = [name for name in requested if name not in names.values() and name not in map(str, names)]
@@ -101,7 +103,7 @@ class Selection:
 
 
 def with_deltas(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
-    """The logs, and, where only insert logs were given, the delta and stats logs next to them."""
+    """Return the logs, and, where only insert logs were given, the delta and stats logs next to them."""
     kinds = {log.kind for log in logs} | ({layout.DELTA_LOG} if scan.schema is not None else set())
     inserts = [log for log in logs if log.kind == layout.INSERT_LOG]
     if layout.DELTA_LOG in kinds or not inserts:
@@ -117,7 +119,7 @@ def with_deltas(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
 
 
 def _is_delete_log(log: LogFile, scan: Scan) -> bool:
-    """Whether a delta log belongs to a segment that has no insert logs anywhere."""
+    """Return whether a delta log belongs to a segment that has no insert logs anywhere."""
     ids = (log.collection, log.partition, log.segment)
     place = posixpath.join(log.root, layout.INSERT_LOG, *map(str, ids))
     return not scan.storage.exists(place, fresh=False)
@@ -131,22 +133,22 @@ def select_followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
         return followed
     roots, ids = {log.root for log in logs}, {log.collection for log in logs} - {0}
     metadata = choose_metadata(scan.options.metadata, roots, ids, None, scan.storage).metadata
-    metas = metadata.timeline.at(None) if metadata is not None and metadata.timeline is not None else {}
+    metas = metadata.timeline.find_collections(None) if metadata is not None and metadata.timeline is not None else {}
     named = {id for id, meta in metas.items() if meta.has_name(table)}
     return [log for log in followed if table == str(log.collection) or log.collection in named]
 
 
 def is_selected(segment: Segment, query: Query) -> bool:
-    """Whether partition and segment leave rows of it possible."""
+    """Return whether partition and segment leave rows of it possible."""
     if query == EVERY_ROW:
         return True
     values = {layout.PARTITION_COLUMN: segment.partition, layout.SEGMENT_COLUMN: segment.id}
-    return can_match(query, pa.record_batch({name: array_of([value], pa.int64()) for name, value in values.items()}))
+    return can_match(query, pa.record_batch({name: make_array([value], pa.int64()) for name, value in values.items()}))
 
 
-def time_bounds(query: Query, until: int | None) -> tuple[int, int]:
-    """First and last timestamp that a query, and the time that is asked for, leave possible."""
-    first, end = interval(query, TIMESTAMP.name)
+def find_time_bounds(query: Query, until: int | None) -> tuple[int, int]:
+    """Return first and last timestamp that a query, and the time that is asked for, leave possible."""
+    first, end = find_interval(query, TIMESTAMP.name)
     latest = layout.MAX_TSO if until is None else until
     return max(first or 0, 0), latest if end is None else min(end - 1, latest)
 
@@ -161,26 +163,28 @@ def is_outside_times(
     first, last = (batch.first, batch.last) if batch.last else (0, 0)
     log = batch.files.get(layout.TIMESTAMP_FIELD)
     if not last and log is not None:
-        first, last = time_range(log.file, storage, max_page_bytes)
+        first, last = read_time_range(log.file, storage, max_page_bytes)
     return bool(last) and (last < low or first > high)
 
 
 def rule_out_segments(segments: Iterable[Segment], primary: Field, query: Query, storage: Storage) -> frozenset[int]:
-    """The segments that statistics rule out every row of: those of all of their binlog batches, none missing."""
-    limits = interval(query, primary.name)
+    """Return the segments that statistics rule out every row of: those of all of their binlog batches, none missing."""
+    limits = find_interval(query, primary.name)
     listed = [
-        condition.values for condition in conditions(query) if condition.column == primary.name and condition.values
+        condition.values
+        for condition in iterate_conditions(query)
+        if condition.column == primary.name and condition.values
     ]
     used = listed or limits != (None, None)
-    statistics = [(segment, key_stats(segment, primary)) for segment in segments if used]
-    read = each_file(
+    statistics = [(segment, find_key_stats(segment, primary)) for segment in segments if used]
+    read = map_files(
         lambda file: read_indexed(storage, file, 0, file.size), [log.file for _, logs in statistics for log in logs]
     )
     ruled_out = set()
     for segment, logs in statistics:
         findings = Findings("skip")
         entries = [entry for log in logs for entry in check_stats(next(read), log.file.path, findings)]
-        complete = not findings.kinds and len(entries) >= len(segment.batches())
+        complete = not findings.kinds and len(entries) >= len(segment.list_batches())
         if complete and all(
             entry["fieldID"] == primary.id and not _may_hold_key(entry, limits, listed, primary) for entry in entries
         ):
@@ -188,8 +192,8 @@ def rule_out_segments(segments: Iterable[Segment], primary: Field, query: Query,
     return frozenset(ruled_out)
 
 
-def key_stats(segment: Segment, primary: Field) -> list[LogFile]:
-    """The statistics of a segment's keys: those of all batches together where there are some."""
+def find_key_stats(segment: Segment, primary: Field) -> list[LogFile]:
+    """Return the statistics of a segment's keys: those of all batches together where there are some."""
     logs = [log for log in segment.stats if log.field == primary.id]
     return [log for log in logs if log.log == layout.COMPOUND_STATS] or logs
 
@@ -197,9 +201,9 @@ def key_stats(segment: Segment, primary: Field) -> list[LogFile]:
 def _may_hold_key(
     entry: dict[str, Any], limits: tuple[Any, Any], listed: Iterable[Sequence[Any]], primary: Field
 ) -> bool:
-    """Whether a binlog batch may hold a key within limits that is one of each list."""
+    """Return whether a binlog batch may hold a key within limits that is one of each list."""
     low, high = entry.get("minPk"), entry.get("maxPk")
-    kind = int if pa.types.is_integer(primary.arrow_type()) else str
+    kind = int if pa.types.is_integer(primary.choose_arrow_type()) else str
     if not all(isinstance(limit, kind) for limit in (low, high, *(limit for limit in limits if limit is not None))):
         return True
     first, end = limits
@@ -213,8 +217,8 @@ def _may_hold_key(
 
 
 def _may_pass_filter(entry: dict[str, Any], values: Sequence[Any], primary: Field) -> bool:
-    """Whether a batch's Bloom filter may hold any of some keys."""
+    """Return whether a batch's Bloom filter may hold any of some keys."""
     if not values:
         return False
-    bloom = filter_of(entry)
-    return bloom is None or bloom.found(array_of(values, primary.arrow_type())) > 0
+    bloom = make_filter(entry)
+    return bloom is None or bloom.count_hits(make_array(values, primary.choose_arrow_type())) > 0

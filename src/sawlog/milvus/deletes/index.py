@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import boolean_values, one_array, scalar_of, values_of
+from sawlog.arrow import combine_column, make_scalar, unpack_booleans, view_values
 from sawlog.errors import OptionError
 from sawlog.format.damage import Findings
-from sawlog.kernels.intern import Interner, Strings, new_seed
+from sawlog.kernels.intern import Interner, Strings, make_seed
 from sawlog.milvus import layout
-from sawlog.milvus.columns import offsets_of
+from sawlog.milvus.columns import split_binary
 from sawlog.milvus.deletes import kernels
 from sawlog.milvus.deletes.kernels import Table
 from sawlog.milvus.deletes.log import Deletes, read_deletes
-from sawlog.milvus.log import open_log, opened
-from sawlog.storage import File, Storage, each_file
+from sawlog.milvus.log import hold_log, open_log
+from sawlog.storage import File, Storage, map_files
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,12 +49,12 @@ class DeleteIndex:
     ) -> None:
         self._tables: dict[pa.DataType, _Numbers | _Texts] = {}
         for delete in deletes:
-            keys, times = until_then(delete, until)
+            keys, times = select_until(delete, until)
             if not len(keys):
                 continue
             if keys.type not in self._tables:
                 self._tables[keys.type] = _Numbers(room) if pa.types.is_int64(keys.type) else _Texts()
-            self._tables[keys.type].add(keys, values_of(times, np.int64))
+            self._tables[keys.type].add(keys, view_values(times, np.int64))
             if max_bytes is not None:
                 check_room(self.nbytes, max_bytes)
 
@@ -63,13 +63,13 @@ class DeleteIndex:
         """Bytes of memory that it takes."""
         return sum(table.nbytes for table in self._tables.values())
 
-    def surviving(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.uint8] | None:
+    def mark_survivors(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """Return which rows are not deleted, 1 or 0 each; `None` when all of them survive."""
         table = self._tables.get(keys.type)
         if table is None:
             return None
         keep = np.empty(len(keys), np.uint8)
-        return None if table.surviving(keys, times, keep) == len(keys) else keep
+        return None if table.mark_survivors(keys, times, keep) == len(keys) else keep
 
 
 def check_room(used_bytes: int, max_bytes: int) -> None:
@@ -85,18 +85,18 @@ def check_room(used_bytes: int, max_bytes: int) -> None:
         )
 
 
-def until_then(deletes: Deletes, until: int | None) -> tuple[pa.Array, pa.Array]:
-    """Keys and times of the deletes that have happened at a TSO; of all of them for `None`."""
+def select_until(deletes: Deletes, until: int | None) -> tuple[pa.Array, pa.Array]:
+    """Return keys and times of the deletes that have happened at a TSO; of all of them for `None`."""
     if until is None:
         return deletes.keys, deletes.times
     import pyarrow.compute as pc
 
-    early = pc.less_equal(deletes.times, scalar_of(until, deletes.times.type))
+    early = pc.less_equal(deletes.times, make_scalar(until, deletes.times.type))
     return deletes.keys.filter(early), deletes.times.filter(early)
 
 
-def _table(salt: np.uint64, keys: int) -> Table:
-    """An empty table with room for some keys."""
+def _make_table(salt: np.uint64, keys: int) -> Table:
+    """Return an empty table with room for some keys."""
     room = max(_SMALLEST_TABLE, 1 << (2 * keys).bit_length())
     slots = np.full(2 * room, -1, np.int64)
     return Table(salt, slots, slots.view(np.uint8), np.zeros(room // 64 * _MARKS, np.uint64))
@@ -107,8 +107,8 @@ class _Numbers:
 
     def __init__(self, room: int) -> None:
         self._count = 0
-        self._salt = new_seed()
-        self._table = _table(self._salt, room)
+        self._salt = make_seed()
+        self._table = _make_table(self._salt, room)
 
     @property
     def nbytes(self) -> int:
@@ -119,14 +119,14 @@ class _Numbers:
         if self._count + len(keys) > len(self._table.slots) // 4:
             before = self._table.slots.reshape(-1, 2)
             before = before[before[:, 1] >= 0]
-            self._table = _table(self._salt, self._count + len(keys))
+            self._table = _make_table(self._salt, self._count + len(keys))
             kernels.add_numbers(_freeze(before[:, 0]), _freeze(before[:, 1]), self._table)
-        self._count += int(kernels.add_numbers(values_of(keys, np.int64), times, self._table))
+        self._count += int(kernels.add_numbers(view_values(keys, np.int64), times, self._table))
 
-    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
+    def mark_survivors(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
         """Mark the rows that are not deleted, and count them."""
         suspects = np.empty(len(keys), np.int64)
-        return int(kernels.surviving_numbers(values_of(keys, np.int64), times, self._table, suspects, keep))
+        return int(kernels.mark_numbers(view_values(keys, np.int64), times, self._table, suspects, keep))
 
 
 class _Texts:
@@ -142,17 +142,17 @@ class _Texts:
 
     def add(self, keys: pa.Array, times: NDArray[np.int64]) -> None:
         """Take deletes in."""
-        numbers, _ = self._keys.numbers(Strings(*offsets_of(keys)))
+        numbers, _ = self._keys.assign_numbers(Strings(*split_binary(keys)))
         if self._keys.count > len(self._newest):
             fresh = np.zeros(2 * self._keys.count - len(self._newest), np.int64)
             self._newest = np.concatenate((self._newest, fresh))
         np.maximum.at(self._newest, numbers, times)
 
-    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
+    def mark_survivors(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
         """Mark the rows that are not deleted, and count them."""
-        texts, known_keys = Strings(*offsets_of(keys)), self._keys
+        texts, known_keys = Strings(*split_binary(keys)), self._keys
         return int(
-            kernels.surviving_texts(texts, known_keys.hashes(texts), times, known_keys.interned, self._newest, keep)
+            kernels.mark_texts(texts, known_keys.compute_hashes(texts), times, known_keys.interned, self._newest, keep)
         )
 
 
@@ -168,8 +168,8 @@ NEVER = layout.MAX_TSO
 """The end of what is not deleted."""
 
 
-def _index_in(values: pa.Array | pa.ChunkedArray, known_keys: pa.Array) -> pa.Array:
-    """The place of each value among those known; null where it is not."""
+def _find_indices(values: pa.Array | pa.ChunkedArray, known_keys: pa.Array) -> pa.Array:
+    """Return the place of each value among those known; null where it is not."""
     import pyarrow.compute as pc
 
     return pc.index_in(values, known_keys)
@@ -192,31 +192,31 @@ class DeleteHistory:
         times: list[pa.Array] = []
         used_bytes = 0
         for delete in deletes:
-            deleted, stamps = until_then(delete, until)
+            deleted, stamps = select_until(delete, until)
             used_bytes += deleted.nbytes + stamps.nbytes
             check_room(used_bytes, max_bytes)
             keys.append(deleted)
             times.append(stamps)
         all_keys = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())
         self._known = all_keys.unique()
-        stamps = np.concatenate([np.empty(0, np.int64), *(values_of(time, np.int64) for time in times)])
+        stamps = np.concatenate([np.empty(0, np.int64), *(view_values(time, np.int64) for time in times)])
         self._times = np.unique(stamps)
-        codes = values_of(one_array(_index_in(all_keys, self._known)), np.int32).astype(np.int64)
-        self._deletes = np.sort(self._places(codes, np.searchsorted(self._times, stamps)))
+        codes = view_values(combine_column(_find_indices(all_keys, self._known)), np.int32).astype(np.int64)
+        self._deletes = np.sort(self._rank_deletes(codes, np.searchsorted(self._times, stamps)))
 
-    def _places(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Numbers that order deletes by key, then by time."""
+    def _rank_deletes(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return numbers that order deletes by key, then by time."""
         return codes * (len(self._times) + 1) + ranks
 
-    def ends(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When rows were deleted: the first delete of their key that is younger than they, or `NEVER`."""
+    def find_ends(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return when rows were deleted: the first delete of their key that is younger than they, or `NEVER`."""
         deleted_at = np.full(len(keys), NEVER, np.int64)
         if keys.type != self._known.type or not len(self._known):
             return deleted_at
-        codes = _index_in(keys, self._known)
-        rows = np.flatnonzero(boolean_values(codes.is_valid()))
-        key = values_of(codes.drop_null(), np.int32).astype(np.int64)
-        after = self._places(key, np.searchsorted(self._times, times[rows], side="right"))
+        codes = _find_indices(keys, self._known)
+        rows = np.flatnonzero(unpack_booleans(codes.is_valid()))
+        key = view_values(codes.drop_null(), np.int32).astype(np.int64)
+        after = self._rank_deletes(key, np.searchsorted(self._times, times[rows], side="right"))
         first = np.searchsorted(self._deletes, after)
         place = self._deletes[np.minimum(first, len(self._deletes) - 1)]
         key_of, rank = np.divmod(place, len(self._times) + 1)
@@ -257,8 +257,8 @@ class DeltaLogs:
     storage: Storage = field(compare=False)
     counts: Mapping[str, int] = field(compare=False)
 
-    def newest(self, *, strict: bool) -> DeleteIndex:
-        """The newest delete of every key, which the batches of a segment, or of a partition, share.
+    def read_newest(self, *, strict: bool) -> DeleteIndex:
+        """Return the newest delete of every key, which the batches of a segment, or of a partition, share.
 
         Args:
             strict: Whether damage of any of them is an error.
@@ -266,10 +266,10 @@ class DeltaLogs:
         Raises:
             OptionError: When the keys take more memory than they may.
         """
-        return _newest(self, strict=strict)
+        return _read_newest(self, strict=strict)
 
-    def every(self, *, strict: bool) -> DeleteHistory:
-        """All deletes of every key, shared as those of `newest`."""
+    def read_history(self, *, strict: bool) -> DeleteHistory:
+        """Return all deletes of every key, shared as those of `read_newest`."""
         return _read_history(self, strict=strict)
 
     def report(self, files: Iterable[File], findings: Findings) -> None:
@@ -280,7 +280,7 @@ class DeltaLogs:
                 for _ in self._read(file, quiet):
                     pass
                 for damage in quiet.damages:
-                    findings.damage(damage)
+                    findings.add_damage(damage)
 
     @property
     def max_bytes(self) -> int:
@@ -290,23 +290,23 @@ class DeltaLogs:
         return max(_FREE_BYTES, EXPANSION * sum(file.size for file in self.files))
 
     def _read(self, file: File, findings: Findings) -> Iterator[Deletes]:
-        with opened(file, self.storage, self.max_page_bytes) as log:
+        with hold_log(file, self.storage, self.max_page_bytes) as log:
             yield from read_deletes(log, findings, self.key, self.counts.get(file.path, 0))
 
-    def deletes(self, *, strict: bool) -> Iterator[Deletes]:
-        """The deletes of all of them."""
+    def read_all(self, *, strict: bool) -> Iterator[Deletes]:
+        """Yield the deletes of all of them."""
         findings = Findings("fail" if strict else "skip")
-        for log in each_file(lambda file: open_log(file, self.storage, self.max_page_bytes), self.files):
+        for log in map_files(lambda file: open_log(file, self.storage, self.max_page_bytes), self.files):
             with closing(log.source):
                 yield from read_deletes(log, findings, self.key, self.counts.get(log.path, 0))
 
 
 @lru_cache(maxsize=2)
-def _newest(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
+def _read_newest(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
     room = sum(file.size for file in logs.files) // _KEY_BYTES
-    return DeleteIndex(logs.deletes(strict=strict), logs.until, logs.max_bytes, room)
+    return DeleteIndex(logs.read_all(strict=strict), logs.until, logs.max_bytes, room)
 
 
 @lru_cache(maxsize=2)
 def _read_history(logs: DeltaLogs, *, strict: bool) -> DeleteHistory:
-    return DeleteHistory(logs.deletes(strict=strict), logs.until, logs.max_bytes)
+    return DeleteHistory(logs.read_all(strict=strict), logs.until, logs.max_bytes)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sawlog.kernels.intern import AHEAD, Interned, Strings, find, mixed, place_of, same_string
+from sawlog.kernels.intern import AHEAD, Interned, Strings, find, find_place, is_same_string, mix_bits
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, prefetch
 from sawlog.kernels.numbers import _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
@@ -50,7 +50,7 @@ _TEXT = np.frombuffer(b',"pkType":21}', np.uint8).copy()
 
 @inlined
 def _expect(data: Any, pos: Any, end: Any, text: Any) -> Any:
-    """The position after `text` in `data[pos:end]`; `_FAIL` when something else is there."""
+    """Return the position after `text` in `data[pos:end]`; `_FAIL` when something else is there."""
     if pos == _FAIL or end - pos < np.uint64(len(text)):
         return _FAIL
     for i in range(len(text)):
@@ -60,8 +60,8 @@ def _expect(data: Any, pos: Any, end: Any, text: Any) -> Any:
 
 
 @inlined
-def _decimal(data: Any, pos: Any, end: Any) -> Any:
-    """Decimal digits up to 2**63 - 1, and the position after them; that is `_FAIL` for anything else."""
+def _parse_decimal(data: Any, pos: Any, end: Any) -> Any:
+    """Return decimal digits up to 2**63 - 1, and the position after them; that is `_FAIL` for anything else."""
     value = _ZERO
     start = pos
     while pos < end:
@@ -78,7 +78,7 @@ def _decimal(data: Any, pos: Any, end: Any) -> Any:
 
 
 @kernel
-def number_cells(data: Bytes, offsets: Int64s, keys: OutInt64s, stamps: OutInt64s) -> Int64:
+def parse_number_cells(data: Bytes, offsets: Int64s, keys: OutInt64s, stamps: OutInt64s) -> Int64:
     """Read deletes of int64 keys, the cells `{"pk":1,"ts":2,"pkType":5}`.
 
     Args:
@@ -96,11 +96,11 @@ def number_cells(data: Bytes, offsets: Int64s, keys: OutInt64s, stamps: OutInt64
         if pos in (_FAIL, end):
             return row
         negative = data[pos] == _MINUS
-        key, pos = _decimal(data, pos + _ONE if negative else pos, end)
+        key, pos = _parse_decimal(data, pos + _ONE if negative else pos, end)
         pos = _expect(data, pos, end, _TIME)
         if pos == _FAIL:
             return row
-        stamp, pos = _decimal(data, pos, end)
+        stamp, pos = _parse_decimal(data, pos, end)
         if _expect(data, pos, end, _NUMBER) != end:
             return row
         keys[row] = -np.int64(key) if negative else np.int64(key)
@@ -109,7 +109,7 @@ def number_cells(data: Bytes, offsets: Int64s, keys: OutInt64s, stamps: OutInt64
 
 
 @kernel
-def text_cells(data: Bytes, offsets: Int64s, starts: OutInt64s, lengths: OutInt64s, stamps: OutInt64s) -> Int64:
+def parse_text_cells(data: Bytes, offsets: Int64s, starts: OutInt64s, lengths: OutInt64s, stamps: OutInt64s) -> Int64:
     """Read deletes of varchar keys, the cells `{"pk":"a","ts":2,"pkType":21}`, as long as no key is escaped.
 
     Args:
@@ -140,7 +140,7 @@ def text_cells(data: Bytes, offsets: Int64s, starts: OutInt64s, lengths: OutInt6
         pos = _expect(data, pos + _ONE, end, _TIME)
         if pos == _FAIL:
             return row
-        stamp, pos = _decimal(data, pos, end)
+        stamp, pos = _parse_decimal(data, pos, end)
         if _expect(data, pos, end, _TEXT) != end:
             return row
         stamps[row] = np.int64(stamp)
@@ -159,15 +159,15 @@ def _mark(marks: Any, hashed: Any) -> None:
 
 
 @inlined
-def _marked(marks: Any, hashed: Any) -> Any:
-    """The bit of a hash."""
+def _read_mark(marks: Any, hashed: Any) -> Any:
+    """Return the bit of a hash."""
     bit = hashed & np.uint64((len(marks) << 6) - 1)
     return marks[bit >> _SIX] >> (bit & _LOW6) & _ONE
 
 
 @inlined
-def _number_slot(key: Any, hashed: Any, table: Any) -> Any:
-    """The slot of a key in the table, or the one it would take: the place of its first number."""
+def _find_slot(key: Any, hashed: Any, table: Any) -> Any:
+    """Return the slot of a key in the table, or the one it would take: the place of its first number."""
     mask = np.uint64(len(table) - 1)
     slot = hashed << _ONE & mask
     while table[slot + _ONE] >= 0 and table[slot] != key:
@@ -190,9 +190,9 @@ def add_numbers(keys: Int64s, stamps: Int64s, table: Table) -> Int64:
     slots = table.slots
     fresh: Any = 0
     for i in range(len(keys)):
-        hashed = mixed(np.uint64(keys[i]) ^ table.salt)
+        hashed = mix_bits(np.uint64(keys[i]) ^ table.salt)
         _mark(table.marks, hashed)
-        slot = _number_slot(keys[i], hashed, slots)
+        slot = _find_slot(keys[i], hashed, slots)
         fresh += np.int64(slots[slot + _ONE] < 0)
         slots[slot] = keys[i]
         slots[slot + _ONE] = max(slots[slot + _ONE], stamps[i])
@@ -200,7 +200,7 @@ def add_numbers(keys: Int64s, stamps: Int64s, table: Table) -> Int64:
 
 
 @kernel
-def surviving_numbers(keys: Int64s, stamps: Int64s, table: Table, suspects: OutInt64s, keep: OutBytes) -> Int64:
+def mark_numbers(keys: Int64s, stamps: Int64s, table: Table, suspects: OutInt64s, keep: OutBytes) -> Int64:
     """Mark the rows that no later delete hits, and count them: a delete hits rows strictly older than itself.
 
     Most rows are not deleted: the small table of bits shows that without a branch; only the others are looked up.
@@ -219,15 +219,15 @@ def surviving_numbers(keys: Int64s, stamps: Int64s, table: Table, suspects: OutI
     for i in range(len(keys)):
         keep[i] = 1
         suspects[marked] = i
-        marked += np.int64(_marked(marks, mixed(np.uint64(keys[i]) ^ salt)))
+        marked += np.int64(_read_mark(marks, mix_bits(np.uint64(keys[i]) ^ salt)))
     mask = np.uint64(len(slots) - 1)
     kept_rows = len(keys)
     for index in range(marked):
         if index + _AHEAD < marked:
-            later = mixed(np.uint64(keys[suspects[index + _AHEAD]]) ^ salt)
+            later = mix_bits(np.uint64(keys[suspects[index + _AHEAD]]) ^ salt)
             prefetch(table.lines, (later << _ONE & mask) << _THREE)
         row = suspects[index]
-        slot = _number_slot(keys[row], mixed(np.uint64(keys[row]) ^ salt), slots)
+        slot = _find_slot(keys[row], mix_bits(np.uint64(keys[row]) ^ salt), slots)
         if slots[slot + _ONE] > stamps[row]:
             keep[row] = 0
             kept_rows -= 1
@@ -235,10 +235,10 @@ def surviving_numbers(keys: Int64s, stamps: Int64s, table: Table, suspects: OutI
 
 
 @kernel
-def surviving_texts(
+def mark_texts(
     texts: Strings, hashes: UInt64s, stamps: Int64s, keys: Interned, newest: Int64s, keep: OutBytes
 ) -> Int64:
-    """Mark the rows that no later delete hits, and count them, as `surviving_numbers` does.
+    """Mark the rows that no later delete hits, and count them, as `mark_numbers` does.
 
     Args:
         texts: `Strings`, the rows' primary keys.
@@ -251,10 +251,10 @@ def surviving_texts(
     kept_rows = len(stamps)
     for i in range(len(stamps)):
         if i + AHEAD < len(stamps):
-            prefetch(keys.slots, place_of(keys.slots, hashes[i + AHEAD]))
+            prefetch(keys.slots, find_place(keys.slots, hashes[i + AHEAD]))
         start = np.uint64(texts.ends[i])
         sought = texts.data, start, np.uint64(texts.ends[i + 1]) - start
-        number, _ = find(same_string, keys.strings, sought, keys.slots, hashes[i], len(keys.slots))
+        number, _ = find(is_same_string, keys.strings, sought, keys.slots, hashes[i], len(keys.slots))
         deleted = number >= 0 and newest[number] > stamps[i]
         keep[i] = not deleted
         kept_rows -= deleted

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, fill_null, fixed_array, scalar_of
+from sawlog.arrow import fill_null, make_array, make_fixed_array, make_scalar
 from sawlog.format.damage import Damage, Findings
 from sawlog.guard import Undecodable, call_decoder, decode_json
-from sawlog.kernels.columns import gathered
+from sawlog.kernels.columns import gather_bytes
 from sawlog.milvus import layout
-from sawlog.milvus.columns import offsets_of
+from sawlog.milvus.columns import split_binary
 from sawlog.milvus.deletes import kernels
 from sawlog.milvus.layout import BinlogDamageKind, DataType
 from sawlog.milvus.log import Log, Part, blame
@@ -44,7 +44,7 @@ class Deletes:
 
 
 def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None, expected: int = 0) -> Iterator[Deletes]:
-    """The deletes of one file, in order, whichever its encoding.
+    """Yield the deletes of one file, in order, whichever its encoding.
 
     Args:
         log: The file, open.
@@ -53,9 +53,9 @@ def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None, e
         expected: How many there are by the metadata; 0 where unknown.
     """
     count, before = 0, sum(findings.kinds.values())
-    for part in log.parts(log.descriptor(findings), findings):
+    for part in log.iterate_parts(log.load_descriptor(findings), findings):
         try:
-            for part_delete in part_deletes(part, log.payload(part), key):
+            for part_delete in read_part_deletes(part, log.open_payload(part), key):
                 findings.rows += len(part_delete.keys)
                 count += len(part_delete.keys)
                 yield part_delete
@@ -64,24 +64,24 @@ def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None, e
         else:
             findings.account.record += part.length
     if expected not in (0, count) and before == sum(findings.kinds.values()):
-        findings.damage(other_count(log.path, "deletes", expected, count))
+        findings.add_damage(describe_other_count(log.path, "deletes", expected, count))
 
 
-def other_count(path: str, noun: str, expected: int, actual: int) -> Damage:
+def describe_other_count(path: str, noun: str, expected: int, actual: int) -> Damage:
     """Return what to say of a log that has another number of rows, or of deletes, than the metadata says."""
     detail = f"expected {expected:,} {noun}, as the metadata says, found {actual:,}: {layout.OTHER_STATE}"
     return Damage(path, 0, 0, BinlogDamageKind.MISMATCHED_FILE.label, detail)
 
 
-def part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Iterator[Deletes]:
-    """The deletes of one event. See `read_deletes`.
+def read_part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Iterator[Deletes]:
+    """Yield the deletes of one event. See `read_deletes`.
 
     Raises:
         UnreadableError: After the others, when some of them make no sense, or when the rest cannot be read.
     """
     bad: list[tuple[int, str]] = []
     rows = 0
-    for keys, times in _pairs(payload, bad):
+    for keys, times in _read_pairs(payload, bad):
         if key is not None and keys.type != key and len(keys):
             bad.append((rows, f"key {keys[0]}, of type {keys.type}; those of the collection are {key}"))
             continue
@@ -93,13 +93,13 @@ def part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Itera
         raise payload.make_error(detail, BinlogDamageKind.BAD_DELETE.label)
 
 
-def stored_deletes(payload: Payload, deletes: Iterable[Deletes]) -> pa.Table:
-    """Deletes in the form in which a payload stores them."""
+def encode_deletes(payload: Payload, deletes: Iterable[Deletes]) -> pa.Table:
+    """Return deletes in the form in which a payload stores them."""
     batches = list(deletes)
     if len(payload.schema) < 2:
-        cells = [cell for batch in batches for cell in delta_cells(batch.keys, batch.times)]
-        return pa.Table.from_arrays([array_of(cells, payload.schema.types[0])], schema=payload.schema)
-    places = _places(payload)
+        cells = [cell for batch in batches for cell in render_delta_cells(batch.keys, batch.times)]
+        return pa.Table.from_arrays([make_array(cells, payload.schema.types[0])], schema=payload.schema)
+    places = _find_columns(payload)
     stored = pa.schema([payload.schema.field(place) for place in places])
     keys, times = (
         pa.chunked_array(column) for column in zip(*((batch.keys, batch.times) for batch in batches), strict=True)
@@ -107,18 +107,18 @@ def stored_deletes(payload: Payload, deletes: Iterable[Deletes]) -> pa.Table:
     return pa.Table.from_arrays([keys, times.cast(stored.types[1])], schema=stored)
 
 
-def delta_cells(keys: pa.Array, times: pa.Array) -> list[str]:
-    """Deletes in JSON, as Milvus writes them."""
+def render_delta_cells(keys: pa.Array, times: pa.Array) -> list[str]:
+    """Return deletes in JSON, as Milvus writes them."""
     kind = DataType.Int64 if pa.types.is_int64(keys.type) else DataType.VarChar
     quoted = [key if kind is DataType.Int64 else json.dumps(key, ensure_ascii=False) for key in keys.to_pylist()]
     pairs = zip(quoted, times.to_pylist(), strict=True)
     return [f'{{"pk":{key},"ts":{time},"pkType":{kind:d}}}' for key, time in pairs]
 
 
-def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Keys and times of a payload, in batches; rows that make no sense are noted and left out."""
+def _read_pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Yield keys and times of a payload, in batches; rows that make no sense are noted and left out."""
     if len(payload.schema) >= 2:
-        yield from _columns(payload, bad)
+        yield from _read_columns(payload, bad)
         return
     if not payload.schema:
         raise payload.make_error("the payload has no column")
@@ -126,22 +126,22 @@ def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Ar
     for (cells,), keep in zip_columns(payload, [(0, None)], _CELLS):
         if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
             raise payload.make_error(f"expected a column of text, or two columns, found one of {cells.type}")
-        yield from text_deletes(cells, row, bad)
+        yield from parse_text_deletes(cells, row, bad)
         row += len(keep)
 
 
-def _columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
-    places = _places(payload)
+def _read_columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+    places = _find_columns(payload)
     key_type = payload.schema.types[places[0]]
     if key_type not in _PK_TYPES.values() or payload.schema.types[places[1]] not in (pa.int64(), pa.uint64()):
         raise payload.make_error(f"expected columns of keys and timestamps, found {payload.schema.types}")
     row = 0
     for (keys, times), keep in zip_columns(payload, [(place, None) for place in places]):
-        yield _valid(keys, times.view(pa.int64()), row, bad)
+        yield _select_valid(keys, times.view(pa.int64()), row, bad)
         row += len(keep)
 
 
-def _places(payload: Payload) -> tuple[int, int]:
+def _find_columns(payload: Payload) -> tuple[int, int]:
     """Return where keys and timestamps are: by field id where there are any, else by name, else in order."""
     ids = [(field.metadata or {}).get(layout.FIELD_ID_KEY) for field in payload.schema]
     names = payload.schema.names
@@ -150,14 +150,14 @@ def _places(payload: Payload) -> tuple[int, int]:
     return (names.index("pk"), names.index("ts")) if "pk" in names and "ts" in names else (0, 1)
 
 
-def _valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]) -> tuple[pa.Array, pa.Array]:
+def _select_valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]) -> tuple[pa.Array, pa.Array]:
     import pyarrow.compute as pc
 
-    fine = pc.and_(pc.and_(keys.is_valid(), times.is_valid()), pc.greater_equal(times, scalar_of(0, times.type)))
+    fine = pc.and_(pc.and_(keys.is_valid(), times.is_valid()), pc.greater_equal(times, make_scalar(0, times.type)))
     fine = fill_null(fine, False)
     if pa.types.is_string(keys.type) and not _is_text(keys):
         fine = pc.and_(
-            fine, array_of([_is_text(keys.slice(row_index, 1)) for row_index in range(len(keys))], pa.bool_())
+            fine, make_array([_is_text(keys.slice(row_index, 1)) for row_index in range(len(keys))], pa.bool_())
         )
         keys = keys.cast(pa.binary())
     if fine.false_count:
@@ -168,7 +168,7 @@ def _valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]
 
 
 def _is_text(array: pa.Array) -> bool:
-    """Whether strings are UTF-8, as those of Parquet need not be."""
+    """Return whether strings are UTF-8, as those of Parquet need not be."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -176,9 +176,9 @@ def _is_text(array: pa.Array) -> bool:
     return True
 
 
-def text_deletes(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Cells as Milvus writes them all at once; from the first that looks otherwise, one by one."""
-    usual = _usual_cells(cells)
+def parse_text_deletes(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Yield cells as Milvus writes them all at once; from the first that looks otherwise, one by one."""
+    usual = _parse_usual_cells(cells)
     row_index = 0
     if usual is not None:
         yield usual
@@ -195,26 +195,29 @@ def text_deletes(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Itera
             times.append(time)
         row_index += 1
     for kind, (keys, times) in groups.items():
-        yield array_of(keys, _PK_TYPES[kind]), array_of(times, pa.int64())
+        yield make_array(keys, _PK_TYPES[kind]), make_array(times, pa.int64())
 
 
-def _usual_cells(cells: pa.Array) -> tuple[pa.Array, pa.Array] | None:
-    """Keys and times of the first cells, those in the very form that Milvus writes; `None` where there are none."""
+def _parse_usual_cells(cells: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+    """Return keys and times of the first cells, those in the very form that Milvus writes.
+
+    `None` where there are none.
+    """
     rows = len(cells)
-    offsets, data = offsets_of(cells)
+    offsets, data = split_binary(cells)
     times = np.empty(rows, np.int64)
     numbers = np.empty(rows, np.int64)
-    count = kernels.number_cells(data, offsets, numbers, times)
+    count = kernels.parse_number_cells(data, offsets, numbers, times)
     if count:
-        return fixed_array(pa.int64(), numbers[:count]), fixed_array(pa.int64(), times[:count])
+        return make_fixed_array(pa.int64(), numbers[:count]), make_fixed_array(pa.int64(), times[:count])
     lengths = np.empty(rows, np.int64)
-    count = kernels.text_cells(data, offsets, numbers, lengths, times)
+    count = kernels.parse_text_cells(data, offsets, numbers, lengths, times)
     if not count:
         return None
-    keys = gathered(data, numbers[:count], lengths[:count])
+    keys = gather_bytes(data, numbers[:count], lengths[:count])
     binary = pa.Array.from_buffers(pa.binary(), count, [None, *keys])
     try:
-        return binary.cast(pa.string()), fixed_array(pa.int64(), times[:count])
+        return binary.cast(pa.string()), make_fixed_array(pa.int64(), times[:count])
     except pa.ArrowInvalid:  # not UTF-8; one by one, it is found where
         return None
 
@@ -223,7 +226,7 @@ def parse_cell(cell: str | bytes) -> tuple[Any, int, DataType] | Undecodable:
     """Parse a delete: JSON with `pk`, `ts` and `pkType`, or the legacy text `pk,ts`; else, why it is neither."""
     data = decode_json(cell)
     if isinstance(data, Undecodable):
-        return _legacy_cell(cell)
+        return _parse_legacy_cell(cell)
     key, time, kind = (data.get(name) if isinstance(data, dict) else None for name in ("pk", "ts", "pkType"))
     if kind == DataType.Int64 and _is_int(key, _INT64) and _is_int(time, _TIMES):
         return key, int(str(time)), DataType.Int64
@@ -232,7 +235,7 @@ def parse_cell(cell: str | bytes) -> tuple[Any, int, DataType] | Undecodable:
     return Undecodable(f"expected pk, ts and pkType of types that go together, found {_quote(cell)}")
 
 
-def _legacy_cell(cell: str | bytes) -> tuple[int, int, DataType] | Undecodable:
+def _parse_legacy_cell(cell: str | bytes) -> tuple[int, int, DataType] | Undecodable:
     text = cell if isinstance(cell, str) else cell.decode("utf-8", "replace")
     parts = [call_decoder(int, part) for part in text.split(",")]
     numbers = [part for part in parts if not isinstance(part, Undecodable)]

@@ -68,7 +68,7 @@ class _Page:
 
 
 def is_bolt(head: bytes) -> bool:
-    """Whether a file begins as one of bbolt does: with a meta page."""
+    """Return whether a file begins as one of bbolt does: with a meta page."""
     start = layout.PAGE_HEADER.size
     return head[start : start + 4] == layout.BOLT_MAGIC.to_bytes(4, "little")
 
@@ -87,7 +87,7 @@ class Database:
     def __init__(self, source: Source, path: str) -> None:
         self._source = source
         self._path = path
-        metas = list(self._metas())
+        metas = list(self._read_metas())
         if not metas:
             raise BrokenError(path, 0, f"no valid meta page in {source.size} bytes: expected a bbolt database")
         self.meta = max(metas)
@@ -97,31 +97,31 @@ class Database:
                 path, source.size, f"cut: {source.size} bytes of {size} ({self.meta.pages} pages) are there"
             )
 
-    def bucket(self, name: bytes) -> Iterator[Entry]:
+    def iterate_bucket(self, name: bytes) -> Iterator[Entry]:
         """Yield the entries of a bucket at the top, in order; none where there is no such bucket.
 
         Raises:
             BrokenError: For a page that cannot be part of the tree.
         """
-        for entry in self._tree(self.meta.root):
+        for entry in self._walk_tree(self.meta.root):
             if entry.key != name or not entry.flags & layout.IS_BUCKET:
                 continue
             if len(entry.value) < layout.BUCKET_HEADER.size:
                 raise self._make_error(entry.offset, f"bucket {name!r}: a header of {len(entry.value)} bytes")
             root, _ = layout.BUCKET_HEADER.unpack_from(entry.value)
             if root:
-                yield from self._tree(root)
+                yield from self._walk_tree(root)
             else:
-                yield from self._inline(entry)
+                yield from self._iterate_inline(entry)
             return
 
     def _make_error(self, offset: int, detail: str) -> BrokenError:
         return BrokenError(self._path, offset, detail)
 
     def _read(self, offset: int, length: int) -> bytes:
-        return self._source.window(offset, length).tobytes()
+        return self._source.read_window(offset, length).tobytes()
 
-    def _metas(self) -> Iterator[Meta]:
+    def _read_metas(self) -> Iterator[Meta]:
         """Yield the metas whose checksums are right. The first says where the second is, if it is sound."""
         for start in (0, *layout.PAGE_SIZES):
             data = self._read(start + layout.PAGE_HEADER.size, layout.META.size)
@@ -134,22 +134,22 @@ class Database:
             if is_sound and start in (0, page_size):
                 yield Meta(transaction, page_size, root, pages)
 
-    def _tree(self, root: int) -> Iterator[Entry]:
+    def _walk_tree(self, root: int) -> Iterator[Entry]:
         """Yield the entries of all leaves below a page, in order."""
         used: set[int] = set()
         last: bytes | None = None
         below = [(root, 0)]
         while below:
             id, referrer = below.pop()
-            page = self._page(id, referrer, used)
-            for entry in self._entries(page) if page.kind is PageKind.LEAF else ():
+            page = self._read_page(id, referrer, used)
+            for entry in self._iterate_entries(page) if page.kind is PageKind.LEAF else ():
                 if last is not None and entry.key <= last:
                     raise self._make_error(entry.offset, f"the key {entry.key[:40]!r} is not after {last[:40]!r}")
                 last = entry.key
                 yield entry
-            below += reversed(list(self._children(page)) if page.kind is PageKind.BRANCH else [])
+            below += reversed(list(self._list_children(page)) if page.kind is PageKind.BRANCH else [])
 
-    def _page(self, id: int, referrer: int, used: set[int]) -> _Page:
+    def _read_page(self, id: int, referrer: int, used: set[int]) -> _Page:
         """Read a page, by the place that refers to it; no page of a tree may be one of those that are used already."""
         page_size, pages = self.meta.page_size, self.meta.pages
         if not layout.FIRST_PAGE <= id < pages:
@@ -178,14 +178,14 @@ class Database:
             raise self._make_error(offset, "a branch without elements")
         return _Page(offset, PageKind(flags), count, data)
 
-    def _children(self, page: _Page) -> Iterator[tuple[int, int]]:
+    def _list_children(self, page: _Page) -> Iterator[tuple[int, int]]:
         """Yield the ids of a branch's children, and where they are referred to."""
         for index in range(page.count):
             place = layout.PAGE_HEADER.size + index * layout.BRANCH_ELEMENT.size
             _, _, child = layout.BRANCH_ELEMENT.unpack_from(page.data, place)
             yield child, page.offset + place
 
-    def _entries(self, page: _Page) -> Iterator[Entry]:
+    def _iterate_entries(self, page: _Page) -> Iterator[Entry]:
         """Yield the elements of a leaf."""
         data = page.data
         end = layout.PAGE_HEADER.size + page.count * layout.LEAF_ELEMENT.size
@@ -200,7 +200,7 @@ class Database:
             end = value + value_size
             yield Entry(flags, data[key:value], data[value:end], page.offset + place)
 
-    def _inline(self, entry: Entry) -> Iterator[Entry]:
+    def _iterate_inline(self, entry: Entry) -> Iterator[Entry]:
         """Yield the entries of a bucket whose only page is in its parent's value."""
         data = entry.value[layout.BUCKET_HEADER.size :]
         if len(data) < layout.PAGE_HEADER.size:
@@ -209,11 +209,11 @@ class Database:
         page = self._check_page(entry.offset, flags, count, data)
         if page.kind is not PageKind.LEAF:
             raise self._make_error(entry.offset, f"bucket {entry.key!r}: an inline page that is no leaf")
-        yield from (inner._replace(offset=entry.offset) for inner in self._entries(page))
+        yield from (inner._replace(offset=entry.offset) for inner in self._iterate_entries(page))
 
 
 def fnv1a(data: bytes) -> int:
-    """The hash FNV-1a of 64 bits."""
+    """Return the hash FNV-1a of 64 bits."""
     value = layout.FNV_OFFSET
     for byte in data:
         value = (value ^ byte) * layout.FNV_PRIME & 0xFFFFFFFFFFFFFFFF

@@ -57,22 +57,22 @@ class Log:
         self.entries.append(entry)
 
 
-def log_files(files: Sequence[File], after: int) -> list[File]:
-    """The files of a write-ahead log that hold entries after an index, in order."""
+def list_log_files(files: Sequence[File], after: int) -> list[File]:
+    """Return the files of a write-ahead log that hold entries after an index, in order."""
     named = sorted((name[1], int(name[2], 16), file) for file in files if (name := layout.LOG_NAME.match(file.name)))
     before = [place for place, (_, first, _) in enumerate(named) if first <= after + 1]
     return [file for _, _, file in named[max(before, default=0) :]]
 
 
 def read_log(files: Sequence[File], after: int, storage: Storage) -> Log:
-    """The entries of a write-ahead log after an index, as far as it can be read."""
+    """Return the entries of a write-ahead log after an index, as far as it can be read."""
     log = Log(after)
     crc: int | None = None
     try:
         for file in files:
             with closing(storage.open(file)) as source:
                 reader = _Reader(source, file.path, crc, is_last=file is files[-1])
-                for offset, record in reader.records():
+                for offset, record in reader.read_records():
                     try:
                         log.add(record)
                     except FormatError as error:
@@ -99,7 +99,7 @@ class _Reader:
         self._path = path
         self._is_last = is_last
 
-    def records(self) -> Iterator[tuple[int, Record]]:
+    def read_records(self) -> Iterator[tuple[int, Record]]:
         """Yield offsets and records, up to the zeros that a file is filled with beforehand.
 
         Raises:
@@ -107,7 +107,7 @@ class _Reader:
         """
         offset, size = 0, self._source.size
         while size - offset >= layout.FRAME.size:
-            (field,) = layout.FRAME.unpack(self._source.window(offset, layout.FRAME.size).tobytes())
+            (field,) = layout.FRAME.unpack(self._source.read_window(offset, layout.FRAME.size).tobytes())
             if not field:
                 return
             length = field & layout.LENGTH_MASK
@@ -115,8 +115,8 @@ class _Reader:
             start = offset + layout.FRAME.size
             if length + padding > size - start:
                 raise BrokenError(self._path, offset, f"a record of {length + padding} bytes; {size - start} are there")
-            data = self._source.window(start, length + padding).tobytes()
-            record = self._record(data[:length])
+            data = self._source.read_window(start, length + padding).tobytes()
+            record = self._parse_record(data[:length])
             if isinstance(record, str):
                 if self._is_last and _is_torn(data, start):
                     return
@@ -124,7 +124,7 @@ class _Reader:
             yield offset, record
             offset = start + length + padding
 
-    def _record(self, data: bytes) -> Record | str:
+    def _parse_record(self, data: bytes) -> Record | str:
         """Return a record, or what is wrong with it. The checksum goes over all records, from file to file."""
         try:
             record = Record(data)
@@ -146,6 +146,6 @@ class _Reader:
 
 
 def _is_torn(data: bytes, start: int) -> bool:
-    """Whether a sector of a record is all zeros: it was being written when the machine stopped."""
+    """Return whether a sector of a record is all zeros: it was being written when the machine stopped."""
     ends = [*range(layout.SECTOR - start % layout.SECTOR, len(data), layout.SECTOR), len(data)]
     return any(not any(data[first:end]) for first, end in pairwise([0, *ends]))

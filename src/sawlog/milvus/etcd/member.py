@@ -11,7 +11,7 @@ from sawlog.errors import FormatError
 from sawlog.milvus.etcd import layout
 from sawlog.milvus.etcd.bolt import BrokenError, Database, Entry
 from sawlog.milvus.etcd.layout import NORMAL_ENTRY
-from sawlog.milvus.etcd.log import log_files, read_log
+from sawlog.milvus.etcd.log import list_log_files, read_log
 from sawlog.milvus.etcd.messages import AlarmMember, KeyValue, LogEntry, Request
 from sawlog.milvus.etcd.store import Store, Value
 from sawlog.storage import Source, Storage, is_remote
@@ -40,14 +40,14 @@ class Member:
     broken: BrokenError | None = None
 
 
-def database_in(directory: str, storage: Storage) -> str | None:
-    """The database of an etcd's data directory, or of a directory within; `None` where there is none."""
+def find_database(directory: str, storage: Storage) -> str | None:
+    """Return the database of an etcd's data directory, or of a directory within; `None` where there is none."""
     places = (posixpath.join(directory.rstrip("/"), *parts) for parts in _PLACES)
     return next((place for place in places if storage.exists(place) and not storage.is_directory(place)), None)
 
 
 def read_member(database: str, storage: Storage, watched: tuple[bytes, ...] = ()) -> Member:
-    """The keys of a database, with what the write-ahead log next to it has besides.
+    """Return the keys of a database, with what the write-ahead log next to it has besides.
 
     Args:
         database: Its file. The log is used where the file is at its place in a data directory.
@@ -67,7 +67,7 @@ def read_member(database: str, storage: Storage, watched: tuple[bytes, ...] = ()
     in_place = posixpath.basename(above) == layout.SNAPSHOT_DIRECTORY
     if not in_place or not storage.is_directory(logs):
         return member
-    log = read_log(log_files(storage.files_in(logs), index), index, storage)
+    log = read_log(list_log_files(storage.list_files(logs), index), index, storage)
     member.broken = log.broken
     # A single member has agreed on all of it; of several, the others may know better than what is not agreed on.
     entries = [entry for entry in log.entries if members <= 1 or entry.index <= log.committed]
@@ -93,22 +93,22 @@ def _apply(entry: LogEntry, member: Member) -> None:
 def read_database(database: Database, path: str, watched: tuple[bytes, ...]) -> tuple[Member, int, int]:
     """Read a database: its keys, the index of the last entry of the log that it has, and the number of members."""
     store, is_any = Store(watched=watched), False
-    for entry in database.bucket(layout.KEY_BUCKET):
+    for entry in database.iterate_bucket(layout.KEY_BUCKET):
         is_any = True
         _take_change(store, entry, path)
-    numbers = {entry.key: entry for entry in database.bucket(layout.META_BUCKET)}
+    numbers = {entry.key: entry for entry in database.iterate_bucket(layout.META_BUCKET)}
     if not is_any and not numbers:
         raise FormatError(f"{path}: a bbolt database without the buckets 'key' and 'meta' of an etcd")
-    store.compacted = _number(numbers.get(layout.FINISHED_COMPACTION), path)
-    scheduled = _number(numbers.get(layout.SCHEDULED_COMPACTION), path)
+    store.compacted = _read_number(numbers.get(layout.FINISHED_COMPACTION), path)
+    scheduled = _read_number(numbers.get(layout.SCHEDULED_COMPACTION), path)
     # What was given up may have had the last revision.
     store.revision = max(store.revision, store.compacted, scheduled)
-    store.leases = {_id(entry, path) for entry in database.bucket(layout.LEASE_BUCKET)}
-    for entry in database.bucket(layout.ALARM_BUCKET):
+    store.leases = {_parse_id(entry, path) for entry in database.iterate_bucket(layout.LEASE_BUCKET)}
+    for entry in database.iterate_bucket(layout.ALARM_BUCKET):
         alarm = AlarmMember(entry.key)
         store.alarms.add((alarm.member, alarm.alarm))
-    index = _number(numbers.get(layout.CONSISTENT_INDEX), path)
-    return Member(store), index, sum(1 for _ in database.bucket(layout.MEMBERS_BUCKET))
+    index = _read_number(numbers.get(layout.CONSISTENT_INDEX), path)
+    return Member(store), index, sum(1 for _ in database.iterate_bucket(layout.MEMBERS_BUCKET))
 
 
 def _check_hash(source: Source, path: str) -> None:
@@ -118,8 +118,8 @@ def _check_hash(source: Source, path: str) -> None:
         return
     digest = sha256()
     for start in range(0, end, WINDOW_BYTES):
-        digest.update(source.window(start, min(WINDOW_BYTES, end - start)).tobytes())
-    if digest.digest() != source.window(end, layout.SNAPSHOT_HASH).tobytes():
+        digest.update(source.read_window(start, min(WINDOW_BYTES, end - start)).tobytes())
+    if digest.digest() != source.read_window(end, layout.SNAPSHOT_HASH).tobytes():
         raise BrokenError(path, end, "the SHA-256 at its end is not that of the database: it is cut or damaged")
 
 
@@ -151,8 +151,8 @@ def _take_change(store: Store, entry: Entry, path: str) -> None:
     store.revision = max(store.revision, revision)
 
 
-def _number(entry: Entry | None, path: str) -> int:
-    """A number of the bucket `meta`, or the main one of a revision there; 0 where it is not there."""
+def _read_number(entry: Entry | None, path: str) -> int:
+    """Return a number of the bucket `meta`, or the main one of a revision there; 0 where it is not there."""
     if entry is None:
         return 0
     if len(entry.value) not in (layout.NUMBER.size, layout.REVISION.size):
@@ -160,8 +160,8 @@ def _number(entry: Entry | None, path: str) -> int:
     return int(layout.NUMBER.unpack_from(entry.value)[0])
 
 
-def _id(entry: Entry, path: str) -> int:
-    """The id of a lease, which is its key."""
+def _parse_id(entry: Entry, path: str) -> int:
+    """Return the id of a lease, which is its key."""
     if len(entry.key) != layout.NUMBER.size:
         raise BrokenError(path, entry.offset, f"the id of a lease has {len(entry.key)} bytes; expected 8")
     (id,) = layout.NUMBER.unpack(entry.key)

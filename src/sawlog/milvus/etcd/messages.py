@@ -4,142 +4,151 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sawlog.milvus.metadata.messages import Field, M, Message, Value, boolean, integer, raw, repeated
+from sawlog.milvus.metadata.messages import (
+    Field,
+    M,
+    Message,
+    Value,
+    decode_boolean,
+    decode_bytes,
+    decode_integer,
+    decode_messages,
+)
 
 
-def optional(kind: type[M]) -> Callable[[Sequence[Value]], M | None]:
-    """A message that may be absent, which says something else than one without fields."""
-    return lambda values: kind(raw(values)) if values else None
+def decode_optional(kind: type[M]) -> Callable[[Sequence[Value]], M | None]:
+    """Return a message that may be absent, which says something else than one without fields."""
+    return lambda values: kind(decode_bytes(values)) if values else None
 
 
 class KeyValue(Message):
     """A change of a key, as the database has it. One that deletes has the key only."""
 
-    key = Field(1, raw)
-    create_revision = Field(2, integer)
-    mod_revision = Field(3, integer)
-    version = Field(4, integer)
-    value = Field(5, raw)
-    lease = Field(6, integer)
+    key = Field(1, decode_bytes)
+    create_revision = Field(2, decode_integer)
+    mod_revision = Field(3, decode_integer)
+    version = Field(4, decode_integer)
+    value = Field(5, decode_bytes)
+    lease = Field(6, decode_integer)
 
 
 class Record(Message):
     """A record of the write-ahead log."""
 
-    type = Field(1, integer)
-    crc = Field(2, integer)
-    data = Field(3, raw)
+    type = Field(1, decode_integer)
+    crc = Field(2, decode_integer)
+    data = Field(3, decode_bytes)
 
 
 class HardState(Message):
     """The end of what is agreed on in the log."""
 
-    commit = Field(3, integer)
+    commit = Field(3, decode_integer)
 
 
 class LogEntry(Message):
     """An entry of the log."""
 
-    type = Field(1, integer)
-    index = Field(3, integer)
-    data = Field(4, raw)
+    type = Field(1, decode_integer)
+    index = Field(3, decode_integer)
+    data = Field(4, decode_bytes)
 
 
 class RangeRequest(Message):
     """A read; it changes nothing, but a transaction with one of a revision that is gone is refused."""
 
-    revision = Field(4, integer)
+    revision = Field(4, decode_integer)
 
 
 class PutRequest(Message):
     """A new value of a key."""
 
-    key = Field(1, raw)
-    value = Field(2, raw)
-    lease = Field(3, integer)
-    ignore_value = Field(5, boolean)
-    ignore_lease = Field(6, boolean)
+    key = Field(1, decode_bytes)
+    value = Field(2, decode_bytes)
+    lease = Field(3, decode_integer)
+    ignore_value = Field(5, decode_boolean)
+    ignore_lease = Field(6, decode_boolean)
 
 
 class DeleteRangeRequest(Message):
     """The end of a key, or of a range of them."""
 
-    key = Field(1, raw)
-    range_end = Field(2, raw)
+    key = Field(1, decode_bytes)
+    range_end = Field(2, decode_bytes)
 
 
 class Compare(Message):
     """A condition of a transaction."""
 
-    result = Field(1, integer)
-    target = Field(2, integer)
-    key = Field(3, raw)
-    version = Field(4, integer)
-    create_revision = Field(5, integer)
-    mod_revision = Field(6, integer)
-    value = Field(7, raw)
-    lease = Field(8, integer)
-    range_end = Field(64, raw)
+    result = Field(1, decode_integer)
+    target = Field(2, decode_integer)
+    key = Field(3, decode_bytes)
+    version = Field(4, decode_integer)
+    create_revision = Field(5, decode_integer)
+    mod_revision = Field(6, decode_integer)
+    value = Field(7, decode_bytes)
+    lease = Field(8, decode_integer)
+    range_end = Field(64, decode_bytes)
 
 
 class CompactionRequest(Message):
     """Until which revision old values are given up."""
 
-    revision = Field(1, integer)
+    revision = Field(1, decode_integer)
 
 
 class LeaseRequest(Message):
     """The grant of a lease, whose id is its second field."""
 
-    id = Field(2, integer)
+    id = Field(2, decode_integer)
 
 
 class RevokeRequest(Message):
     """The end of a lease, and of its keys."""
 
-    id = Field(1, integer)
+    id = Field(1, decode_integer)
 
 
 class AlarmRequest(Message):
     """The begin or the end of an alarm."""
 
-    action = Field(1, integer)
-    member = Field(2, integer)
-    alarm = Field(3, integer)
+    action = Field(1, decode_integer)
+    member = Field(2, decode_integer)
+    alarm = Field(3, decode_integer)
 
 
 class AlarmMember(Message):
     """An alarm, as the database has it."""
 
-    member = Field(1, integer)
-    alarm = Field(2, integer)
+    member = Field(1, decode_integer)
+    alarm = Field(2, decode_integer)
 
 
 class RequestOp(Message):
     """An operation of a transaction: the one of these that is there. A transaction within stays bytes."""
 
-    range = Field(1, optional(RangeRequest))
-    put = Field(2, optional(PutRequest))
-    delete_range = Field(3, optional(DeleteRangeRequest))
-    txn = Field(4, lambda values: raw(values) if values else None)
+    range = Field(1, decode_optional(RangeRequest))
+    put = Field(2, decode_optional(PutRequest))
+    delete_range = Field(3, decode_optional(DeleteRangeRequest))
+    txn = Field(4, lambda values: decode_bytes(values) if values else None)
 
 
 class TxnRequest(Message):
     """A transaction."""
 
-    compare = Field(1, repeated(Compare))
-    success = Field(2, repeated(RequestOp))
-    failure = Field(3, repeated(RequestOp))
+    compare = Field(1, decode_messages(Compare))
+    success = Field(2, decode_messages(RequestOp))
+    failure = Field(3, decode_messages(RequestOp))
 
 
 class Request(Message):
     """Request in an entry of the log, of which it has one. Fields that are not here change no keys."""
 
-    method = Field(2, raw)  # of requests to etcd's older store, which are no messages of this kind
-    put = Field(4, optional(PutRequest))
-    delete_range = Field(5, optional(DeleteRangeRequest))
-    txn = Field(6, optional(TxnRequest))
-    compaction = Field(7, optional(CompactionRequest))
-    lease_grant = Field(8, optional(LeaseRequest))
-    lease_revoke = Field(9, optional(RevokeRequest))
-    alarm = Field(10, optional(AlarmRequest))
+    method = Field(2, decode_bytes)  # of requests to etcd's older store, which are no messages of this kind
+    put = Field(4, decode_optional(PutRequest))
+    delete_range = Field(5, decode_optional(DeleteRangeRequest))
+    txn = Field(6, decode_optional(TxnRequest))
+    compaction = Field(7, decode_optional(CompactionRequest))
+    lease_grant = Field(8, decode_optional(LeaseRequest))
+    lease_revoke = Field(9, decode_optional(RevokeRequest))
+    alarm = Field(10, decode_optional(AlarmRequest))

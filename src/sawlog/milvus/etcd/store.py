@@ -137,15 +137,15 @@ class Store:
             raise _RefusedError
 
     def _choose_branch(self, txn: TxnRequest, depth: int = 0) -> list[Change]:
-        """The changes of the branch that a transaction takes, judged by what there is before it."""
+        """Return the changes of the branch that a transaction takes, judged by what there is before it."""
         if depth == _MAX_NESTED:
             raise FormatError(f"a request of more than {_MAX_NESTED} transactions within each other")
         changes: list[Change] = []
         for operation in txn.success if all(map(self._compare, txn.compare)) else txn.failure:
-            changes += self._changes_of(operation, depth)
+            changes += self._list_changes(operation, depth)
         return changes
 
-    def _changes_of(self, operation: RequestOp, depth: int) -> Sequence[Change]:
+    def _list_changes(self, operation: RequestOp, depth: int) -> Sequence[Change]:
         read, put, delete_range, txn = operation.range, operation.put, operation.delete_range, operation.txn
         if read is not None and read.revision and not self.compacted <= read.revision <= self.revision:
             raise _RefusedError
@@ -157,8 +157,8 @@ class Store:
         return self._choose_branch(TxnRequest(txn), depth + 1) if txn is not None else []
 
     def _compare(self, condition: Compare) -> bool:
-        """Whether a condition of a transaction holds for all keys of its range."""
-        keys = self._range(condition.key, condition.range_end)
+        """Return whether a condition of a transaction holds for all keys of its range."""
+        keys = self._find_keys(condition.key, condition.range_end)
         if not keys:
             return condition.target != Target.VALUE and _holds(condition, _ABSENT)
         return all(_holds(condition, self.values[key]) for key in keys)
@@ -171,7 +171,7 @@ class Store:
                 self._put(change, revision)
                 is_changed = True
                 continue
-            for key in self._range(change.key, change.range_end):
+            for key in self._find_keys(change.key, change.range_end):
                 del self.values[key]
                 if self._sorted is not None:
                     del self._sorted[bisect_left(self._sorted, key)]
@@ -194,8 +194,8 @@ class Store:
         )
         self.note(key, revision, self.values[key].data)
 
-    def _range(self, key: bytes, end: bytes) -> list[bytes]:
-        """The keys of a range that are there: one key where it has no end."""
+    def _find_keys(self, key: bytes, end: bytes) -> list[bytes]:
+        """Return the keys of a range that are there: one key where it has no end."""
         if not end:
             return [key] if key in self.values else []
         if self._sorted is None:
@@ -206,7 +206,7 @@ class Store:
 
 
 def _holds(condition: Compare, value: Value) -> bool:
-    """Whether a condition holds for the value of a key."""
+    """Return whether a condition holds for the value of a key."""
     order = _order(condition, value)
     match condition.result:
         case Comparison.EQUAL:

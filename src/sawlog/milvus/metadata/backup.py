@@ -10,8 +10,8 @@ from sawlog.milvus import layout, paths
 from sawlog.milvus.layout import DEFAULT_DATABASE, SegmentLevel
 from sawlog.milvus.metadata import shape
 from sawlog.milvus.metadata.messages import MsgPosition
-from sawlog.milvus.metadata.model import CollectionMeta, Log, MetadataSnapshot, SegmentMeta, reading
-from sawlog.milvus.metadata.schema import json_fields
+from sawlog.milvus.metadata.model import CollectionMeta, Log, MetadataSnapshot, SegmentMeta, locate_errors
+from sawlog.milvus.metadata.schema import parse_json_fields
 
 
 def parse_backup(data: Mapping[str, Any], location: str) -> MetadataSnapshot:
@@ -21,52 +21,52 @@ def parse_backup(data: Mapping[str, Any], location: str) -> MetadataSnapshot:
         FormatError: Names the collection that is none.
     """
     collections = {}
-    with reading(location):
-        for index, entry in enumerate(shape.listing(data["collection_backups"], "'collection_backups'")):
+    with locate_errors(location):
+        for index, entry in enumerate(shape.require_list(data["collection_backups"], "'collection_backups'")):
             name = entry.get("collection_name", index) if isinstance(entry, Mapping) else index
-            with reading(f"collection {name!r}"):
-                meta = _collection(shape.mapping(entry, "its entry"))
+            with locate_errors(f"collection {name!r}"):
+                meta = _parse_collection(shape.require_mapping(entry, "its entry"))
                 collections[meta.id] = meta
     return MetadataSnapshot(collections)
 
 
-def _collection(entry: Mapping[str, Any]) -> CollectionMeta:
+def _parse_collection(entry: Mapping[str, Any]) -> CollectionMeta:
     partitions = {}
     segments: dict[int, SegmentMeta] = {}
-    for partition in shape.mappings(entry.get("partition_backups"), "'partition_backups'"):
-        id = shape.number(partition, "partition_id")
+    for partition in shape.require_mappings(entry.get("partition_backups"), "'partition_backups'"):
+        id = shape.read_number(partition, "partition_id")
         partitions[id] = str(partition.get("partition_name", ""))
-        for segment in shape.mappings(partition.get("segment_backups"), "'segment_backups'"):
-            meta = segment_meta(segment, id)
+        for segment in shape.require_mappings(partition.get("segment_backups"), "'segment_backups'"):
+            meta = parse_segment(segment, id)
             segments[meta.id] = meta
-    for segment in shape.mappings(entry.get("l0_segments"), "'l0_segments'"):
-        meta = segment_meta({"is_l0": True, **segment}, layout.ALL_PARTITIONS)
+    for segment in shape.require_mappings(entry.get("l0_segments"), "'l0_segments'"):
+        meta = parse_segment({"is_l0": True, **segment}, layout.ALL_PARTITIONS)
         segments[meta.id] = meta
-    schema = shape.mapping(entry.get("schema", {}), "'schema'")
+    schema = shape.require_mapping(entry.get("schema", {}), "'schema'")
     properties = {
         str(shape.require(pair, "key")): pair.get("value")
-        for pair in shape.mappings(entry.get("properties"), "'properties'")
+        for pair in shape.require_mappings(entry.get("properties"), "'properties'")
     }
-    checkpoints = shape.mapping(entry.get("channel_checkpoints", {}), "'channel_checkpoints'")
+    checkpoints = shape.require_mapping(entry.get("channel_checkpoints", {}), "'channel_checkpoints'")
     return CollectionMeta(
-        id=shape.number(entry, "collection_id"),
+        id=shape.read_number(entry, "collection_id"),
         name=str(entry.get("collection_name", "")),
-        fields=json_fields({"fields": [], **schema}),
+        fields=parse_json_fields({"fields": [], **schema}),
         partitions=partitions,
         segments=segments,
-        ttl=seconds(properties.get(layout.TTL_PROPERTY)),
+        ttl=parse_seconds(properties.get(layout.TTL_PROPERTY)),
         database=str(entry.get("db_name") or DEFAULT_DATABASE),
-        aliases=tuple(map(str, shape.listing(entry.get("aliases"), "'aliases'"))),
-        created=shape.number(entry, "created_timestamp"),
+        aliases=tuple(map(str, shape.require_list(entry.get("aliases"), "'aliases'"))),
+        created=shape.read_number(entry, "created_timestamp"),
         checkpoints={
-            channel: position_time(shape.from_base64(position, f"the checkpoint of {channel}"))
+            channel: decode_position(shape.from_base64(position, f"the checkpoint of {channel}"))
             for channel, position in checkpoints.items()
         },
     )
 
 
-def position_time(position: bytes) -> int:
-    """The TSO of a position in the message queue.
+def decode_position(position: bytes) -> int:
+    """Return the TSO of a position in the message queue.
 
     Raises:
         FormatError: When it is none.
@@ -77,39 +77,41 @@ def position_time(position: bytes) -> int:
     return time
 
 
-def seconds(value: Any) -> int:
-    """A time to live in metadata, where it is one."""
+def parse_seconds(value: Any) -> int:
+    """Return a time to live in metadata, where it is one."""
     return int(str(value)) if layout.SECONDS.fullmatch(str(value)) else 0
 
 
-def segment_meta(entry: Mapping[str, Any], partition: int) -> SegmentMeta:
-    """A segment, as the metadata of a backup describes it."""
+def parse_segment(entry: Mapping[str, Any], partition: int) -> SegmentMeta:
+    """Return a segment, as the metadata of a backup describes it."""
 
-    def logs(entry: Mapping[str, Any]) -> tuple[Log, ...]:
+    def parse_logs(entry: Mapping[str, Any]) -> tuple[Log, ...]:
         binlogs = (
-            shape.mapping(binlog, "a binlog") for binlog in shape.listing(entry.get("binlogs"), "'binlogs'") if binlog
+            shape.require_mapping(binlog, "a binlog")
+            for binlog in shape.require_list(entry.get("binlogs"), "'binlogs'")
+            if binlog
         )
         return tuple(
             Log(
-                shape.number(binlog, "log_id") or paths.trailing_id(str(shape.require(binlog, "log_path"))),
-                shape.number(binlog, "timestamp_from"),
-                shape.number(binlog, "timestamp_to"),
-                shape.number(binlog, "entries_num"),
-                shape.number(binlog, "log_size") if shape.number(binlog, "memory_size") else 0,
+                shape.read_number(binlog, "log_id") or paths.parse_trailing_id(str(shape.require(binlog, "log_path"))),
+                shape.read_number(binlog, "timestamp_from"),
+                shape.read_number(binlog, "timestamp_to"),
+                shape.read_number(binlog, "entries_num"),
+                shape.read_number(binlog, "log_size") if shape.read_number(binlog, "memory_size") else 0,
             )
             for binlog in binlogs
         )
 
-    def entries(key: str) -> Iterator[Mapping[str, Any]]:
-        return (shape.mapping(log, repr(key)) for log in shape.listing(entry.get(key), repr(key)) if log)
+    def list_entries(key: str) -> Iterator[Mapping[str, Any]]:
+        return (shape.require_mapping(log, repr(key)) for log in shape.require_list(entry.get(key), repr(key)) if log)
 
     return SegmentMeta(
-        id=shape.number(entry, "segment_id"),
-        partition=shape.integer(entry.get("partition_id", partition), "'partition_id'"),
+        id=shape.read_number(entry, "segment_id"),
+        partition=shape.require_integer(entry.get("partition_id", partition), "'partition_id'"),
         level=SegmentLevel.L0 if entry.get("is_l0") else SegmentLevel.L1,
         channel=str(entry.get("v_channel", "")),
-        rows=shape.number(entry, "num_of_rows"),
-        storage_version=shape.number(entry, "storage_version"),
-        inserts={shape.number(entry, "fieldID"): logs(entry) for entry in entries("binlogs")},
-        deltas=tuple(log for entry in entries("deltalogs") for log in logs(entry)),
+        rows=shape.read_number(entry, "num_of_rows"),
+        storage_version=shape.read_number(entry, "storage_version"),
+        inserts={shape.read_number(entry, "fieldID"): parse_logs(entry) for entry in list_entries("binlogs")},
+        deltas=tuple(log for entry in list_entries("deltalogs") for log in parse_logs(entry)),
     )

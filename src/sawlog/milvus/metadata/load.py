@@ -10,10 +10,10 @@ from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus import layout
 from sawlog.milvus.etcd.bolt import BrokenError, is_bolt
 from sawlog.milvus.etcd.layout import DATABASE, META, PAGE_HEADER
-from sawlog.milvus.etcd.member import database_in, read_member
+from sawlog.milvus.etcd.member import find_database, read_member
 from sawlog.milvus.metadata import shape
 from sawlog.milvus.metadata.backup import parse_backup
-from sawlog.milvus.metadata.etcd import WATCHED, Etcd, dumped_keys
+from sawlog.milvus.metadata.etcd import WATCHED, Etcd, decode_dump
 from sawlog.milvus.metadata.model import Timeline
 from sawlog.milvus.metadata.snapshot import Snapshot, Snapshots
 from sawlog.storage import Storage
@@ -36,8 +36,8 @@ class Metadata:
     broken: BrokenError | None = None
 
 
-def metadata_file(path: str, storage: Storage) -> str:
-    """The file that a path of metadata means: a database in etcd's data directory, or that in a backup's `meta`.
+def find_metadata_file(path: str, storage: Storage) -> str:
+    """Return the file that a path of metadata means: a database in etcd's data directory, or that in a backup's `meta`.
 
     Snapshots are several files: they are what their directory is.
 
@@ -46,7 +46,7 @@ def metadata_file(path: str, storage: Storage) -> str:
     """
     if not storage.is_directory(path) or posixpath.basename(path.rstrip("/")) == layout.SNAPSHOTS:
         return path
-    database = database_in(path, storage)
+    database = find_database(path, storage)
     backup = f"{path.rstrip('/')}/{layout.BACKUP_META}"
     if database is None and not storage.exists(backup):
         expected = f"expected {layout.BACKUP_META} of a milvus-backup, or member/snap/db of an etcd"
@@ -60,7 +60,7 @@ def load(path: str, storage: Storage) -> Metadata:
     Raises:
         FormatError: When it is none of these.
     """
-    file = metadata_file(path, storage)
+    file = find_metadata_file(path, storage)
     if storage.is_directory(file):
         return _load_snapshots(file, storage)
     if posixpath.basename(file) == DATABASE or is_bolt(storage.read(file, 0, PAGE_HEADER.size + META.size)):
@@ -80,19 +80,19 @@ def _load_snapshots(directory: str, storage: Storage) -> Metadata:
             document = decode_json(storage.read(file))
             if isinstance(document, Undecodable):
                 return Metadata(directory, "snapshots of Milvus", broken=BrokenError(file.path, 0, document.detail))
-            snapshots.append(Snapshot.of(shape.mapping(document, file.path), file.path))
+            snapshots.append(Snapshot.of(shape.require_mapping(document, file.path), file.path))
     if not snapshots:
         raise FormatError(f"{directory}: no snapshot in this directory: expected <collection>/metadata/<snapshot>.json")
     return Metadata(directory, f"{len(snapshots)} snapshots of Milvus", Snapshots(tuple(snapshots), storage))
 
 
-def backup_root(meta: str) -> str:
+def find_backup_root(meta: str) -> str:
     """Return the root of a backup's logs, by the path of its metadata."""
     return posixpath.join(posixpath.dirname(posixpath.dirname(meta)), layout.BACKUP_LOGS)
 
 
 def parse(document: object, location: str) -> Metadata:
-    """Metadata from the document of an etcd dump, or of a backup's `full_meta.json`.
+    """Return metadata from the document of an etcd dump, or of a backup's `full_meta.json`.
 
     An etcd dump is a JSON object of base64 values by key, or what `etcdctl get --prefix -w json` and etcd's gateway
     answer, with keys and values in base64.
@@ -102,11 +102,11 @@ def parse(document: object, location: str) -> Metadata:
     """
     if isinstance(document, dict) and "collection_backups" in document:
         return Metadata(location, "metadata of a milvus-backup", parse_backup(document, location))
-    return Metadata(location, "dump of an etcd", Etcd(dumped_keys(document, location), location))
+    return Metadata(location, "dump of an etcd", Etcd(decode_dump(document, location), location))
 
 
 def _load_member(file: str, storage: Storage) -> Metadata:
-    """Metadata from the database of an etcd, and the log next to it."""
+    """Return metadata from the database of an etcd, and the log next to it."""
     try:
         member = read_member(file, storage, WATCHED)
     except BrokenError as error:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, call_decoder, decoder_raising, optional
+from sawlog.guard import Undecodable, call_decoder, import_optional, wrap_decoder
 from sawlog.kernels.varints import read_varint
 from sawlog.milvus import layout
 from sawlog.milvus.metadata import shape
-from sawlog.milvus.metadata.model import reading
+from sawlog.milvus.metadata.model import locate_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Manifest:
     delete_counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def manifest_version(place: str) -> int:
-    """The version of a manifest by its place, the JSON of `base_path` and `ver`; 0 for no place.
+def parse_version(place: str) -> int:
+    """Return the version of a manifest by its place, the JSON of `base_path` and `ver`; 0 for no place.
 
     Raises:
         FormatError: When it is another text.
     """
     problem = "the place of its manifest"
-    return shape.number(shape.mapping(shape.parse_json(place, problem), problem), "ver") if place else 0
+    return shape.read_number(shape.require_mapping(shape.parse_json(place, problem), problem), "ver") if place else 0
 
 
 def read_manifest(data: bytes, path: str, root: str) -> Manifest:
@@ -80,12 +80,12 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
     Raises:
         FormatError: Says what is wrong with it.
     """
-    with reading(path):
+    with locate_errors(path):
         if (bare := _read_bare_version(data)) is not None and bare[0] > layout.LAST_MANIFEST:
             newer = f"a manifest of version {bare[0]}; versions up to {layout.LAST_MANIFEST} are read"
             return Manifest((), (), {}, newer)
-        record = manifest_record(data)
-        logs = shape.mappings(shape.require(record, "delta_logs"), "'delta_logs'")
+        record = read_record(data)
+        logs = shape.require_mappings(shape.require(record, "delta_logs"), "'delta_logs'")
         if strange := next((log for log in logs if shape.require(log, "type") != layout.DELETES_BY_KEY), None):
             problem = (
                 f"the delta log {strange.get('path')!r} is of type {strange['type']}; only deletes by key are read"
@@ -93,14 +93,18 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
             return Manifest((), (), {}, problem)
         place = _Place(root, posixpath.dirname(posixpath.dirname(path)))
         groups = tuple(
-            ColumnGroup(tuple(_texts(group, "columns")), _text(group, "format"), tuple(_files(group, place)))
-            for group in shape.mappings(shape.require(record, "column_groups"), "'column_groups'")
+            ColumnGroup(
+                tuple(_read_texts(group, "columns")), _read_text(group, "format"), tuple(_iterate_files(group, place))
+            )
+            for group in shape.require_mappings(shape.require(record, "column_groups"), "'column_groups'")
         )
-        deltas = [place.of(layout.PACKED_DELTAS, _text(log, "path")) for log in logs]
-        counts = {path: shape.number(log, "num_entries") for path, log in zip(deltas, logs, strict=True)}
+        deltas = [place.of(layout.PACKED_DELTAS, _read_text(log, "path")) for log in logs]
+        counts = {path: shape.read_number(log, "num_entries") for path, log in zip(deltas, logs, strict=True)}
         listed = {
-            key: _texts({"paths": paths} if isinstance(paths, list) else shape.mapping(paths, key), "paths")
-            for key, paths in shape.mapping(record.get("stats", {}), "'stats'").items()
+            key: _read_texts(
+                {"paths": paths} if isinstance(paths, list) else shape.require_mapping(paths, key), "paths"
+            )
+            for key, paths in shape.require_mapping(record.get("stats", {}), "'stats'").items()
         }
         stats = {
             key: tuple(place.of(layout.PACKED_STATS, stats_path) for stats_path in paths)
@@ -118,7 +122,7 @@ class _Place:
     segment: str
 
     def of(self, directory: str, path: str) -> str:
-        """A path of the manifest, which is relative to one of the segment's directories.
+        """Return a path of the manifest, which is relative to one of the segment's directories.
 
         Raises:
             FormatError: When it is outside the root.
@@ -130,21 +134,23 @@ class _Place:
         return f"{self.root}/{joined}" if self.root else joined
 
 
-def _files(group: Mapping[str, Any], place: _Place) -> Iterator[PackedFile]:
-    for file in shape.mappings(shape.require(group, "files"), "'files'"):
-        path = _text(file, "path")
-        first, last = (shape.integer(shape.require(file, key), repr(key)) for key in ("start_index", "end_index"))
+def _iterate_files(group: Mapping[str, Any], place: _Place) -> Iterator[PackedFile]:
+    for file in shape.require_mappings(shape.require(group, "files"), "'files'"):
+        path = _read_text(file, "path")
+        first, last = (
+            shape.require_integer(shape.require(file, key), repr(key)) for key in ("start_index", "end_index")
+        )
         if not 0 <= first < last:
             raise FormatError(f"rows {first} to {last} of {path!r}: expected a range that is not empty")
         yield PackedFile(place.of(layout.PACKED_DATA, path), first, last)
 
 
-def _text(record: Mapping[str, Any], key: str) -> str:
-    return shape.text(shape.require(record, key), repr(key))
+def _read_text(record: Mapping[str, Any], key: str) -> str:
+    return shape.require_text(shape.require(record, key), repr(key))
 
 
-def _texts(record: Mapping[str, Any], key: str) -> list[str]:
-    return [shape.text(text, repr(key)) for text in shape.listing(shape.require(record, key), repr(key))]
+def _read_texts(record: Mapping[str, Any], key: str) -> list[str]:
+    return [shape.require_text(text, repr(key)) for text in shape.require_list(shape.require(record, key), repr(key))]
 
 
 def _check_rows(groups: Sequence[ColumnGroup]) -> None:
@@ -165,40 +171,45 @@ _LISTS = {"type": "array", "items": "string"}
 _TEXTS = {"type": "map", "values": "string"}
 
 
-def record_schema(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The Avro schema of a record."""
+def make_record_schema(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Avro schema of a record."""
     return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
 
 
-def list_schema(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The Avro schema of a list of records."""
-    return {"type": "array", "items": record_schema(name, fields)}
+def make_list_schema(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Avro schema of a list of records."""
+    return {"type": "array", "items": make_record_schema(name, fields)}
 
 
-def _bare_schema(version: int) -> dict[str, Any]:
-    """The schema of a manifest without a container, which does not say it itself, up to what is read of it."""
-    stats: Any = record_schema("Statistics", {"paths": _LISTS, "metadata": _TEXTS}) if version >= 3 else _LISTS
-    groups = list_schema("ColumnGroup", {"columns": _LISTS, "files": list_schema("File", _FILE), "format": "string"})
-    deltas = list_schema("DeltaLog", {"path": "string", "type": "int", "num_entries": "long"})
-    return record_schema(
+def _make_bare_schema(version: int) -> dict[str, Any]:
+    """Return the schema of a manifest without a container, which does not say it itself, up to what is read of it."""
+    stats: Any = make_record_schema("Statistics", {"paths": _LISTS, "metadata": _TEXTS}) if version >= 3 else _LISTS
+    groups = make_list_schema(
+        "ColumnGroup", {"columns": _LISTS, "files": make_list_schema("File", _FILE), "format": "string"}
+    )
+    deltas = make_list_schema("DeltaLog", {"path": "string", "type": "int", "num_entries": "long"})
+    return make_record_schema(
         "Manifest", {"column_groups": groups, "delta_logs": deltas, "stats": {"type": "map", "values": stats}}
     )
 
 
 def _read_bare_version(data: bytes) -> tuple[int, int] | None:
-    """Version of a manifest without a container, and where what follows it begins; `None` for any other bytes."""
-    mark, pos = _number(data, 0)
-    return _number(data, pos) if mark == layout.MANIFEST_MARK else None
+    """Return the version of a manifest without a container, and where what follows it begins.
+
+    `None` for any other bytes.
+    """
+    mark, pos = _read_number(data, 0)
+    return _read_number(data, pos) if mark == layout.MANIFEST_MARK else None
 
 
-def _number(data: bytes, pos: int) -> tuple[int, int]:
+def _read_number(data: bytes, pos: int) -> tuple[int, int]:
     """Return one of Avro's ints, and where it ends; -1 where there is none."""
     value, end = read_varint(data, pos, _NUMBER_BYTES) or (1, min(pos + _NUMBER_BYTES, len(data)))
     return value >> 1 ^ -(value & 1), end
 
 
-def manifest_record(data: bytes) -> dict[str, Any]:
-    """The record of a container.
+def read_record(data: bytes) -> dict[str, Any]:
+    """Return the record of a container.
 
     Raises:
         FormatError: When there is none.
@@ -208,27 +219,27 @@ def manifest_record(data: bytes) -> dict[str, Any]:
     bare = _read_bare_version(data)
     if bare is None and not data.startswith(layout.AVRO_MAGIC):
         raise FormatError(f"expected an Avro container ({layout.AVRO_MAGIC.hex(' ')}), found {data[:4].hex(' ')}")
-    fastavro = optional("fastavro", "milvus", "manifests of Storage V3")
+    fastavro = import_optional("fastavro", "milvus", "manifests of Storage V3")
 
     if bare is not None:
         version, pos = bare
-        record = decoded_avro(fastavro.schemaless_reader, io.BytesIO(data[pos:]), _bare_schema(version), None)
+        record = decode_avro(fastavro.schemaless_reader, io.BytesIO(data[pos:]), _make_bare_schema(version), None)
     else:
-        container = decoded_avro(fastavro.reader, io.BytesIO(data))
+        container = decode_avro(fastavro.reader, io.BytesIO(data))
         _check_container(container.codec, container.writer_schema)
-        record = decoded_avro(next, container, None)
+        record = decode_avro(next, container, None)
     if not isinstance(record, dict):
         raise FormatError("an Avro container without a record")
     return record
 
 
-def decoded_avro(decoder: Callable[..., Any], *args: Any) -> Any:
+def decode_avro(decoder: Callable[..., Any], *args: Any) -> Any:
     """Return what fastavro makes of bytes; it does not check the shape of a schema.
 
     Raises:
         FormatError: Says what it found.
     """
-    decoded = call_decoder(decoder_raising(decoder, AttributeError, RecursionError, TypeError), *args)
+    decoded = call_decoder(wrap_decoder(decoder, AttributeError, RecursionError, TypeError), *args)
     if isinstance(decoded, Undecodable):
         raise FormatError(f"no Avro container: {decoded.detail}")
     return decoded

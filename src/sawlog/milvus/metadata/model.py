@@ -115,7 +115,7 @@ class CollectionMeta:
     checkpoints: Mapping[str, int] = field(default_factory=dict)
 
     def has_name(self, name: str) -> bool:
-        """Whether a text names it: its id, its name, an alias, or one of these after its database."""
+        """Return whether a text names it: its id, its name, an alias, or one of these after its database."""
         names = (self.name, *self.aliases)
         return name in (str(self.id), *names, *(f"{self.database}.{name}" for name in names))
 
@@ -123,12 +123,12 @@ class CollectionMeta:
 class Timeline(Protocol):
     """Metadata of collections at any time."""
 
-    def at(self, time: int | None) -> Mapping[int, CollectionMeta]:
-        """The collections that there were at a TSO, by id; `None` for now."""
+    def find_collections(self, time: int | None) -> Mapping[int, CollectionMeta]:
+        """Return the collections that there were at a TSO, by id; `None` for now."""
         ...
 
-    def collections(self) -> AbstractSet[int]:
-        """Ids of all collections that there ever were, as far as it says."""
+    def list_collection_ids(self) -> AbstractSet[int]:
+        """Return ids of all collections that there ever were, as far as it says."""
         ...
 
 
@@ -138,19 +138,19 @@ class MetadataSnapshot:
 
     metas: Mapping[int, CollectionMeta]
 
-    def at(self, time: int | None) -> Mapping[int, CollectionMeta]:
+    def find_collections(self, time: int | None) -> Mapping[int, CollectionMeta]:
         """Return the collections, which are the same at any time."""
         del time
         return self.metas
 
-    def collections(self) -> AbstractSet[int]:
-        """Return the ids of the collections, as `Timeline.collections` says."""
+    def list_collection_ids(self) -> AbstractSet[int]:
+        """Return the ids of the collections, as `Timeline.list_collection_ids` says."""
         return self.metas.keys()
 
 
 @contextmanager
-def reading(description: str) -> Iterator[None]:
-    """Makes errors of metadata that is not what it should be say where it is.
+def locate_errors(description: str) -> Iterator[None]:
+    """Have errors of metadata that is not what it should be, in the block, say where it is.
 
     Raises:
         FormatError: For each of them.

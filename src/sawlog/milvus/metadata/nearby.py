@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from sawlog.errors import FormatError
 from sawlog.milvus import layout
 from sawlog.milvus.etcd.layout import DATABASE, MEMBER_DIRECTORY, SNAPSHOT_DIRECTORY
-from sawlog.milvus.etcd.member import database_in
+from sawlog.milvus.etcd.member import find_database
 from sawlog.milvus.metadata.load import Metadata, load
 from sawlog.milvus.metadata.model import CollectionMeta
-from sawlog.storage import File, Storage, each_file, is_remote
+from sawlog.storage import File, Storage, is_remote, map_files
 from sawlog.storage.directories import find_directories
 
 NONE = "none"
@@ -43,7 +43,7 @@ class Choice:
 def choose_metadata(
     named: str | None, roots: Iterable[str], ids: AbstractSet[int], time: int | None, storage: Storage
 ) -> Choice:
-    """The metadata that is named, or otherwise the nearest that knows one of the collections.
+    """Return the metadata that is named, or otherwise the nearest that knows one of the collections.
 
     Args:
         named: Its path, or `none`.
@@ -60,7 +60,7 @@ def choose_metadata(
     nearest: Metadata | None = None
     remarks: list[str] = []
     unused: list[str] = []
-    for path in dict.fromkeys(candidates(sorted(set(roots)), storage)):
+    for path in dict.fromkeys(list_candidates(sorted(set(roots)), storage)):
         try:
             metadata = load(path, storage)
         except FormatError as error:
@@ -70,13 +70,13 @@ def choose_metadata(
             nearest = metadata
         elif metadata.timeline is None:
             remarks.append(_describe_unused(metadata))
-        elif not ids & metadata.timeline.collections():
+        elif not ids & metadata.timeline.list_collection_ids():
             unused.append(_describe_unused(metadata))
         elif nearest is None or nearest.timeline is None:
             remarks += [_describe_unused(nearest)] if nearest is not None else []
             nearest = metadata
-            remarks += _unknown(metadata, ids)
-        elif difference := _difference(nearest, metadata, ids, time):
+            remarks += _describe_unknown(metadata, ids)
+        elif difference := _compare_metadata(nearest, metadata, ids, time):
             remarks.append(f"{nearest.path} was taken as metadata, and {path} contradicts it: {difference}; {_ADVICE}")
     places = (posixpath.join(root, layout.SNAPSHOTS) for root in sorted(set(roots))) if nearest is None else ()
     remarks += [
@@ -96,20 +96,20 @@ def _describe_unused(metadata: Metadata) -> str:
     return f"{metadata.path} ({metadata.title}) is not used: {reason}"
 
 
-def _unknown(metadata: Metadata, ids: AbstractSet[int]) -> Iterator[str]:
+def _describe_unknown(metadata: Metadata, ids: AbstractSet[int]) -> Iterator[str]:
     """Yield that metadata, which nobody has named, does not know all collections: they are read as dropped."""
     assert metadata.timeline is not None
-    unknown = sorted(set(ids) - metadata.timeline.collections())
+    unknown = sorted(set(ids) - metadata.timeline.list_collection_ids())
     if unknown:
         listed = ", ".join(map(str, unknown[:5])) + (" ..." if len(unknown) > 5 else "")
         yield f"{metadata.path} was taken as metadata; it does not name the collections {listed}: {_ADVICE}"
 
 
-def _difference(nearest: Metadata, second: Metadata, ids: AbstractSet[int], time: int | None) -> str:
+def _compare_metadata(nearest: Metadata, second: Metadata, ids: AbstractSet[int], time: int | None) -> str:
     """Return how metadata differs from other metadata of the same collections; nothing where it does not."""
     assert nearest.timeline is not None
     assert second.timeline is not None
-    metas, second_metas = nearest.timeline.at(time), second.timeline.at(time)
+    metas, second_metas = nearest.timeline.find_collections(time), second.timeline.find_collections(time)
     for id in sorted(ids):
         if (difference := _describe_difference(metas.get(id), second_metas.get(id))) is not None:
             return f"collection {id} {difference}"
@@ -125,7 +125,7 @@ def _describe_difference(first: CollectionMeta | None, second: CollectionMeta | 
         return "has other fields"
     if first.partitions != second.partitions:
         return "has other partitions"
-    pairs = _alive(first), _alive(second)
+    pairs = _find_live_logs(first), _find_live_logs(second)
     return (
         None
         if pairs[0] == pairs[1]
@@ -133,8 +133,8 @@ def _describe_difference(first: CollectionMeta | None, second: CollectionMeta | 
     )
 
 
-def _alive(meta: CollectionMeta) -> Mapping[int, object]:
-    """The logs of the live segments of a collection, by segment."""
+def _find_live_logs(meta: CollectionMeta) -> Mapping[int, object]:
+    """Return the logs of the live segments of a collection, by segment."""
     segments = meta.segments or {}
     return {id: (segment.inserts, segment.deltas) for id, segment in segments.items() if segment.is_live}
 
@@ -143,30 +143,30 @@ def _list_segments(segments: Mapping[int, object]) -> str:
     return ", ".join(map(str, sorted(segments)[:5])) + (" ..." if len(segments) > 5 else "") if segments else "(none)"
 
 
-def candidates(roots: Iterable[str], storage: Storage) -> Iterator[str]:
+def list_candidates(roots: Iterable[str], storage: Storage) -> Iterator[str]:
     """Yield paths that metadata may have near the roots of logs, the nearest of each root first.
 
     In each directory, from a root upwards, it is looked for as a backup's, as an etcd's data directory, which has
     `etcd` in its name, and as a dump of an etcd. In a store, where directories may be long to list, that directory is
     called `etcd`. Roots that lie next to each other have most directories in common: each is looked into once.
     """
-    directories = dict.fromkeys(directory for root in roots for directory in _upwards(root))
+    directories = dict.fromkeys(directory for root in roots for directory in _walk_upwards(root))
     for are_remote, group in itertools.groupby(directories, is_remote):
-        yield from (_in_stores if are_remote else _on_disks)(group, storage)
+        yield from (_list_in_stores if are_remote else _list_on_disks)(group, storage)
 
 
-def _in_stores(directories: Iterable[str], storage: Storage) -> Iterator[str]:
+def _list_in_stores(directories: Iterable[str], storage: Storage) -> Iterator[str]:
     places = [File(posixpath.join(directory, *parts), 0) for directory in directories for parts in _IN_STORES]
-    are_there = each_file(lambda place: _is_there(place.path, storage), places)
+    are_there = map_files(lambda place: _is_there(place.path, storage), places)
     yield from (place.path for place, is_there in zip(places, are_there, strict=True) if is_there)
 
 
-def _on_disks(directories: Iterable[str], storage: Storage) -> Iterator[str]:
+def _list_on_disks(directories: Iterable[str], storage: Storage) -> Iterator[str]:
     for directory in directories:
         backup = posixpath.join(directory, layout.BACKUP_META_DIRECTORY, layout.BACKUP_META)
         if storage.exists(backup):
             yield backup
-        yield from _databases(directory, storage)
+        yield from _list_databases(directory, storage)
         dump = posixpath.join(directory, layout.ETCD_DUMP)
         if storage.exists(dump):
             yield dump
@@ -181,25 +181,25 @@ _IN_STORES = (
 
 
 def _is_there(path: str, storage: Storage) -> bool:
-    """Whether there is a file; not where nobody may look, which nobody has named."""
+    """Return whether there is a file; not where nobody may look, which nobody has named."""
     try:
         return storage.exists(path, fresh=False)
     except PermissionError:
         return False
 
 
-def _databases(directory: str, storage: Storage) -> Iterator[str]:
+def _list_databases(directory: str, storage: Storage) -> Iterator[str]:
     """Yield the databases of the data directories in a directory, or one further down."""
     for name in find_directories(directory, layout.ETCD_NAME)[:_MOST]:
         place = posixpath.join(directory, name)
-        inner = [posixpath.join(place, below) for below in storage.directories.directories_in(place)[:_MOST]]
-        databases = (database_in(data, storage) for data in (place, *inner))
+        inner = [posixpath.join(place, below) for below in storage.directories.list_directories(place)[:_MOST]]
+        databases = (find_database(data, storage) for data in (place, *inner))
         database = next((database for database in databases if database is not None), None)
         if database is not None:
             yield database
 
 
-def _upwards(root: str) -> Iterator[str]:
+def _walk_upwards(root: str) -> Iterator[str]:
     """Yield a directory and those above it, as far as metadata is looked for."""
     place = root or "."
     for _ in range(1 + _ABOVE):

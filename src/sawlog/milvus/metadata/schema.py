@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.arrow import scalar_of
+from sawlog.arrow import make_scalar
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.milvus import layout
 from sawlog.milvus.layout import DataType
 from sawlog.milvus.metadata import shape
 from sawlog.milvus.metadata.messages import FieldSchema, StructArrayFieldSchema
-from sawlog.milvus.metadata.model import reading
-from sawlog.milvus.types import Field, data_type
+from sawlog.milvus.metadata.model import locate_errors
+from sawlog.milvus.types import Field, parse_data_type
 from sawlog.storage import Storage
 
 _ALIVE = (0, 1)
@@ -24,8 +24,8 @@ _ALIVE = (0, 1)
 _STRUCTS = ("struct_array_fields", "struct_fields", "structArrayFields")
 
 
-def user_schema(schema: Mapping[str, Any] | str, storage: Storage) -> tuple[str, tuple[Field, ...]]:
-    """Name and fields of a user's schema: what pymilvus' `CollectionSchema.to_dict` gives, its JSON, or a path.
+def parse_user_schema(schema: Mapping[str, Any] | str, storage: Storage) -> tuple[str, tuple[Field, ...]]:
+    """Return name and fields of a user's schema: what pymilvus' `CollectionSchema.to_dict` gives, its JSON, or a path.
 
     Raises:
         OptionError: When it is none of these.
@@ -39,13 +39,13 @@ def user_schema(schema: Mapping[str, Any] | str, storage: Storage) -> tuple[str,
     if not isinstance(schema, Mapping) or not isinstance(schema.get("fields"), list):
         raise OptionError("schema: expected an object with a list `fields`, as of pymilvus' CollectionSchema.to_dict()")
     try:
-        return str(schema.get("name", "")), json_fields(schema)
+        return str(schema.get("name", "")), parse_json_fields(schema)
     except FormatError as error:
         raise OptionError(f"schema: {error}") from None
 
 
-def json_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
-    """Fields of a schema in JSON, in whichever spelling; ids are counted from 100 where they are left out.
+def parse_json_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
+    """Return fields of a schema in JSON, in whichever spelling; ids are counted from 100 where they are left out.
 
     Raises:
         FormatError: Names the field that is none.
@@ -53,35 +53,36 @@ def json_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     fields: list[Field] = []
     auto = bool(schema.get("auto_id") or schema.get("autoID"))
 
-    def following() -> int:
+    def find_next_id() -> int:
         return max([layout.FIRST_USER_FIELD - 1, *(field.id for field in fields)]) + 1
 
-    for index, mapping in enumerate(shape.listing(schema["fields"], "'fields'")):
-        with reading(f"field {mapping.get('name', index) if isinstance(mapping, Mapping) else index!r}"):
-            fields.append(_json_field(shape.mapping(mapping, "its entry"), following(), auto=auto))
+    for index, mapping in enumerate(shape.require_list(schema["fields"], "'fields'")):
+        with locate_errors(f"field {mapping.get('name', index) if isinstance(mapping, Mapping) else index!r}"):
+            fields.append(_parse_json_field(shape.require_mapping(mapping, "its entry"), find_next_id(), auto=auto))
     structs = next((schema[key] for key in _STRUCTS if schema.get(key)), None)
-    for index, struct in enumerate(shape.listing(structs, "structs")):
-        with reading(f"struct {struct.get('name', index) if isinstance(struct, Mapping) else index!r}"):
-            name = str(shape.require(shape.mapping(struct, "its entry"), "name"))
-            for mapping in shape.mappings(shape.require(struct, "fields"), "'fields'"):
-                field = _json_field(mapping, following(), auto=False)
+    for index, struct in enumerate(shape.require_list(structs, "structs")):
+        with locate_errors(f"struct {struct.get('name', index) if isinstance(struct, Mapping) else index!r}"):
+            name = str(shape.require(shape.require_mapping(struct, "its entry"), "name"))
+            for mapping in shape.require_mappings(shape.require(struct, "fields"), "'fields'"):
+                field = _parse_json_field(mapping, find_next_id(), auto=False)
                 fields.append(_qualify_field(name, bool(struct.get("nullable")), field))
     if schema.get("enable_dynamic_field") and not any(field.dynamic for field in fields):
-        fields.append(Field(following(), layout.DYNAMIC_NAME, DataType.JSON, dynamic=True))
+        fields.append(Field(find_next_id(), layout.DYNAMIC_NAME, DataType.JSON, dynamic=True))
     return check_fields(field for field in fields if field.id not in layout.SYSTEM_FIELDS)
 
 
-def _json_field(entry: Mapping[str, Any], following: int, *, auto: bool) -> Field:
+def _parse_json_field(entry: Mapping[str, Any], following: int, *, auto: bool) -> Field:
     params = entry.get("params") or entry.get("type_params") or {}
     if isinstance(params, list):
-        pairs = (shape.mapping(pair, "a parameter") for pair in params)
+        pairs = (shape.require_mapping(pair, "a parameter") for pair in params)
         params = {str(shape.require(pair, "key")): shape.require(pair, "value") for pair in pairs}
-    params = shape.mapping(params, "its parameters")
+    params = shape.require_mapping(params, "its parameters")
     kind = next((entry[key] for key in ("dtype", "type") if key in entry), None)
     kind = shape.require(entry, "data_type") if kind is None else kind
     element = entry.get("element_type") or DataType.None_
     id = next(
-        (shape.number(entry, key) for key in ("fieldID", "field_id", "id") if entry.get(key) is not None), following
+        (shape.read_number(entry, key) for key in ("fieldID", "field_id", "id") if entry.get(key) is not None),
+        following,
     )
     primary = bool(entry.get("is_primary_key") or entry.get("is_primary"))
     default = entry.get("default_value")
@@ -91,64 +92,64 @@ def _json_field(entry: Mapping[str, Any], following: int, *, auto: bool) -> Fiel
     return Field(
         id=id,
         name=str(shape.require(entry, "name")),
-        type=data_type(kind),
-        element=data_type(element),
-        dim=shape.number(params, "dim"),
+        type=parse_data_type(kind),
+        element=parse_data_type(element),
+        dim=shape.read_number(params, "dim"),
         nullable=bool(entry.get("nullable")),
         primary=primary,
         auto_id=primary and (auto or bool(entry.get("auto_id") or entry.get("autoID"))),
         dynamic=bool(entry.get("is_dynamic")),
         default=default,
-        max_length=shape.number(params, "max_length"),
+        max_length=shape.read_number(params, "max_length"),
         computed=bool(entry.get("is_function_output")),
     )
 
 
-def message_fields(messages: Iterable[FieldSchema], structs: Iterable[StructArrayFieldSchema]) -> tuple[Field, ...]:
-    """Fields that are not dropped, those of structs after all others.
+def convert_messages(messages: Iterable[FieldSchema], structs: Iterable[StructArrayFieldSchema]) -> tuple[Field, ...]:
+    """Return fields that are not dropped, those of structs after all others.
 
     Raises:
         FormatError: Names the field that is not one.
     """
-    fields = [_message_field(message) for message in messages]
+    fields = [_convert_message(message) for message in messages]
     for struct in structs:
-        struct_fields = (_message_field(field) for field in struct.fields)
+        struct_fields = (_convert_message(field) for field in struct.fields)
         fields += [_qualify_field(struct.name, struct.nullable, field) for field in struct_fields if field is not None]
     by_id = {field.id: field for field in fields if field is not None and field.id not in layout.SYSTEM_FIELDS}
     return check_fields(sorted(by_id.values(), key=lambda field: field.id))
 
 
-def _message_field(message: FieldSchema) -> Field | None:
+def _convert_message(message: FieldSchema) -> Field | None:
     """Return a field; `None` for one that is dropped."""
     if message.state not in _ALIVE:
         return None
-    with reading(f"field {message.name!r}"):
+    with locate_errors(f"field {message.name!r}"):
         params = {pair.key: pair.value for pair in message.type_params}
         kind = message.data_type
         return Field(
             id=message.id,
             name=message.name,
             type=DataType(kind) if kind in DataType.__members__.values() else DataType.None_,
-            element=data_type(message.element_type),
-            dim=shape.number(params, "dim"),
+            element=parse_data_type(message.element_type),
+            dim=shape.read_number(params, "dim"),
             nullable=message.nullable,
             primary=message.is_primary_key,
             auto_id=message.auto_id,
             dynamic=message.is_dynamic,
-            default=message.default_value.first(),
-            max_length=shape.number(params, "max_length"),
+            default=message.default_value.find_first(),
+            max_length=shape.read_number(params, "max_length"),
             computed=message.is_function_output,
         )
 
 
 def _qualify_field(struct: str, nullable: bool, field: Field) -> Field:
-    """A field of a struct, under the name that Milvus gives to its column."""
+    """Return a field of a struct, under the name that Milvus gives to its column."""
     name = field.name if field.name.startswith(f"{struct}[") else f"{struct}[{field.name}]"
     return replace(field, name=name, nullable=field.nullable or nullable)
 
 
 def check_fields(fields: Iterable[Field]) -> tuple[Field, ...]:
-    """Fields that can be: with names of their own, dimensions that vectors have, and defaults of their types.
+    """Return fields that can be: with names of their own, dimensions that vectors have, and defaults of their types.
 
     Raises:
         FormatError: Names the one that cannot.
@@ -162,25 +163,25 @@ def check_fields(fields: Iterable[Field]) -> tuple[Field, ...]:
         if twice:
             raise FormatError(f"the {role} {twice[0]!r} occurs twice among the fields")
     for field in all_fields:
-        with reading(f"field {field.name!r}"):
+        with locate_errors(f"field {field.name!r}"):
             if not 0 <= field.dim <= layout.MAX_DIMENSIONS:
                 raise FormatError(f"{field.dim} dimensions; expected 1 to {layout.MAX_DIMENSIONS}")
             if field.default is not None:
-                typed_default(field)
+                make_default(field)
     return all_fields
 
 
-def typed_default(field: Field) -> pa.Scalar:
+def make_default(field: Field) -> pa.Scalar:
     """Return the value that a missing value reads as.
 
     Raises:
         SchemaError: When it is not of the field's type.
     """
     value = field.default
-    if isinstance(value, bytes) and pa.types.is_string(field.arrow_type()):
+    if isinstance(value, bytes) and pa.types.is_string(field.choose_arrow_type()):
         value = value.decode("utf-8", "replace")
-    kind = field.arrow_type()
+    kind = field.choose_arrow_type()
     try:
-        return scalar_of(value, kind)
+        return make_scalar(value, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SchemaError(f"the default {field.default!r} is no {field.type.name}: {error}") from None

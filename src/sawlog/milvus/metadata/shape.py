@@ -12,7 +12,7 @@ from sawlog.milvus import layout
 
 
 def parse_json(text: bytes | str, description: str) -> Any:
-    """The value of a text in JSON.
+    """Return the value of a text in JSON.
 
     Raises:
         FormatError: When it is not JSON, or nested too deeply.
@@ -23,19 +23,19 @@ def parse_json(text: bytes | str, description: str) -> Any:
     return value
 
 
-def mapping(value: Any, description: str) -> Mapping[str, Any]:
-    """An object.
+def require_mapping(value: Any, description: str) -> Mapping[str, Any]:
+    """Return an object.
 
     Raises:
         FormatError: For anything else.
     """
     if not isinstance(value, Mapping):
-        raise _other(value, description, "an object")
+        raise _make_error(value, description, "an object")
     return value
 
 
-def listing(value: Any, description: str) -> list[Any]:
-    """A list; none where there is nothing, as Go writes a list without elements.
+def require_list(value: Any, description: str) -> list[Any]:
+    """Return a list; none where there is nothing, as Go writes a list without elements.
 
     Raises:
         FormatError: For anything else.
@@ -43,23 +43,24 @@ def listing(value: Any, description: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list | tuple):
-        raise _other(value, description, "a list")
+        raise _make_error(value, description, "a list")
     return list(value)
 
 
-def mappings(value: Any, description: str) -> list[Mapping[str, Any]]:
-    """A list of objects.
+def require_mappings(value: Any, description: str) -> list[Mapping[str, Any]]:
+    """Return a list of objects.
 
     Raises:
         FormatError: For anything else.
     """
     return [
-        mapping(element, f"{description}, number {index}") for index, element in enumerate(listing(value, description))
+        require_mapping(element, f"{description}, number {index}")
+        for index, element in enumerate(require_list(value, description))
     ]
 
 
 def require(entry: Mapping[str, Any], key: str) -> Any:
-    """The value of a key.
+    """Return the value of a key.
 
     Raises:
         FormatError: When there is none.
@@ -69,19 +70,19 @@ def require(entry: Mapping[str, Any], key: str) -> Any:
     return entry[key]
 
 
-def text(value: Any, description: str) -> str:
-    """A text.
+def require_text(value: Any, description: str) -> str:
+    """Return a text.
 
     Raises:
         FormatError: For anything else.
     """
     if not isinstance(value, str):
-        raise _other(value, description, "a text")
+        raise _make_error(value, description, "a text")
     return value
 
 
-def integer(value: Any, description: str) -> int:
-    """An int64, or its decimal text; a uint64 as the int64 of the same bits, as in protobuf.
+def require_integer(value: Any, description: str) -> int:
+    """Return an int64, or its decimal text; a uint64 as the int64 of the same bits, as in protobuf.
 
     Raises:
         FormatError: For anything else.
@@ -91,31 +92,31 @@ def integer(value: Any, description: str) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, SupportsIndex) or not -(1 << 63) <= value.__index__() < 1 << 64:
-        raise _other(value, description, "an integer of 64 bits")
+        raise _make_error(value, description, "an integer of 64 bits")
     converted = value.__index__()
     return converted - (1 << 64) if converted >= 1 << 63 else converted
 
 
-def number(entry: Mapping[str, Any], key: str) -> int:
-    """The integer of a key, as of `integer`; 0 where it is left out.
+def read_number(entry: Mapping[str, Any], key: str) -> int:
+    """Return the integer of a key, as of `require_integer`; 0 where it is left out.
 
     Raises:
         FormatError: For anything else.
     """
-    return integer(entry.get(key, 0), repr(key))
+    return require_integer(entry.get(key, 0), repr(key))
 
 
 def from_base64(value: Any, description: str) -> bytes:
-    """The bytes of a text in base64.
+    """Return the bytes of a text in base64.
 
     Raises:
         FormatError: For anything else.
     """
-    data = call_decoder(base64.b64decode, text(value, description), validate=True)
+    data = call_decoder(base64.b64decode, require_text(value, description), validate=True)
     if isinstance(data, Undecodable):
         raise FormatError(f"{description}: expected base64: {data.detail}")
     return data
 
 
-def _other(value: Any, description: str, expected: str) -> FormatError:
+def _make_error(value: Any, description: str, expected: str) -> FormatError:
     return FormatError(f"{description}: expected {expected}, found {str(value)[:60]!r}")

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sawlog.errors import FormatError
-from sawlog.guard import optional
+from sawlog.guard import import_optional
 from sawlog.milvus import layout
 from sawlog.milvus.layout import SegmentLevel
 from sawlog.milvus.metadata import shape
-from sawlog.milvus.metadata.backup import seconds, segment_meta
-from sawlog.milvus.metadata.manifest import decoded_avro, list_schema, manifest_version, record_schema
-from sawlog.milvus.metadata.model import CollectionMeta, SegmentMeta, reading
-from sawlog.milvus.metadata.schema import json_fields
+from sawlog.milvus.metadata.backup import parse_seconds, parse_segment
+from sawlog.milvus.metadata.manifest import decode_avro, make_list_schema, make_record_schema, parse_version
+from sawlog.milvus.metadata.model import CollectionMeta, SegmentMeta, locate_errors
+from sawlog.milvus.metadata.schema import parse_json_fields
 from sawlog.storage import Storage
 
 
@@ -41,60 +41,66 @@ class Snapshot:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], path: str) -> Snapshot:
-        """The snapshot of a document.
+        """Return the snapshot of a document.
 
         Raises:
             FormatError: When it is none, or of a newer version.
         """
-        with reading(path):
-            info = shape.mapping(shape.require(document, "snapshot_info"), "'snapshot_info'")
-            version = shape.number(document, "format_version")
+        with locate_errors(path):
+            info = shape.require_mapping(shape.require(document, "snapshot_info"), "'snapshot_info'")
+            version = shape.read_number(document, "format_version")
             if version > layout.LAST_SNAPSHOT:
                 raise FormatError(f"a snapshot of version {version}; versions up to {layout.LAST_SNAPSHOT} are read")
-            return cls(path, shape.number(info, "collection_id"), shape.number(info, "create_ts"), version, document)
+            return cls(
+                path, shape.read_number(info, "collection_id"), shape.read_number(info, "create_ts"), version, document
+            )
 
-    def meta(self, storage: Storage) -> CollectionMeta:
-        """The collection, with the segments of the snapshot.
+    def read_meta(self, storage: Storage) -> CollectionMeta:
+        """Return the collection, with the segments of the snapshot.
 
         Raises:
             FormatError: For a part that is not what it should be, or a manifest that is not there.
         """
-        with reading(self.path):
-            entry = shape.mapping(shape.require(self.document, "collection"), "'collection'")
-            schema = shape.mapping(shape.require(entry, "schema"), "'schema'")
-            properties = shape.mappings(entry.get("properties") or schema.get("properties"), "'properties'")
+        with locate_errors(self.path):
+            entry = shape.require_mapping(shape.require(self.document, "collection"), "'collection'")
+            schema = shape.require_mapping(shape.require(entry, "schema"), "'schema'")
+            properties = shape.require_mappings(entry.get("properties") or schema.get("properties"), "'properties'")
             values = {str(pair.get("key")): pair.get("value") for pair in properties}
-            partitions = shape.mapping(entry.get("partitions", {}), "'partitions'")
-            segments = self._segments(storage)
+            partitions = shape.require_mapping(entry.get("partitions", {}), "'partitions'")
+            segments = self._read_segments(storage)
             return CollectionMeta(
                 id=self.collection,
                 name=str(schema.get("name", "")),
-                fields=json_fields({"fields": [], **schema}),
-                partitions={shape.integer(id, "a partition's id"): str(name) for name, id in partitions.items()},
+                fields=parse_json_fields({"fields": [], **schema}),
+                partitions={
+                    shape.require_integer(id, "a partition's id"): str(name) for name, id in partitions.items()
+                },
                 segments={segment.id: segment for segment in segments},
-                ttl=seconds(values.get(layout.TTL_PROPERTY)),
+                ttl=parse_seconds(values.get(layout.TTL_PROPERTY)),
             )
 
-    def _segments(self, storage: Storage) -> Iterator[SegmentMeta]:
-        entries = shape.mappings(self.document.get("storagev2_manifest_list"), "'storagev2_manifest_list'")
+    def _read_segments(self, storage: Storage) -> Iterator[SegmentMeta]:
+        entries = shape.require_mappings(self.document.get("storagev2_manifest_list"), "'storagev2_manifest_list'")
         versions = {
-            shape.number(entry, "segment_id") or shape.number(entry, "segmentID"): str(entry.get("manifest", ""))
+            shape.read_number(entry, "segment_id") or shape.read_number(entry, "segmentID"): str(
+                entry.get("manifest", "")
+            )
             for entry in entries
         }
-        for place in shape.listing(self.document.get("manifest_list"), "'manifest_list'"):
-            path = self._manifest(shape.text(place, "the path of a manifest"))
+        for place in shape.require_list(self.document.get("manifest_list"), "'manifest_list'"):
+            path = self._build_manifest_path(shape.require_text(place, "the path of a manifest"))
             if not storage.exists(path):
                 raise FormatError(f"{path}: a manifest that the snapshot names is not there")
-            with reading(path):
+            with locate_errors(path):
                 record = read_segment(storage.read(path), self.version)
-                meta = segment_meta(record, layout.ALL_PARTITIONS)
+                meta = parse_segment(record, layout.ALL_PARTITIONS)
                 yield replace(
                     meta,
-                    commit_timestamp=shape.number(record, "commit_timestamp"),
-                    manifest=manifest_version(versions.get(meta.id, "")),
+                    commit_timestamp=shape.read_number(record, "commit_timestamp"),
+                    manifest=parse_version(versions.get(meta.id, "")),
                 )
 
-    def _manifest(self, place: str) -> str:
+    def _build_manifest_path(self, place: str) -> str:
         """Path of a manifest: the document has its path in the bucket, `.../manifests/<snapshot>/<segment>.avro`."""
         parts = place.split("/")[-2:]
         if len(parts) < 2 or not layout.ID.match(parts[0]) or not layout.ID.match(parts[1].removesuffix(".avro")):
@@ -109,17 +115,17 @@ class Snapshots:
     snapshots: tuple[Snapshot, ...]
     storage: Storage
 
-    def at(self, time: int | None) -> Mapping[int, CollectionMeta]:
-        """Return the collections at a time, as `Timeline.at` says."""
+    def find_collections(self, time: int | None) -> Mapping[int, CollectionMeta]:
+        """Return the collections at a time, as `Timeline.find_collections` says."""
         ordered = sorted(self.snapshots, key=lambda snapshot: snapshot.time)
         latest: dict[int, Snapshot] = {}
         for snapshot in ordered:
             if snapshot.collection not in latest or time is None or snapshot.time <= time:
                 latest[snapshot.collection] = snapshot
-        return {id: snapshot.meta(self.storage) for id, snapshot in latest.items()}
+        return {id: snapshot.read_meta(self.storage) for id, snapshot in latest.items()}
 
-    def collections(self) -> AbstractSet[int]:
-        """Return the ids of the collections, as `Timeline.collections` says."""
+    def list_collection_ids(self) -> AbstractSet[int]:
+        """Return the ids of the collections, as `Timeline.list_collection_ids` says."""
         return {snapshot.collection for snapshot in self.snapshots}
 
 
@@ -130,15 +136,15 @@ _CHILDREN, _COMMIT, _DELETES = 4, 3, 5
 
 
 def read_segment(data: bytes, version: int) -> Mapping[str, Any]:
-    """The segment of a manifest, an Avro record without a container, in the form of a backup's metadata.
+    """Return the segment of a manifest, an Avro record without a container, in the form of a backup's metadata.
 
     Raises:
         FormatError: When they are none.
     """
     if len(data) > layout.MAX_MANIFEST:
         raise FormatError(f"a manifest of {len(data)} bytes; expected no more than {layout.MAX_MANIFEST}")
-    fastavro = optional("fastavro", "milvus", "manifests of Milvus' snapshots")
-    record = decoded_avro(fastavro.schemaless_reader, io.BytesIO(data), _schema(version), None)
+    fastavro = import_optional("fastavro", "milvus", "manifests of Milvus' snapshots")
+    record = decode_avro(fastavro.schemaless_reader, io.BytesIO(data), _make_schema(version), None)
     logs = {
         key: [{"fieldID": group["field_id"], "binlogs": group["binlogs"]} for group in record[f"{key[:-1]}_files"]]
         for key in ("binlogs", "deltalogs")
@@ -147,24 +153,24 @@ def read_segment(data: bytes, version: int) -> Mapping[str, Any]:
     return {**record, **logs, "is_l0": is_level_zero, "v_channel": record["channel_name"]}
 
 
-def _schema(version: int) -> dict[str, Any]:
-    """The schema of a manifest, up to what is read of it."""
+def _make_schema(version: int) -> dict[str, Any]:
+    """Return the schema of a manifest, up to what is read of it."""
     binlog = {name: "string" if name == "log_path" else "long" for name in _BINLOG}
     children = {"child_fields": {"type": "array", "items": "long"}, "format": "string"} if version >= _CHILDREN else {}
-    group = {"field_id": "long", **children, "binlogs": list_schema("Binlog", binlog)}
-    return record_schema(
+    group = {"field_id": "long", **children, "binlogs": make_list_schema("Binlog", binlog)}
+    return make_record_schema(
         "ManifestEntry",
         {
             **dict.fromkeys(("segment_id", "partition_id", "segment_level"), "long"),
             "channel_name": "string",
             "num_of_rows": "long",
-            "start_position": record_schema("Position", _POSITION),
+            "start_position": make_record_schema("Position", _POSITION),
             "dml_position": "Position",
             "storage_version": "long",
             "is_sorted": "boolean",
             **({"commit_timestamp": "long"} if version >= _COMMIT else {}),
             **({"delete_apply_start_after_timetick": "long"} if version >= _DELETES else {}),
-            "binlog_files": list_schema("FieldBinlog", group),
+            "binlog_files": make_list_schema("FieldBinlog", group),
             "deltalog_files": {"type": "array", "items": "FieldBinlog"},
         },
     )

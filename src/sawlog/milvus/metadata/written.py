@@ -65,20 +65,20 @@ class WrittenCollection:
     database: str = layout.DEFAULT_DATABASE
 
 
-def _meta_path(root: str, name: str) -> str:
+def _build_meta_path(root: str, name: str) -> str:
     """Return the path of a file of metadata in a backup's tree."""
     return f"{root.rstrip('/')}/{layout.BACKUP_META_DIRECTORY}/{name}"
 
 
-def backup_documents(
+def make_documents(
     root: str, collections: Iterable[tuple[WrittenCollection, Iterable[WrittenSegment]]], storage: Storage
 ) -> dict[str, bytes]:
-    """The metadata of a tree with some more segments: its files, by path.
+    """Return the metadata of a tree with some more segments: its files, by path.
 
     Raises:
         FormatError: When the metadata that is there is none.
     """
-    place = _meta_path(root, layout.BACKUP_META)
+    place = _build_meta_path(root, layout.BACKUP_META)
     document: dict[str, Any] = {"name": root.rstrip("/").rsplit("/", 1)[-1], "state_code": _EXECUTED}
     if storage.exists(place):
         document = shape.parse_json(storage.read(place), f"{place}: expected the metadata of a backup")
@@ -92,24 +92,24 @@ def backup_documents(
             backups.append(entry)
         if collection.fields:
             entry["collection_name"] = collection.name
-            entry["schema"] = _schema(collection)
+            entry["schema"] = _describe_schema(collection)
         for segment in segments:
             _add(entry, segment, collection)
     parse_backup(document, place)
     head = {key: value for key, value in document.items() if key != "collection_backups"}
-    written = {place: document, _meta_path(root, layout.BACKUP_HEAD): head}
+    written = {place: document, _build_meta_path(root, layout.BACKUP_HEAD): head}
     return {path: json.dumps(document, ensure_ascii=False, indent=1).encode() for path, document in written.items()}
 
 
-def _schema(collection: WrittenCollection) -> dict[str, Any]:
+def _describe_schema(collection: WrittenCollection) -> dict[str, Any]:
     """Return a collection's schema. A server adds the dynamic field itself, last, and refuses one that is named."""
     last = max((field.id for field in collection.fields), default=0)
-    fields = [json_field(field) for field in collection.fields if not (field.dynamic and field.id == last)]
+    fields = [describe_field(field) for field in collection.fields if not (field.dynamic and field.id == last)]
     dynamic = {"enable_dynamic_field": True} if any(field.dynamic for field in collection.fields) else {}
     return {"name": collection.name, "fields": fields, **dynamic}
 
 
-def json_field(user_field: Field) -> dict[str, Any]:
+def describe_field(user_field: Field) -> dict[str, Any]:
     """Return a field as protobuf's JSON, without what is nothing. A server makes no field without its bounds."""
     texts = DataType.VarChar in (user_field.type, user_field.element)
     params = {
@@ -132,12 +132,12 @@ def json_field(user_field: Field) -> dict[str, Any]:
     default = (
         {}
         if user_field.default is None
-        else {"default_value": {_DEFAULTS.get(user_field.type, "string_data"): _default(user_field)}}
+        else {"default_value": {_DEFAULTS.get(user_field.type, "string_data"): _describe_default(user_field)}}
     )
     return {key: value for key, value in entry.items() if value} | default
 
 
-def _default(user_field: Field) -> Any:
+def _describe_default(user_field: Field) -> Any:
     return (
         user_field.default.decode("utf-8", "replace") if isinstance(user_field.default, bytes) else user_field.default
     )
@@ -165,18 +165,20 @@ def _add(document: dict[str, Any], segment: WrittenSegment, collection: WrittenC
     if segment.inserts:
         entry["num_of_rows"] = entry.get("num_of_rows", 0) + segment.rows
         entry["binlogs"] = [
-            {"fieldID": id, "binlogs": [_log(log) for log in logs]} if id else {"binlogs": [_log(log) for log in logs]}
+            {"fieldID": id, "binlogs": [_describe_log(log) for log in logs]}
+            if id
+            else {"binlogs": [_describe_log(log) for log in logs]}
             for id, logs in sorted(segment.inserts.items())
         ]
     if segment.deltas:
-        entry.setdefault("deltalogs", []).append({"binlogs": [_log(delta) for delta in segment.deltas]})
+        entry.setdefault("deltalogs", []).append({"binlogs": [_describe_log(delta) for delta in segment.deltas]})
     if not entry.get("binlogs"):
         entry["is_l0"] = True
     logs = [log for kind in ("binlogs", "deltalogs") for group in entry.get(kind, ()) for log in group["binlogs"]]
     entry["size"] = sum(log["log_size"] for log in logs)
 
 
-def _log(log: WrittenLog) -> dict[str, Any]:
+def _describe_log(log: WrittenLog) -> dict[str, Any]:
     entry = {
         "entries_num": log.rows,
         "timestamp_from": log.first,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, fixed_array
+from sawlog.arrow import make_array, make_fixed_array
 from sawlog.errors import FormatError, SchemaError
 from sawlog.milvus.layout import DataType
-from sawlog.milvus.types import SCALARS, SPARSE, VECTOR_ELEMENTS, Field, data_type
+from sawlog.milvus.types import SCALARS, SPARSE, VECTOR_ELEMENTS, Field, parse_data_type
 from sawlog.storage.sources import MemorySource
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _VectorAdder: TypeAlias = "Callable[[PayloadWriter, Any, int], None]"
 
 
 def _make_adder(type: DataType) -> Callable[[PayloadWriter, Iterable[Any]], None]:
-    """The method that appends values of a scalar type."""
+    """Return the method that appends values of a scalar type."""
 
     def add(self: PayloadWriter, values: Iterable[Any]) -> None:
         self._check(type)
@@ -34,7 +34,7 @@ def _make_adder(type: DataType) -> Callable[[PayloadWriter, Iterable[Any]], None
 
 
 def _make_vector_adder(type: DataType, dtype: str, shape: str = "`dim` of them per vector") -> _VectorAdder:
-    """The method that appends vectors of a type."""
+    """Return the method that appends vectors of a type."""
 
     def add(self: PayloadWriter, values: Any, dim: int) -> None:
         self._add_vectors(type, values, dim, dtype)
@@ -59,8 +59,8 @@ class PayloadWriter:
     def __init__(
         self, type: int | str, *, dim: int = 0, element: int | str | None = None, nullable: bool = False
     ) -> None:
-        elements = data_type(element) if element is not None else DataType.None_
-        self._field = Field(-1, "payload", data_type(type), element=elements, dim=dim, nullable=nullable)
+        elements = parse_data_type(element) if element is not None else DataType.None_
+        self._field = Field(-1, "payload", parse_data_type(type), element=elements, dim=dim, nullable=nullable)
         self._columns: list[pa.Array] = []
         self._bytes: bytes | None = None
 
@@ -80,15 +80,15 @@ class PayloadWriter:
     def add_string(self, value: str | None) -> None:
         """Append one string, or one JSON text to a JSON column."""
         if self._field.type not in (DataType.String, DataType.VarChar, DataType.JSON, DataType.Text):
-            raise self._type_error("a string")
+            raise self._make_type_error("a string")
         self.add([value])
 
     def add_sparse_float_vector(self, values: Iterable[Mapping[int, float] | None]) -> None:
         """Append sparse vectors: mappings from index to value."""
         if self._field.type is not DataType.SparseFloatVector:
-            raise self._type_error("a sparse vector")
+            raise self._make_type_error("a sparse vector")
         pairs = [None if vector is None else sorted(vector.items()) for vector in values]
-        self._append(array_of(pairs, SPARSE))
+        self._append(make_array(pairs, SPARSE))
 
     def add(self, values: Any) -> None:
         """Append values of the column's type: a sequence, or an Arrow or NumPy array.
@@ -100,18 +100,18 @@ class PayloadWriter:
             values = values.combine_chunks()
         if not isinstance(values, pa.Array):
             try:
-                values = pa.array(values, self._field.arrow_type())  # noqa: TID251 - of whatever the caller has
+                values = pa.array(values, self._field.choose_arrow_type())  # noqa: TID251 - of whatever the caller has
             except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError) as error:
                 raise SchemaError(f"a {self._field.type.name} payload cannot take these values: {error}") from None
         self._append(values)
 
     def finish(self) -> None:
         """Complete the payload; nothing can be added from here on."""
-        from sawlog.milvus.encode import payload
+        from sawlog.milvus.encode import encode_payload
 
         if self._bytes is None:
             storage = self._columns[0].type if self._columns else self._field.storage or pa.binary()
-            self._bytes = payload(self._field, pa.chunked_array(self._columns, storage))
+            self._bytes = encode_payload(self._field, pa.chunked_array(self._columns, storage))
 
     @property
     def buffer(self) -> bytes:
@@ -130,7 +130,7 @@ class PayloadWriter:
 
     def _check(self, type: DataType) -> None:
         if self._field.type is not type:
-            raise self._type_error(type.name)
+            raise self._make_type_error(type.name)
 
     def _add_vectors(self, type: DataType, values: Any, dim: int, dtype: str) -> None:
         import numpy as np
@@ -147,7 +147,7 @@ class PayloadWriter:
             slots = pa.Array.from_buffers(pa.binary(width), len(flat) // width, [None, pa.py_buffer(flat)])
             self._append(slots)
             return
-        self._append(pa.FixedSizeListArray.from_arrays(fixed_array(pa.from_numpy_dtype(flat.dtype), flat), dim))
+        self._append(pa.FixedSizeListArray.from_arrays(make_fixed_array(pa.from_numpy_dtype(flat.dtype), flat), dim))
 
     def _resolve_dim(self, dim: int) -> None:
         from dataclasses import replace
@@ -165,7 +165,7 @@ class PayloadWriter:
             raise SchemaError(f"a {self._field.type.name} payload needs its dimensions: give dim")
         self._columns.append(encode(self._field, array, len(self)))
 
-    def _type_error(self, value_type: str) -> SchemaError:
+    def _make_type_error(self, value_type: str) -> SchemaError:
         return SchemaError(f"a {self._field.type.name} payload cannot take {value_type} values")
 
 
@@ -187,12 +187,14 @@ class PayloadReader:
         from sawlog.milvus.payloads.stored import resolve
 
         arrays, stored = _read(data)
-        elements = data_type(element) if element is not None else DataType.None_
-        self._field = resolve(Field(-1, "payload", data_type(type), element=elements, nullable=True), stored, arrays)
+        elements = parse_data_type(element) if element is not None else DataType.None_
+        self._field = resolve(
+            Field(-1, "payload", parse_data_type(type), element=elements, nullable=True), stored, arrays
+        )
         if self._field.type in _VECTORS and not self._field.dim:
             raise SchemaError(f"the payload holds {stored.type}; expected {self._field.type.name}")
         decoded = [decode(self._field, array) for array in arrays]
-        self.array: pa.Array = pa.concat_arrays(decoded) if decoded else pa.nulls(0, self._field.arrow_type())
+        self.array: pa.Array = pa.concat_arrays(decoded) if decoded else pa.nulls(0, self._field.choose_arrow_type())
 
     def __len__(self) -> int:
         """Return how many values there are."""
@@ -204,14 +206,14 @@ class PayloadReader:
         return self._field.dim
 
     def numpy(self) -> NDArray[Any]:
-        """The values as a NumPy view of the Arrow memory, read-only: 1-D for scalars, one row per vector.
+        """Return the values as a NumPy view of the Arrow memory, read-only: 1-D for scalars, one row per vector.
 
         Raises:
             SchemaError: For types without a NumPy form of fixed width, and for nulls; take `array` then.
         """
         import numpy as np
 
-        from sawlog.milvus.columns import offsets_of
+        from sawlog.milvus.columns import split_binary
 
         array = self.array
         if array.null_count:
@@ -227,7 +229,7 @@ class PayloadReader:
         if self._field.type in SCALARS and not pa.types.is_nested(array.type) and not _is_variable_width(array.type):
             return np.asarray(array.to_numpy())
         if _is_variable_width(array.type):
-            offsets_of(array)
+            split_binary(array)
         raise SchemaError(f"{self._field.type.name} values have no fixed width; take `array`")
 
     def string(self, index: int) -> str:
@@ -247,7 +249,7 @@ def _is_variable_width(kind: pa.DataType) -> bool:
 
 
 def _read(data: bytes) -> tuple[Sequence[pa.Array], pa.Field]:
-    """The first column of a payload, and how it is stored.
+    """Return the first column of a payload, and how it is stored.
 
     Raises:
         FormatError: When it cannot be read.

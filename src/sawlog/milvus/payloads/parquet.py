@@ -158,7 +158,7 @@ class Thrift:
         self.at = 0
 
     def read_struct(self, fields: Fields, last: int = 1 << 15, depth: int = 0) -> dict[str, Any]:
-        """The declared fields of the next struct, by name. Others, and those of another type, are skipped.
+        """Return the declared fields of the next struct, by name. Others, and those of another type, are skipped.
 
         Args:
             fields: What is declared.
@@ -174,7 +174,7 @@ class Thrift:
         size = len(data)
         while number != last:  # a footer has hundreds of fields: most are read without a call
             if pos >= size:
-                raise self._error("no end")
+                raise self._make_error("no end")
             byte = data[pos]
             pos += 1
             kind = byte & 15
@@ -203,7 +203,7 @@ class Thrift:
         if kind == BINARY:
             return self._read_bytes(self._read_varint())
         if depth > _MAX_DEPTH:
-            raise self._error("nested too deeply")
+            raise self._make_error("nested too deeply")
         if kind == STRUCT:
             return self.read_struct(field.of if field is not None else {}, depth=depth + 1)
         if kind in (LIST, SET):
@@ -212,29 +212,29 @@ class Thrift:
             return None
         if kind in (BYTE, DOUBLE):
             return self._read_bytes(1 if kind == BYTE else 8)
-        raise self._error(f"a field of type {kind}")
+        raise self._make_error(f"a field of type {kind}")
 
     def _read_list(self, field: Field | None, depth: int) -> list[Any]:
-        """The elements of a list; of one whose elements are not as declared, none."""
+        """Return the elements of a list; of one whose elements are not as declared, none."""
         (byte,) = self._read_bytes(1)
         kind = byte & 15
         count = byte >> 4 if byte >> 4 < 15 else self._read_varint()
         if count * (_SMALLEST_STRUCT if kind == STRUCT else 1) > len(self._data) - self.at:
-            raise self._error(f"a list of {count}")
+            raise self._make_error(f"a list of {count}")
         # Booleans in lists are bytes.
         elements = [self._read_value(max(kind, BYTE), field, depth + 1) for _ in range(count)]
         return elements if field is None or kind == field.element else []
 
     def _read_bytes(self, count: int) -> bytes:
         if count > len(self._data) - self.at:
-            raise self._error("no end")
+            raise self._make_error("no end")
         self.at += count
         return bytes(self._data[self.at - count : self.at])
 
     def _read_varint(self) -> int:
         number = read_varint(self._data, self.at)
         if number is None:
-            raise self._error("no end of a number")
+            raise self._make_error("no end of a number")
         value, self.at = number
         return value
 
@@ -242,12 +242,12 @@ class Thrift:
         value = self._read_varint()
         return value >> 1 ^ -(value & 1)
 
-    def _error(self, detail: str) -> ParquetError:
+    def _make_error(self, detail: str) -> ParquetError:
         return ParquetError(f"a broken {self._what}: {detail}")
 
 
 def encode_thrift(fields: Fields, values: Mapping[str, Any]) -> bytes:
-    """A struct in the compact protocol, of the declared fields that have values."""
+    """Return a struct in the compact protocol, of the declared fields that have values."""
     out = bytearray()
     last = 0
     for number, field in fields.items():
@@ -336,7 +336,7 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
         ParquetError: When it is broken, contradicts itself, or claims more than the file justifies.
     """
     room = min(length, _TAIL)
-    tail = bytes(source.window(start + length - room, room))
+    tail = bytes(source.read_window(start + length - room, room))
     size, magic = END.unpack_from(tail, len(tail) - END.size)
     if magic != PARQUET_MAGIC:
         raise ParquetError(f"expected {PARQUET_MAGIC!r} at the end, found {magic!r}")
@@ -345,7 +345,7 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
     if size > _LARGEST + length // _FRACTION:
         raise ParquetError(f"a footer of {size} bytes in {length} bytes", BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
     total = size + END.size
-    data = tail[-total : -END.size] if total <= room else bytes(source.window(start + length - total, size))
+    data = tail[-total : -END.size] if total <= room else bytes(source.read_window(start + length - total, size))
     footer = _parse_footer(data, length)
     if footer.rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
         raise ParquetError(f"{footer.rows} rows in {length} bytes", BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
@@ -354,7 +354,7 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
 
 @lru_cache(_KEPT)
 def _parse_footer(data: bytes, length: int) -> Footer:
-    """A footer, of a file of `length` bytes. Parts of a file are read one after the other."""
+    """Return a footer, of a file of `length` bytes. Parts of a file are read one after the other."""
     footer = Thrift(data, "footer").read_struct(FOOTER, last=max(FOOTER))
     groups = tuple(_parse_group(group, length) for group in _parse_list(footer, FOOTER, 4))
     rows = _parse_count(footer, "num_rows", "rows")
@@ -428,7 +428,7 @@ class Page:
 
 
 def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
-    """The pages of the column chunk at `start`, headers only.
+    """Yield the pages of the column chunk at `start`, headers only.
 
     Raises:
         ParquetError: When a header is broken, or a page reaches beyond the chunk.
@@ -436,7 +436,7 @@ def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
     pos, end = start, start + length
     while pos < end:
         offset = pos
-        header = Thrift(source.window(pos, min(_HEADER_ROOM, end - pos)).data, "page header")
+        header = Thrift(source.read_window(pos, min(_HEADER_ROOM, end - pos)).data, "page header")
         page_header = header.read_struct(_PAGE_HEADER)
         first, second = page_header.get("data_page_header", {}), page_header.get("data_page_header_v2", {})
         encoding = first.get("encoding", second.get("encoding", 0))
@@ -457,7 +457,7 @@ def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
 def read_checked_pages(
     source: Source, base: int, chunk: Chunk, max_page: int | None, *, any_size: bool
 ) -> Iterator[Page]:
-    """The pages of a column chunk, none of which claims more than it may.
+    """Yield the pages of a column chunk, none of which claims more than it may.
 
     Args:
         source: The file.
@@ -485,19 +485,19 @@ def check_size(page: Page, max_page: int | None) -> None:
     Raises:
         ParquetError: Says how much.
     """
-    limit = max_page if max_page is not None else page_limit(page.compressed)
+    limit = max_page if max_page is not None else compute_page_limit(page.compressed)
     if page.uncompressed > limit:
         claim = f"a page of {page.compressed} bytes claims {page.uncompressed} bytes; max_item_bytes is {limit}"
         raise ParquetError(claim, BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
 
 
-def page_limit(compressed: int) -> int:
-    """Bytes that a page may have when it is decompressed, by those that it takes in the file."""
+def compute_page_limit(compressed: int) -> int:
+    """Return bytes that a page may have when it is decompressed, by those that it takes in the file."""
     return min(_LARGEST_PAGE, max(FREE_PAGE, EXPANSION * compressed))
 
 
 def measure_longest_value(source: Source, dictionary: Page, compression: str) -> int:
-    """Length of the longest value of a dictionary of byte arrays, found without expanding any row.
+    """Return the length of the longest value of a dictionary of byte arrays, found without expanding any row.
 
     Raises:
         ParquetError: When the page cannot be decompressed, or its values do not fit into it.
@@ -511,19 +511,19 @@ def measure_longest_value(source: Source, dictionary: Page, compression: str) ->
         return dictionary.uncompressed
     values = np.frombuffer(data, np.uint8)
     values.flags.writeable = False
-    longest = int(kernels.longest_value(values))
+    longest = int(kernels.find_longest_value(values))
     if longest < 0:
         raise ParquetError("a dictionary page whose values do not fit into it")
     return longest
 
 
 def decompress_page(source: Source, page: Page, compression: str) -> pa.Buffer | None:
-    """The bytes of a page; `None` where nothing says for sure how it is compressed.
+    """Return the bytes of a page; `None` where nothing says for sure how it is compressed.
 
     Raises:
         ParquetError: When the page cannot be decompressed.
     """
-    data = pa.py_buffer(source.window(page.start, page.compressed))
+    data = pa.py_buffer(source.read_window(page.start, page.compressed))
     if compression == "UNCOMPRESSED":
         return data
     name = _ARROW_CODECS.get(compression)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow._parquet import ParquetReader
 
-from sawlog.arrow import bits_of
+from sawlog.arrow import pack_bits
 from sawlog.errors import SchemaError
 from sawlog.format.damage import Damage
 from sawlog.guard import Undecodable, call_decoder
-from sawlog.milvus.columns import decode, kind_of
+from sawlog.milvus.columns import decode, find_damage_kind
 from sawlog.milvus.layout import PARQUET_MAGIC, PARQUET_MINIMUM, BinlogDamageKind
 from sawlog.milvus.payloads.parquet import (
     END,
@@ -30,9 +30,9 @@ from sawlog.milvus.payloads.parquet import (
     ParquetError,
     Physical,
     check_size,
+    compute_page_limit,
     encode_thrift,
     measure_longest_value,
-    page_limit,
     read_checked_pages,
     read_footer,
 )
@@ -142,8 +142,8 @@ class Payload:
         """Bytes of the payload in its file."""
         return self._extent.length
 
-    def row_bytes(self, column: int) -> float:
-        """Decoded bytes per value of a top-level column, about: as the footer has it, and what a number takes.
+    def estimate_row_bytes(self, column: int) -> float:
+        """Return decoded bytes per value of a top-level column, about: as the footer has it, and what a number takes.
 
         Vectors take what they take, however often a dictionary stands for one.
         """
@@ -154,14 +154,14 @@ class Payload:
             total += max(chunk.uncompressed, chunk.values * width)
         return total / max(1, self.rows) + _VALUE_BYTES
 
-    def column_batches(self, index: int, batch_rows: int) -> Iterator[pa.Array]:
-        """The values of a top-level column, in arrays of at most `batch_rows`, to which nobody else holds on.
+    def read_column_batches(self, index: int, batch_rows: int) -> Iterator[pa.Array]:
+        """Yield the values of a top-level column, in arrays of at most `batch_rows`, to which nobody else holds on.
 
         Raises:
             UnreadableError: When a page cannot be decoded. After `resolve` there is something for each value that is
                 lost, instead.
         """
-        batch_rows = min(batch_rows, self.row_limit(index))
+        batch_rows = min(batch_rows, self.compute_row_limit(index))
         if index in self._lost:
             yield from _salvage_column(self, index, self._lost[index], batch_rows)
             return
@@ -189,9 +189,9 @@ class Payload:
         """
         if index not in self._lost:
             with suppress(UnreadableError):
-                self.row_limit(index)
+                self.compute_row_limit(index)
             if index in self._refused:
-                self._limits[index] = self._least_limit(index)
+                self._limits[index] = self._compute_least_limit(index)
             losses = _find_losses(self, index, field, self._limits[index])
             if index in self._refused and not losses:
                 damage = self._refused[index]
@@ -203,12 +203,12 @@ class Payload:
         """Return what `resolve` found to be lost of a column."""
         return self._lost.get(index, [])
 
-    def _least_limit(self, index: int) -> int:
+    def _compute_least_limit(self, index: int) -> int:
         """Return the row limit where some pages cannot be checked: no value is longer than its dictionary."""
         longest = self.schema.types[index].byte_width if self.has_vectors(index) else 1
         for group, leaf in itertools.product(range(len(self.footer.groups)), self.leaves(index)):
             with suppress(ParquetError):
-                for page in self.pages(group, leaf, any_size=True):
+                for page in self.iterate_pages(group, leaf, any_size=True):
                     longest = max(longest, page.uncompressed if page.is_dictionary else 0)
         return max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest))
 
@@ -218,14 +218,14 @@ class Payload:
             self.source.check(self._extent.offset + self._extent.length)
 
     def read_column(self, max_bytes: int) -> list[pa.Array]:
-        """All values of the first column.
+        """Return all values of the first column.
 
         Raises:
             UnreadableError: When a page cannot be decoded, or there are more bytes.
         """
         arrays = []
         size = 0
-        for array in self.column_batches(0, BATCH_ROWS):
+        for array in self.read_column_batches(0, BATCH_ROWS):
             size += array.nbytes
             if size > max_bytes:
                 raise self.make_error(
@@ -234,7 +234,7 @@ class Payload:
             arrays.append(array)
         return arrays
 
-    def row_limit(self, index: int) -> int:
+    def compute_row_limit(self, index: int) -> int:
         """Return how many values of a column can be decoded at once without bursting; checks its pages, once.
 
         Raises:
@@ -259,25 +259,25 @@ class Payload:
         return not is_remote(self.path) or self._pages[1] <= _MOST_HELD
 
     def has_vectors(self, index: int) -> bool:
-        """Whether the values of a top-level column are all of one width, and that is more than nothing."""
+        """Return whether the values of a top-level column are all of one width, and that is more than nothing."""
         kind = self.schema.types[index]
         return pa.types.is_fixed_size_binary(kind) and bool(kind.byte_width)
 
     def leaves(self, index: int) -> list[int]:
-        """Leaf columns below a top-level column."""
+        """Return leaf columns below a top-level column."""
         if len(self.columns) == len(self.schema):
             return [index]
         first = sum(map(_count_leaves, self.schema.types[:index]))
         return list(range(first, first + _count_leaves(self.schema.types[index])))
 
-    def pages(self, group: int, leaf: int, *, any_size: bool = False) -> Iterator[Page]:
-        """The pages of one column chunk, headers only, none of them larger than it may be, unless of `any_size`.
+    def iterate_pages(self, group: int, leaf: int, *, any_size: bool = False) -> Iterator[Page]:
+        """Return the pages of one column chunk, headers only, none of them larger than it may be, unless of `any_size`.
 
         Raises:
             ParquetError: For pages that are broken or too large.
         """
         if is_remote(self.path) and self.is_available:
-            self.source.window(*self._pages)  # all of them, at once
+            self.source.read_window(*self._pages)  # all of them, at once
         chunk = self.footer.groups[group].chunks[leaf]
         return read_checked_pages(self.source, self._extent.offset, chunk, self.max_page_bytes, any_size=any_size)
 
@@ -302,7 +302,7 @@ class Payload:
         """
         dictionary = None
         values = size = 0
-        for page in self.pages(group, leaf):
+        for page in self.iterate_pages(group, leaf):
             dictionary = page if page.is_dictionary else dictionary
             values += page.values
             size += page.uncompressed
@@ -312,7 +312,7 @@ class Payload:
         if values != chunk.values or (values != rows and not lists):
             raise ParquetError(f"pages of {values} values, where the footer says {chunk.values} values in {rows} rows")
         decoded = values * max(_VALUE_BYTES, column.length)
-        limit = self.max_page_bytes if self.max_page_bytes is not None else page_limit(chunk.compressed)
+        limit = self.max_page_bytes if self.max_page_bytes is not None else compute_page_limit(chunk.compressed)
         if lists and decoded > max(limit, _EXPANSION * size):
             claim = f"lists of {values} elements, {decoded} bytes, in pages of {size}; max_item_bytes is {limit}"
             raise ParquetError(claim, BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
@@ -322,7 +322,7 @@ class Payload:
         extent = self._extent
         if extent.length > SMALL and (in_part or is_remote(self.path)):
             return pa.PythonFile(SourceFile(SourceRange(self.source, extent.offset, extent.length)), mode="r")
-        return pa.BufferReader(pa.py_buffer(self.source.window(extent.offset, extent.length)))
+        return pa.BufferReader(pa.py_buffer(self.source.read_window(extent.offset, extent.length)))
 
     def make_error(self, detail: str, kind: str = BinlogDamageKind.BAD_PAYLOAD.label) -> UnreadableError:
         """Return the error to raise when the payload cannot be read on."""
@@ -361,7 +361,7 @@ def _open_reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, li
 
 
 def _decode_names(schema: pa.Schema) -> pa.Schema:
-    """A schema whose names can be asked for: values do not need them, and they need not be UTF-8."""
+    """Return a schema whose names can be asked for: values do not need them, and they need not be UTF-8."""
     if not isinstance(call_decoder(attrgetter("names"), schema), Undecodable):
         return schema
     fields = [
@@ -393,15 +393,15 @@ def _count_leaves(kind: pa.DataType) -> int:
     )
 
 
-def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
+def compute_batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
     """Return how many rows of some columns make a batch of about `BATCH_BYTES`.
 
     Raises:
         UnreadableError: For pages that are broken or too large.
     """
     columns = list(columns)
-    size = sum(payload.row_bytes(index) for payload, index in columns)
-    limit = min((payload.row_limit(index) for payload, index in columns), default=BATCH_ROWS)
+    size = sum(payload.estimate_row_bytes(index) for payload, index in columns)
+    limit = min((payload.compute_row_limit(index) for payload, index in columns), default=BATCH_ROWS)
     return max(1, min(limit, int(BATCH_BYTES / max(size, 1))))
 
 
@@ -410,12 +410,12 @@ class ColumnStream:
 
     def __init__(self, payloads: Sequence[Payload], index: int, batch_rows: int) -> None:
         self.rows = sum(payload.rows for payload in payloads)
-        self._arrays = (array for payload in payloads for array in payload.column_batches(index, batch_rows))
+        self._arrays = (array for payload in payloads for array in payload.read_column_batches(index, batch_rows))
         self._rest: list[pa.Array] = []
         self._have = 0
 
     def take(self, count: int) -> pa.Array | None:
-        """The next `count` values, or fewer at the end; `None` when there are no more.
+        """Return the next `count` values, or fewer at the end; `None` when there are no more.
 
         Raises:
             UnreadableError: When a page cannot be decoded.
@@ -462,7 +462,7 @@ class ColumnStream:
 
 
 def _is_movable(array: pa.Array) -> bool:
-    """Whether values have slots of one width in memory that may be written to."""
+    """Return whether values have slots of one width in memory that may be written to."""
     if not pa.types.is_fixed_size_binary(array.type) or not array.type.byte_width or array.null_count:
         return False
     data = array.buffers()[1]
@@ -489,14 +489,14 @@ def _compact_rows(array: pa.Array, keep: NDArray[np.uint8], rows_left: int) -> p
 
 def make_mask(keep: NDArray[np.uint8]) -> pa.BooleanArray:
     """Return ones and zeros as Arrow's Booleans."""
-    bits = bits_of(keep)
+    bits = pack_bits(keep)
     return pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
 
 
 def zip_columns(
     payload: Payload, fields: Sequence[tuple[int, Field | None]], max_rows: int = BATCH_ROWS
 ) -> Iterator[tuple[list[pa.Array], NDArray[np.uint8]]]:
-    """The rows of a payload of which no value is lost, some at a time: the values of some columns, and which rows.
+    """Yield rows of a payload of which no value is lost, some at a time: the values of some columns, and which rows.
 
     Args:
         payload: The payload.
@@ -526,10 +526,10 @@ def _zip_columns(
     start: int,
     max_rows: int,
 ) -> Iterator[tuple[list[pa.Array], NDArray[np.uint8]]]:
-    """The sound rows of a payload from one on, some at a time; `None`: all of them."""
+    """Yield the sound rows of a payload from one on, some at a time; `None`: all of them."""
     import numpy as np
 
-    step = min(max_rows, rows_at_once(payload, [index for index, _ in fields]))
+    step = min(max_rows, limit_rows(payload, [index for index, _ in fields]))
     streams = [(ColumnStream([payload], index, step), field) for index, field in fields]
     for stream, _ in streams:
         stream.skip(start)
@@ -539,13 +539,13 @@ def _zip_columns(
         yield [_take(stream, keep, field, payload) for stream, field in streams], keep
 
 
-def rows_at_once(payload: Payload, columns: Sequence[int]) -> int:
+def limit_rows(payload: Payload, columns: Sequence[int]) -> int:
     """Return how many rows of a payload are decoded at a time.
 
     Raises:
         UnreadableError: For pages that are broken or too large.
     """
-    return batch_rows((payload, index) for index in columns) if columns else payload.row_limit(0)
+    return compute_batch_rows((payload, index) for index in columns) if columns else payload.compute_row_limit(0)
 
 
 def _take(stream: ColumnStream, keep: NDArray[np.uint8], field: Field | None, payload: Payload) -> pa.Array:
@@ -555,7 +555,7 @@ def _take(stream: ColumnStream, keep: NDArray[np.uint8], field: Field | None, pa
     try:
         return part if field is None else decode(field, part)
     except SchemaError as error:
-        raise payload.make_error(str(error), kind_of(error)) from None
+        raise payload.make_error(str(error), find_damage_kind(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -603,7 +603,7 @@ class _Piece:
 
 
 def _find_losses(payload: Payload, index: int, field: Field | None, batch_rows: int) -> list[_LostRows]:
-    """The rows of a column that cannot be read, in order.
+    """Return the rows of a column that cannot be read, in order.
 
     Args:
         payload: The payload.
@@ -633,7 +633,7 @@ def _find_losses(payload: Payload, index: int, field: Field | None, batch_rows: 
 
 
 def _salvage_column(payload: Payload, index: int, losses: list[_LostRows], batch_rows: int) -> Iterator[pa.Array]:
-    """The values of a column, at most so many at a time; nulls, or what is stored, for those that are lost."""
+    """Yield the values of a column, at most so many at a time; nulls, or what is stored, for those that are lost."""
     broken = {loss.end for loss in losses if loss.first < loss.end and not loss.is_decoded}
     for piece in filter(lambda piece: piece.rows, _split_into_pieces(payload, index)):
         row, end = piece.first, piece.first + piece.rows
@@ -647,14 +647,14 @@ def _salvage_column(payload: Payload, index: int, losses: list[_LostRows], batch
             yield pa.nulls(min(batch_rows, end - start), payload.schema.types[index])
 
 
-def first_values(payload: Payload, index: int, count: int) -> list[pa.Array]:
-    """The first values of a column that can be decoded, each an array of its own."""
+def read_first_values(payload: Payload, index: int, count: int) -> list[pa.Array]:
+    """Return the first values of a column that can be decoded, each an array of its own."""
     pieces = itertools.chain.from_iterable(map(_read_until_error, _split_into_pieces(payload, index)))
     return list(itertools.islice(pieces, count))
 
 
 def _mark_intact_rows(losses: Iterable[_LostRows], rows: int) -> NDArray[np.uint8]:
-    """1 for each row of which nothing is lost, 0 for the others."""
+    """Return 1 for each row of which nothing is lost, 0 for the others."""
     import numpy as np
 
     sound = np.ones(rows, np.uint8)
@@ -674,7 +674,7 @@ def describe_losses(losses: Sequence[_LostRows]) -> tuple[str, str]:
 
 
 def _read_until_error(piece: _Piece) -> Iterator[pa.Array]:
-    """The rows of a piece, one by one, up to the first that cannot be decoded."""
+    """Yield the rows of a piece, one by one, up to the first that cannot be decoded."""
     arrays = piece.read(1)
     for _ in range(piece.rows):
         try:
@@ -696,11 +696,11 @@ def _find_bad_values(field: Field, array: pa.Array, first: int, losses: list[_Lo
             _find_bad_values(field, array.slice(0, half), first, losses)
             _find_bad_values(field, array.slice(half), first + half, losses)
         else:
-            losses.append(_LostRows(first, first + len(array), kind_of(error), str(error), is_decoded=True))
+            losses.append(_LostRows(first, first + len(array), find_damage_kind(error), str(error), is_decoded=True))
 
 
 def _split_into_pieces(payload: Payload, index: int) -> Iterator[_Piece]:
-    """The pages of a column; its row groups, where values are lists: those may go on in the next page."""
+    """Yield the pages of a column; its row groups, where values are lists: those may go on in the next page."""
     first = 0
     leaves = payload.leaves(index)
     kind = payload.schema.types[index]
@@ -727,7 +727,7 @@ def _read_group(payload: Payload, index: int, group: int, batch_rows: int) -> It
 
 
 def _split_flat_group(payload: Payload, index: int, group: int, first: int) -> Iterator[_Piece]:
-    """The data pages of one column chunk; what follows a broken page header cannot be found."""
+    """Yield the data pages of one column chunk; what follows a broken page header cannot be found."""
     (leaf,) = payload.leaves(index)
     rows, chunk = payload.footer.groups[group].rows, payload.footer.groups[group].chunks[leaf]
     end = first + rows
@@ -735,7 +735,7 @@ def _split_flat_group(payload: Payload, index: int, group: int, first: int) -> I
     count = 0
     broken: _RefusedError | None = None
     try:
-        for page in payload.pages(group, leaf, any_size=True):
+        for page in payload.iterate_pages(group, leaf, any_size=True):
             count += page.values
     except ParquetError as error:
         broken = _make_refused_error(error)
@@ -747,7 +747,7 @@ def _split_flat_group(payload: Payload, index: int, group: int, first: int) -> I
         count = 0
     dictionary: Page | None = None
     known_end = first + count
-    pages = payload.pages(group, leaf, any_size=True)
+    pages = payload.iterate_pages(group, leaf, any_size=True)
     while first < known_end:
         page = next(pages)
         dictionary = page if page.is_dictionary else dictionary
@@ -781,11 +781,11 @@ def _read_page(
 
 
 def _make_page_file(payload: Payload, index: int, group: int, pages: list[Page]) -> bytes:
-    """A Parquet file of one column: some pages, as they are."""
+    """Return a Parquet file of one column: some pages, as they are."""
     (leaf,) = payload.leaves(index)
     column, chunk = payload.columns[leaf], payload.footer.groups[group].chunks[leaf]
     content = b"".join(
-        bytes(payload.source.window(page.offset, page.start + page.compressed - page.offset)) for page in pages
+        bytes(payload.source.read_window(page.offset, page.start + page.compressed - page.offset)) for page in pages
     )
     rows, start = pages[-1].values, len(PARQUET_MAGIC)
     before = sum(page.start + page.compressed - page.offset for page in pages[:-1])
@@ -815,19 +815,21 @@ def _make_page_file(payload: Payload, index: int, group: int, pages: list[Page])
 
 
 def _cast_to_stored(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values of a physical type as those of the logical type of their column."""
+    """Return values of a physical type as those of the logical type of their column."""
     if array.type == kind:
         return array
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         array = array.cast(pa.large_binary())
-    is_same_layout = pa.types.is_string(kind) or pa.types.is_large_string(kind) or _width(kind) == _width(array.type)
+    is_same_layout = (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or _measure_width(kind) == _measure_width(array.type)
+    )
     cast = call_decoder(array.view, kind) if is_same_layout else call_decoder(array.cast, kind, safe=False)
     if isinstance(cast, Undecodable):
         raise _RefusedError(cast.detail)
     return cast
 
 
-def _width(kind: pa.DataType) -> int:
+def _measure_width(kind: pa.DataType) -> int:
     return int(kind.bit_width) if pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind) else -1
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from sawlog.milvus.layout import FIELD_ID, FIELD_ID_KEY, BinlogDamageKind, DataType
 from sawlog.milvus.log import Descriptor
-from sawlog.milvus.payloads.payload import Payload, UnreadableError, first_values
-from sawlog.milvus.types import INFERRED_ELEMENTS, SCALARS, VECTOR_BYTES, Field, data_type
+from sawlog.milvus.payloads.payload import Payload, UnreadableError, read_first_values
+from sawlog.milvus.types import INFERRED_ELEMENTS, SCALARS, VECTOR_BYTES, Field, parse_data_type
 
 _DIM_KEY = b"dim"
 _ELEMENT_KEY = b"elementType"
@@ -30,8 +30,8 @@ _PEEK = 256
 """Values from which the element type of an array is inferred."""
 
 
-def stored_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> list[Field]:
-    """The fields of a payload: the one of an event, or those of a column group in bare Parquet.
+def make_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> list[Field]:
+    """Return the fields of a payload: the one of an event, or those of a column group in bare Parquet.
 
     Args:
         payload: The payload.
@@ -44,33 +44,33 @@ def stored_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> l
     if descriptor is None:
         fields = []
         for index, stored in enumerate(payload.schema):
-            field = bare_field(stored, index)
+            field = make_bare_field(stored, index)
             fields.append(resolve(field, stored, _peek(payload, index) if field.type is DataType.FloatVector else []))
         return fields
     if not payload.schema:
         raise payload.make_error("the payload has no column")
-    field = described_field(descriptor, id)
+    field = make_event_field(descriptor, id)
     values = _peek(payload, 0) if field.type is DataType.Array else []
     return [resolve(field, payload.schema.field(0), values)]
 
 
-def described_field(descriptor: Descriptor, id: int) -> Field:
-    """The field of a file as far as its descriptor describes it."""
+def make_event_field(descriptor: Descriptor, id: int) -> Field:
+    """Return the field of a file as far as its descriptor describes it."""
     is_known = descriptor.payload_type in DataType.__members__.values()
     kind = DataType(descriptor.payload_type) if is_known else DataType.None_
     return Field(id, str(id), kind, nullable=descriptor.is_nullable)
 
 
 def _peek(payload: Payload, index: int) -> list[pa.Array]:
-    """The first values of a column; where these cannot be read, the first that can.
+    """Return the first values of a column; where these cannot be read, the first that can.
 
     Raises:
         UnreadableError: When there are none.
     """
     try:
-        return [array for array, _ in zip(payload.column_batches(index, _PEEK), range(1), strict=False)]
+        return [array for array, _ in zip(payload.read_column_batches(index, _PEEK), range(1), strict=False)]
     except UnreadableError:
-        intact = first_values(payload, index, _PEEK)
+        intact = read_first_values(payload, index, _PEEK)
         if not intact:
             raise
         return intact
@@ -115,7 +115,7 @@ def resolve(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> 
     if not dim and _DIM_KEY in metadata and metadata[_DIM_KEY].isdigit():
         dim = int(metadata[_DIM_KEY])
     if not element and _ELEMENT_KEY in metadata and metadata[_ELEMENT_KEY].isdigit():
-        element = data_type(int(metadata[_ELEMENT_KEY]))
+        element = parse_data_type(int(metadata[_ELEMENT_KEY]))
     if not dim and pa.types.is_fixed_size_binary(stored.type):
         width = stored.type.byte_width
         dim = width * 8 if field.type is DataType.BinaryVector else width // VECTOR_BYTES.get(field.type, 1)
@@ -128,7 +128,7 @@ def resolve(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> 
 
 
 def infer_element(values: Sequence[pa.Array]) -> DataType:
-    """The element type that array cells name; `None_` where there is not one cell that does."""
+    """Return the element type that array cells name; `None_` where there is not one cell that does."""
     for array in values:
         if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
             continue
@@ -138,15 +138,15 @@ def infer_element(values: Sequence[pa.Array]) -> DataType:
     return DataType.None_
 
 
-def field_id(stored: pa.Field) -> int | None:
-    """The id that a column of bare Parquet has, by its metadata or, in Storage V3, by its name; `None` for none."""
+def find_field_id(stored: pa.Field) -> int | None:
+    """Return id that a column of bare Parquet has, by its metadata or, in Storage V3, by its name; `None` for none."""
     named = (stored.metadata or {}).get(FIELD_ID_KEY, stored.name.encode())
     return int(named) if FIELD_ID.match(named) else None
 
 
-def bare_field(stored: pa.Field, position: int) -> Field:
-    """The field of a column of a Storage V2 file, as far as it says: vectors are not told apart there."""
-    named = field_id(stored)
+def make_bare_field(stored: pa.Field, position: int) -> Field:
+    """Return the field of a column of a Storage V2 file, as far as it says: vectors are not told apart there."""
+    named = find_field_id(stored)
     id = position if named is None else named
     kind = next((candidate for candidate in _PHYSICAL if SCALARS[candidate] == stored.type), DataType.None_)
     if pa.types.is_list(stored.type) and stored.type.value_type == pa.float32():

@@ -10,7 +10,7 @@ from typing import Protocol
 from sawlog.guard import decode_json
 from sawlog.storage.directories import File
 from sawlog.storage.minio import layout
-from sawlog.storage.names import natural_order
+from sawlog.storage.names import make_natural_key
 from sawlog.storage.sources import Source
 
 _MOST_BYTES = 1 << 20
@@ -24,16 +24,16 @@ class RawFiles(Protocol):
         """Open a file."""
         ...
 
-    def size_of_raw(self, path: str) -> int | None:
-        """Bytes of a file; `None` where there is none."""
+    def find_raw_size(self, path: str) -> int | None:
+        """Return bytes of a file; `None` where there is none."""
         ...
 
-    def files_below(self, directory: str) -> list[File]:
-        """Files below a directory, those with hidden names left out; none where it is missing."""
+    def list_files_below(self, directory: str) -> list[File]:
+        """Return files below a directory, those with hidden names left out; none where it is missing."""
         ...
 
-    def folders_in(self, directory: str) -> list[str]:
-        """Names of the directories in a directory; none where it is missing."""
+    def list_folders(self, directory: str) -> list[str]:
+        """Return names of the directories in a directory; none where it is missing."""
         ...
 
 
@@ -63,26 +63,26 @@ class Drives:
         self.places = dict(places or {})
         self._drives: dict[str, Drive | None] = {}
 
-    def above(self, folder: str, raw: RawFiles) -> Drive | None:
-        """The drive that a directory is in; `None` where there is none."""
-        for root in directories_above(folder):
-            if (drive := self._drive(root, raw)) is not None:
+    def find_drive(self, folder: str, raw: RawFiles) -> Drive | None:
+        """Return the drive that a directory is in; `None` where there is none."""
+        for root in walk_upwards(folder):
+            if (drive := self._load_drive(root, raw)) is not None:
                 return drive
         return None
 
-    def first(self, drive: Drive, named: Sequence[str], raw: RawFiles) -> str:
-        """The drive by which the objects of a drive are named: the first of its deployment that the user named."""
+    def choose_first(self, drive: Drive, named: Sequence[str], raw: RawFiles) -> str:
+        """Return drive by which the objects of a drive are named: the first of its deployment that the user named."""
         for first, members in self.places.items():
             if drive.root in members:
                 return first
         roots = {peer.root for peer in self._drives.values() if peer and peer.deployment == drive.deployment}
         if drive.count > 1:
-            folders = {above for name in named for above in directories_above(name)}
+            folders = {above for name in named for above in walk_upwards(name)}
             for folder in {posixpath.dirname(drive.root), *named}:
-                folders |= {posixpath.join(folder, name) for name in raw.folders_in(folder or ".")}
+                folders |= {posixpath.join(folder, name) for name in raw.list_folders(folder or ".")}
             for folder in folders:
-                roots |= self._roots(folder, drive, raw)
-        ordered = sorted(roots, key=natural_order)
+                roots |= self._find_roots(folder, drive, raw)
+        ordered = sorted(roots, key=make_natural_key)
         first = next(
             (root for root in ordered if any(is_below(root, name) or is_below(name, root) for name in named)),
             drive.root,
@@ -90,11 +90,11 @@ class Drives:
         self.places[first] = tuple(ordered)
         return first
 
-    def _roots(self, folder: str, drive: Drive, raw: RawFiles) -> set[str]:
-        peer = self._drive(folder, raw)
+    def _find_roots(self, folder: str, drive: Drive, raw: RawFiles) -> set[str]:
+        peer = self._load_drive(folder, raw)
         return {folder} if peer is not None and peer.deployment == drive.deployment else set()
 
-    def _drive(self, root: str, raw: RawFiles) -> Drive | None:
+    def _load_drive(self, root: str, raw: RawFiles) -> Drive | None:
         if root not in self._drives:
             self._drives[root] = _read_drive(root, raw)
         return self._drives[root]
@@ -102,12 +102,12 @@ class Drives:
 
 def _read_drive(root: str, raw: RawFiles) -> Drive | None:
     path = posixpath.join(root, layout.DRIVE)
-    size = raw.size_of_raw(path)
+    size = raw.find_raw_size(path)
     if size is None or size > _MOST_BYTES:
         return None
     source = raw.open_raw(path)
     try:
-        document = decode_json(bytes(source.window(0, size)))
+        document = decode_json(bytes(source.read_window(0, size)))
     finally:
         source.close()
     if not isinstance(document, dict) or not isinstance(document.get("xl"), dict):
@@ -118,12 +118,12 @@ def _read_drive(root: str, raw: RawFiles) -> Drive | None:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is a directory, or below it."""
+    """Return whether a path is a directory, or below it."""
     return path == folder or folder in ("", ".") or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def directories_above(folder: str) -> Iterator[str]:
-    """A directory, and those above it; not the store that a remote one is in."""
+def walk_upwards(folder: str) -> Iterator[str]:
+    """Yield a directory, and those above it; not the store that a remote one is in."""
     scheme, mark, path = folder.rpartition("://")
     while path.strip("/"):
         yield scheme + mark + path

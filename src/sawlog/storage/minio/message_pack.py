@@ -40,7 +40,7 @@ class Sliceable(Protocol):
     """Bytes, or what has slices of them."""
 
     def __getitem__(self, place: slice, /) -> bytes:
-        """The bytes from one place to another, fewer at the end."""
+        """Return the bytes from one place to another, fewer at the end."""
         ...
 
 
@@ -56,7 +56,7 @@ class Unpacker:
         self._data = data
         self.position = position
 
-    def value(self, depth: int = 0) -> Any:
+    def take_value(self, depth: int = 0) -> Any:
         """Take the next value: a number, bytes, a list or a dictionary.
 
         Raises:
@@ -75,20 +75,20 @@ class Unpacker:
             return number.unpack(self._take(number.size))[0]
         self.position = start
         if code in _ARRAYS or code & 0xF0 == 0x90:
-            return [self.value(depth + 1) for _ in range(self.array_header())]
+            return [self.take_value(depth + 1) for _ in range(self.take_array_header())]
         if code in _MAPS or code & 0xF0 == 0x80:
-            return self._map(depth)
-        return self.taken()
+            return self._take_map(depth)
+        return self.take_bytes()
 
-    def taken(self) -> bytes:
+    def take_bytes(self) -> bytes:
         """Take the bytes of a text, of bytes, or of an extension.
 
         Raises:
             PackError: When the next value is another, or does not end here.
         """
-        return self._take(self.bytes_header())
+        return self._take(self.take_bytes_header())
 
-    def bytes_header(self) -> int:
+    def take_bytes_header(self) -> int:
         """Take the header of bytes, which begin at the position then; how many there are.
 
         Raises:
@@ -99,9 +99,9 @@ class Unpacker:
         if code & 0xE0 == 0xA0:
             return code & 0x1F
         if code in _SIZED:
-            return self._number(_SIZED[code])
+            return self._take_number(_SIZED[code])
         if code in _EXTENSIONS:
-            length = self._number(_EXTENSIONS[code])
+            length = self._take_number(_EXTENSIONS[code])
             self._take(1)
             return length
         if code in _FIXED_EXTENSIONS:
@@ -109,7 +109,7 @@ class Unpacker:
             return 1 << code - _FIXED_EXTENSIONS.start
         raise PackError(f"byte {code:#04x} at {start} where bytes or a text were expected")
 
-    def array_header(self) -> int:
+    def take_array_header(self) -> int:
         """Take the header of an array; how many values follow by its word.
 
         Raises:
@@ -117,7 +117,7 @@ class Unpacker:
         """
         return self._count(0x90, _ARRAYS, "an array")
 
-    def map_header(self) -> int:
+    def take_map_header(self) -> int:
         """Take the header of a map; how many pairs follow by its word.
 
         Raises:
@@ -132,19 +132,19 @@ class Unpacker:
             return code & 0x0F
         if code not in sizes:
             raise PackError(f"byte {code:#04x} at {start} where {name} was expected")
-        return self._number(sizes[code])
+        return self._take_number(sizes[code])
 
-    def _map(self, depth: int) -> dict[Any, Any]:
+    def _take_map(self, depth: int) -> dict[Any, Any]:
         values: dict[Any, Any] = {}
-        for _ in range(self.map_header()):
+        for _ in range(self.take_map_header()):
             start = self.position
-            key = self.value(depth + 1)
+            key = self.take_value(depth + 1)
             if isinstance(key, list | dict):
                 raise PackError(f"a key at byte {start} is neither a text nor a number")
-            values[key] = self.value(depth + 1)
+            values[key] = self.take_value(depth + 1)
         return values
 
-    def _number(self, size: int) -> int:
+    def _take_number(self, size: int) -> int:
         return int.from_bytes(self._take(size), "big")
 
     def _take(self, length: int) -> bytes:

@@ -89,8 +89,8 @@ class Version:
         """Bytes of a whole block in a shard, without its hash."""
         return -(-self.block_size // self.data_shards)
 
-    def shard_bytes(self, size: int) -> int:
-        """Bytes of a shard of so many bytes of a part, without hashes."""
+    def compute_shard_bytes(self, size: int) -> int:
+        """Return bytes of a shard of so many bytes of a part, without hashes."""
         blocks, remainder = divmod(size, self.block_size)
         return blocks * self.shard_block + -(-remainder // self.data_shards)
 
@@ -113,7 +113,7 @@ class Metadata:
         self._inline: int | None = None
         self._bodies: dict[Stamp, Any] = {}
         try:
-            head = bytes(source.window(0, layout.HEAD.size))
+            head = bytes(source.read_window(0, layout.HEAD.size))
             if head[: len(layout.MAGIC)] == layout.MAGIC and len(head) == layout.HEAD.size:
                 self._read_binary(head)
             else:
@@ -122,8 +122,8 @@ class Metadata:
             raise MetadataError(str(error)) from error
         self.stamps: Sequence[Stamp] = sorted(self._bodies, reverse=True)
 
-    def version(self, stamp: Stamp) -> Version:
-        """All that is said of a version that is no deletion.
+    def read_version(self, stamp: Stamp) -> Version:
+        """Return all that is said of a version that is no deletion.
 
         Raises:
             MetadataError: When it cannot be read.
@@ -131,12 +131,12 @@ class Metadata:
         body = self._bodies[stamp]
         try:
             if isinstance(body, bytes):
-                body = Unpacker(body).value()
+                body = Unpacker(body).take_value()
             if not isinstance(body, dict):
                 raise MetadataError(f"a version is {type(body).__name__}, expected a map")
             if b"V2Obj" in body:
-                return self._object(_Fields(body[b"V2Obj"], "V2Obj"), stamp)
-            return _old_object(_Fields(body[b"V1Obj"], "V1Obj")) if b"V1Obj" in body else _text_object(body)
+                return self._read_object(_Fields(body[b"V2Obj"], "V2Obj"), stamp)
+            return _read_old_object(_Fields(body[b"V1Obj"], "V1Obj")) if b"V1Obj" in body else _read_text_object(body)
         except PackError as error:
             raise MetadataError(str(error)) from error
 
@@ -154,13 +154,13 @@ class Metadata:
             self._take_versions(file[layout.HEAD.size : self._source.size])
             return
         outer = Unpacker(file, layout.HEAD.size)
-        length = outer.bytes_header()
+        length = outer.take_bytes_header()
         start, outer.position = outer.position, outer.position + length
         body = file[start : start + length]
         if len(body) < length:
             raise MetadataError(f"{length} bytes of versions expected at byte {start}, {len(body)} are there")
         if minor >= layout.MINOR_CHECKED:
-            expected = outer.value()
+            expected = outer.take_value()
             actual = xxhash.xxh64_intdigest(body) & 0xFFFFFFFF
             if expected != actual:
                 raise MetadataError(f"checksum of the versions at byte {start}: {expected} stored, {actual} computed")
@@ -171,67 +171,67 @@ class Metadata:
             self._take_indexed(body)
 
     def _take_versions(self, body: bytes) -> None:
-        """Versions without headers."""
-        document = Unpacker(body).value()
+        """Read versions without headers."""
+        document = Unpacker(body).take_value()
         versions = document.get(b"Versions") if isinstance(document, dict) else None
         if not isinstance(versions, list):
             raise MetadataError("no list of versions")
         for version in versions:
             fields = _Fields(version, "version")
-            kind = fields.integer("Type")
+            kind = fields.read_integer("Type")
             if kind == layout.DELETE_TYPE:
                 inner = _Fields(version.get(b"DelObj"), "DelObj")
             elif kind == layout.OBJECT_TYPE:
                 inner = _Fields(version.get(b"V2Obj"), "V2Obj")
             else:
                 inner = _Fields({b"MTime": 0, b"ID": bytes(16)}, "V1Obj")
-            stamp = Stamp(inner.integer("MTime"), kind == layout.DELETE_TYPE, inner.identity("ID"))
+            stamp = Stamp(inner.read_integer("MTime"), kind == layout.DELETE_TYPE, inner.read_identity("ID"))
             self._bodies[stamp] = version
 
     def _take_indexed(self, body: bytes) -> None:
-        """Versions with headers; the versions themselves are read when they are asked for."""
+        """Read the headers of versions; the versions themselves are read when they are asked for."""
         unpacker = Unpacker(body)
-        header_version, meta_version = unpacker.value(), unpacker.value()
-        if header_version not in layout.HEADER_VERSIONS or not 0 < _integer(meta_version) <= layout.META_VERSION:
+        header_version, meta_version = unpacker.take_value(), unpacker.take_value()
+        if header_version not in layout.HEADER_VERSIONS or not 0 < _check_integer(meta_version) <= layout.META_VERSION:
             detail = f"version {header_version} of headers, {meta_version} of versions"
             raise MetadataError(f"{detail}; known are up to {layout.META_VERSION}", unsupported=True)
-        count = _integer(unpacker.value())
+        count = _check_integer(unpacker.take_value())
         for _ in range(count):
-            header, version = Unpacker(unpacker.taken()).value(), unpacker.taken()
+            header, version = Unpacker(unpacker.take_bytes()).take_value(), unpacker.take_bytes()
             if not isinstance(header, list) or len(header) != layout.HEAD_FIELDS[header_version]:
                 raise MetadataError("the header of a version is not the list that was expected")
-            kind, flags = map(_integer, header[2 + (header_version > 1) :][:2])
+            kind, flags = map(_check_integer, header[2 + (header_version > 1) :][:2])
             if not isinstance(header[0], bytes):
                 raise MetadataError("the header of a version has no id")
             if not flags & layout.FREE_VERSION:
-                stamp = Stamp(_integer(header[1]), kind == layout.DELETE_TYPE, header[0])
+                stamp = Stamp(_check_integer(header[1]), kind == layout.DELETE_TYPE, header[0])
                 self._bodies[stamp] = version
 
-    def _object(self, fields: _Fields, stamp: Stamp) -> Version:
+    def _read_object(self, fields: _Fields, stamp: Stamp) -> Version:
         for name, only in (("EcAlgo", layout.REED_SOLOMON), ("CSumAlgo", layout.HIGHWAY_HASH)):
-            if (number := fields.integer(name)) != only:
+            if (number := fields.read_integer(name)) != only:
                 raise MetadataError(f"{name} {number}; known is {only}", unsupported=True)
-        numbers, sizes = fields.integers("PartNums"), fields.integers("PartSizes")
+        numbers, sizes = fields.read_integers("PartNums"), fields.read_integers("PartSizes")
         if len(numbers) != len(sizes):
             raise MetadataError(f"{len(numbers)} parts with {len(sizes)} sizes")
-        size, identity = fields.integer("Size"), fields.identity("DDir")
+        size, identity = fields.read_integer("Size"), fields.read_identity("DDir")
         return _check_version(
             Version(
                 size,
-                fields.integer("EcM"),
-                fields.integer("EcN"),
-                fields.integer("EcBSize"),
-                fields.integer("EcIndex"),
+                fields.read_integer("EcM"),
+                fields.read_integer("EcN"),
+                fields.read_integer("EcBSize"),
+                fields.read_integer("EcIndex"),
                 tuple(map(PartSize, numbers, sizes)),
                 str(uuid.UUID(bytes=identity)),
-                self._inline_range(stamp) if size else None,
+                self._find_inline_range(stamp) if size else None,
                 {},
-                _refusal(fields.texts("MetaSys")),
+                _find_refusal(fields.read_texts("MetaSys")),
             )
         )
 
-    def _inline_range(self, stamp: Stamp) -> tuple[int, int] | None:
-        """Place of the data of a version, of a length that the file may not have; `None` where it is in files.
+    def _find_inline_range(self, stamp: Stamp) -> tuple[int, int] | None:
+        """Return place of the data of a version, of a length that the file may not have; `None` where it is in files.
 
         A mark of inline data says nothing: servers have left it at objects whose data they moved to files.
         """
@@ -244,9 +244,9 @@ class Metadata:
             detail = f"version {number[0]} of inline data; known is {layout.INLINE_VERSION}"
             raise MetadataError(detail, unsupported=True)
         unpacker = Unpacker(file, self._inline + 1)
-        for _ in range(unpacker.map_header()):
-            name = unpacker.taken()
-            length = unpacker.bytes_header()
+        for _ in range(unpacker.take_map_header()):
+            name = unpacker.take_bytes()
+            length = unpacker.take_bytes_header()
             if name == key.encode():
                 return unpacker.position, length
             unpacker.position += length
@@ -255,12 +255,12 @@ class Metadata:
     # Version 1.
 
     def _read_text(self) -> None:
-        document = decode_json(bytes(self._source.window(0, self._source.size)))
+        document = decode_json(bytes(self._source.read_window(0, self._source.size)))
         if isinstance(document, Undecodable) or not isinstance(document, dict):
             raise MetadataError("neither an xl.meta, which begins with 'XL2 ', nor JSON")
         stat = document.get("stat")
         modified = stat.get("modTime") if isinstance(stat, dict) else None
-        self._bodies[Stamp(_nanoseconds(modified), False, bytes(16))] = document
+        self._bodies[Stamp(_parse_time(modified), False, bytes(16))] = document
 
 
 class _Slices:
@@ -271,7 +271,7 @@ class _Slices:
 
     def __getitem__(self, place: slice) -> bytes:
         start, length = place.start, max(0, place.stop - place.start)
-        return b"" if start >= self._source.size else self._source.window(start, length).tobytes()
+        return b"" if start >= self._source.size else self._source.read_window(start, length).tobytes()
 
 
 class _Fields:
@@ -288,107 +288,113 @@ class _Fields:
     def __init__(self, values: Any, name: str) -> None:
         if not isinstance(values, dict):
             raise MetadataError(f"{name} is {type(values).__name__}, expected a map")
-        self._values = {_text(key): value for key, value in values.items()}
+        self._values = {_decode_text(key): value for key, value in values.items()}
         self._name = name
 
-    def integer(self, name: str) -> int:
-        """A number that is not negative."""
+    def read_integer(self, name: str) -> int:
+        """Return a number that is not negative."""
         value = self._values.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise MetadataError(f"{self._name}.{name} is {value!r:.40}, expected a number")
         return value
 
-    def integers(self, name: str) -> list[int]:
-        """A list of numbers; empty where there is none."""
+    def read_integers(self, name: str) -> list[int]:
+        """Return a list of numbers; empty where there is none."""
         values = self._values.get(name)
         numbers = values if isinstance(values, list) else []
         if not all(isinstance(value, int) and value >= 0 for value in numbers):
             raise MetadataError(f"{self._name}.{name} has other values than numbers")
         return numbers
 
-    def identity(self, name: str) -> bytes:
-        """Sixteen bytes."""
+    def read_identity(self, name: str) -> bytes:
+        """Return sixteen bytes."""
         value = self._values.get(name)
         if not isinstance(value, bytes) or len(value) != 16:
             raise MetadataError(f"{self._name}.{name} is {value!r:.40}, expected 16 bytes")
         return value
 
-    def texts(self, name: str) -> dict[str, str]:
-        """A map of texts, the keys in lower case; empty where there is none."""
+    def read_texts(self, name: str) -> dict[str, str]:
+        """Return a map of texts, the keys in lower case; empty where there is none."""
         values = self._values.get(name)
-        return {_text(key).lower(): _text(text) for key, text in values.items()} if isinstance(values, dict) else {}
+        return (
+            {_decode_text(key).lower(): _decode_text(text) for key, text in values.items()}
+            if isinstance(values, dict)
+            else {}
+        )
 
-    def text(self, name: str) -> str:
-        """A text; empty where there is none."""
-        return _text(self._values.get(name, ""))
+    def read_text(self, name: str) -> str:
+        """Return a text; empty where there is none."""
+        return _decode_text(self._values.get(name, ""))
 
-    def raw(self, name: str) -> bytes:
-        """Bytes; none where there are none."""
+    def read_bytes(self, name: str) -> bytes:
+        """Return bytes; none where there are none."""
         value = self._values.get(name)
         return value if isinstance(value, bytes) else b""
 
-    def inner(self, name: str) -> _Fields:
-        """A map in it."""
+    def read_map(self, name: str) -> _Fields:
+        """Return a map in it."""
         return _Fields(self._values.get(name), f"{self._name}.{name}")
 
-    def maps(self, name: str) -> Iterator[_Fields]:
-        """A list of maps in it; empty where there is none."""
+    def iterate_maps(self, name: str) -> Iterator[_Fields]:
+        """Yield a list of maps in it; empty where there is none."""
         values = self._values.get(name)
         for value in values if isinstance(values, list) else []:
             yield _Fields(value, f"{self._name}.{name}")
 
 
-def _old_object(fields: _Fields) -> Version:
-    """Version of a server of before 2020 in metadata of version 2."""
-    erasure = fields.inner("Erasure")
-    parts = tuple(PartSize(part.integer("n"), part.integer("s")) for part in fields.maps("Parts"))
+def _read_old_object(fields: _Fields) -> Version:
+    """Return the version of a server of before 2020 in metadata of version 2."""
+    erasure = fields.read_map("Erasure")
+    parts = tuple(PartSize(part.read_integer("n"), part.read_integer("s")) for part in fields.iterate_maps("Parts"))
     checksums: dict[int, Checksum] = {}
-    for sum in erasure.maps("Checksums"):
-        number = sum.integer("Algorithm")
+    for sum in erasure.iterate_maps("Checksums"):
+        number = sum.read_integer("Algorithm")
         algorithm = layout.V1_ALGORITHMS.get(number, f"number {number}")
-        checksums[sum.integer("PartNumber")] = Checksum(algorithm, sum.raw("Hash"))
+        checksums[sum.read_integer("PartNumber")] = Checksum(algorithm, sum.read_bytes("Hash"))
     return _check_version(
         Version(
-            fields.inner("Stat").integer("Size"),
-            erasure.integer("DataBlocks"),
-            erasure.integer("ParityBlocks"),
-            erasure.integer("BlockSize"),
-            erasure.integer("Index"),
+            fields.read_map("Stat").read_integer("Size"),
+            erasure.read_integer("DataBlocks"),
+            erasure.read_integer("ParityBlocks"),
+            erasure.read_integer("BlockSize"),
+            erasure.read_integer("Index"),
             parts,
-            fields.text("DataDir"),
+            fields.read_text("DataDir"),
             None,
             _index_checksums(checksums),
-            _refusal(fields.texts("Meta")),
+            _find_refusal(fields.read_texts("Meta")),
         )
     )
 
 
-def _text_object(document: dict[str, Any]) -> Version:
-    """Version of an `xl.json`."""
+def _read_text_object(document: dict[str, Any]) -> Version:
+    """Return the version of an `xl.json`."""
     fields = _Fields(document, "xl.json")
-    version, format = fields.text("version"), fields.text("format")
+    version, format = fields.read_text("version"), fields.read_text("format")
     if version not in layout.V1_VERSIONS or format != layout.V1_FORMAT:
         raise MetadataError(f"version {version!r:.40} of format {format!r:.40} in JSON", unsupported=True)
-    erasure = fields.inner("erasure")
-    parts = tuple(PartSize(part.integer("number"), part.integer("size")) for part in fields.maps("parts"))
+    erasure = fields.read_map("erasure")
+    parts = tuple(
+        PartSize(part.read_integer("number"), part.read_integer("size")) for part in fields.iterate_maps("parts")
+    )
     checksums: dict[int, Checksum] = {}
-    for sum in erasure.maps("checksum"):
-        name, digest = layout.PART.match(sum.text("name")), call_decoder(bytes.fromhex, sum.text("hash"))
+    for sum in erasure.iterate_maps("checksum"):
+        name, digest = layout.PART.match(sum.read_text("name")), call_decoder(bytes.fromhex, sum.read_text("hash"))
         if isinstance(digest, Undecodable):
             raise MetadataError(f"a checksum: {digest.detail}")
-        checksums[int(name[1]) if name else 0] = Checksum(sum.text("algorithm"), digest)
+        checksums[int(name[1]) if name else 0] = Checksum(sum.read_text("algorithm"), digest)
     return _check_version(
         Version(
-            fields.inner("stat").integer("size"),
-            erasure.integer("data"),
-            erasure.integer("parity"),
-            erasure.integer("blockSize"),
-            erasure.integer("index"),
+            fields.read_map("stat").read_integer("size"),
+            erasure.read_integer("data"),
+            erasure.read_integer("parity"),
+            erasure.read_integer("blockSize"),
+            erasure.read_integer("index"),
             parts,
             "",
             None,
             _index_checksums(checksums),
-            _refusal(fields.texts("meta")),
+            _find_refusal(fields.read_texts("meta")),
         )
     )
 
@@ -398,7 +404,7 @@ def _index_checksums(checksums: Mapping[int, Checksum]) -> dict[int, Checksum]:
 
 
 def _check_version(version: Version) -> Version:
-    """The same version, whose numbers go together.
+    """Return the same version, whose numbers go together.
 
     Raises:
         MetadataError: When they do not.
@@ -419,8 +425,8 @@ def _check_version(version: Version) -> Version:
     return version
 
 
-def _refusal(metadata: Mapping[str, str]) -> str:
-    """Reason why the stored bytes are not those of the object; empty where they are."""
+def _find_refusal(metadata: Mapping[str, str]) -> str:
+    """Return reason why the stored bytes are not those of the object; empty where they are."""
     if any(key.startswith(layout.ENCRYPTION) for key in metadata):
         return "the object is encrypted by MinIO; reading it needs the key of its server or its client"
     if scheme := metadata.get(layout.COMPRESSION):
@@ -430,18 +436,18 @@ def _refusal(metadata: Mapping[str, str]) -> str:
     return ""
 
 
-def _integer(value: Any) -> int:
+def _check_integer(value: Any) -> int:
     if not isinstance(value, int):
         raise MetadataError(f"{value!r:.40} where a number was expected")
     return value
 
 
-def _text(value: Any) -> str:
+def _decode_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _nanoseconds(text: Any) -> int:
-    """A time of RFC 3339 since the epoch; 0 for what is none."""
+def _parse_time(text: Any) -> int:
+    """Return a time of RFC 3339 since the epoch; 0 for what is none."""
     try:
         return count_microseconds(dt.datetime.fromisoformat(str(text))) * 1000
     except ValueError:

@@ -13,9 +13,9 @@ from sawlog.storage.directories import File
 from sawlog.storage.minio import layout
 from sawlog.storage.minio.drives import Drives, RawFiles, is_below
 from sawlog.storage.minio.metadata import Metadata, MetadataError, Stamp
-from sawlog.storage.minio.shards import ObjectSource, Shard, StoredObject, stored_object
+from sawlog.storage.minio.shards import ObjectSource, Shard, StoredObject, make_stored_object
 from sawlog.storage.names import is_remote
-from sawlog.storage.workers import map_ordered, single_step
+from sawlog.storage.workers import map_ordered, wrap_single_step
 
 _METAS = (layout.META, layout.META_V1)
 _REQUESTS = 32
@@ -85,7 +85,7 @@ class Objects:
             return self._resolve(path, metas[path], raw)
 
         paths = [path for path in metas if not path.endswith(layout.DIRECTORY_MARK)]
-        for path, stored in map_ordered(paths, single_step(resolve), _REQUESTS if is_remote(root) else 1):
+        for path, stored in map_ordered(paths, wrap_single_step(resolve), _REQUESTS if is_remote(root) else 1):
             if stored is not None:
                 changed = max((meta.changed or 0.0 for meta in metas[path].values()), default=0.0)
                 seconds = stored.stamp.modified / 1e9
@@ -94,14 +94,14 @@ class Objects:
         return [*(file for file in files if not _is_stored(file, folders)), *objects]
 
     def get(self, path: str, raw: RawFiles) -> StoredObject | None:
-        """The object at a path; `None` where there is none, or where it was deleted."""
+        """Return the object at a path; `None` where there is none, or where it was deleted."""
         if path in self._objects:
             return self._objects[path]
-        folders = self._folders(path, raw)
+        folders = self._list_folders(path, raw)
         metas: dict[str, File] = {}
         for folder in folders:
             for name in _METAS:
-                size = raw.size_of_raw(meta := posixpath.join(folder, name))
+                size = raw.find_raw_size(meta := posixpath.join(folder, name))
                 if size is not None:
                     metas[folder] = File(meta, size)
                     break
@@ -119,30 +119,30 @@ class Objects:
             raise _ERRORS[stored.fault.kind](stored.fault)
         return ObjectSource(stored, raw)
 
-    def _folders(self, path: str, raw: RawFiles) -> list[str]:
-        """The directories of an object on all drives."""
+    def _list_folders(self, path: str, raw: RawFiles) -> list[str]:
+        """Return the directories of an object on all drives."""
         for first, roots in self._drives.places.items():
             if is_below(path, first):
                 return [root + path[len(first) :] for root in roots]
-        if "://" in path or all(raw.size_of_raw(posixpath.join(path, name)) is None for name in _METAS):
+        if "://" in path or all(raw.find_raw_size(posixpath.join(path, name)) is None for name in _METAS):
             return []
-        drive = self._drives.above(path, raw)
+        drive = self._drives.find_drive(path, raw)
         if drive is None:
             return [path]
-        first = self._drives.first(drive, [path], raw)
+        first = self._drives.choose_first(drive, [path], raw)
         return [root + path[len(first) :] for root in self._drives.places[first]]
 
     def _gather(self, root: str, files: Sequence[File], raw: RawFiles) -> tuple[dict[str, dict[str, File]], set[str]]:
-        """By the path of each object, its metadata by directories on drives; and all of these directories."""
+        """Return, by each object's path, its metadata by directories on drives; and all of these directories."""
         metas: dict[str, dict[str, File]] = defaultdict(dict)
         firsts: set[str] = set()
 
         def take(file: File) -> None:
             folder = posixpath.dirname(file.path) or "."
-            drive = self._drives.above(folder, raw)
+            drive = self._drives.find_drive(folder, raw)
             path = folder
             if drive is not None:
-                first = self._drives.first(drive, [*self.named, root], raw)
+                first = self._drives.choose_first(drive, [*self.named, root], raw)
                 firsts.add(first)
                 path = first + folder[len(drive.root) :]
             if file.name == layout.META or folder not in metas[path]:
@@ -150,7 +150,7 @@ class Objects:
 
         listed = [file for file in files if file.name in _METAS]
         for file in listed:
-            self._drives.above(posixpath.dirname(file.path) or ".", raw)  # all are known before any is the first
+            self._drives.find_drive(posixpath.dirname(file.path) or ".", raw)  # all are known before any is the first
         for file in listed:
             take(file)
         for first in list(firsts):
@@ -159,13 +159,13 @@ class Objects:
             scope = root[len(inside) :] if inside is not None else ""
             for drive_root in roots:
                 if not is_below(drive_root, root) and drive_root != inside:
-                    for file in raw.files_below(drive_root + scope):
+                    for file in raw.list_files_below(drive_root + scope):
                         if file.name in _METAS:
                             take(file)
         return metas, {folder for drive_metas in metas.values() for folder in drive_metas}
 
     def _resolve(self, path: str, metas: Mapping[str, File], raw: RawFiles) -> StoredObject | None:
-        """The newest version of an object that enough drives have; `None` where it was deleted, or not there yet."""
+        """Return newest version of an object that enough drives have; `None` where it was deleted, or not there yet."""
         with ExitStack() as stack:
             faults: list[tuple[str, MetadataError]] = []
             opened: list[tuple[str, str, Metadata]] = []
@@ -188,30 +188,30 @@ class Objects:
                     if is_common:
                         return None
                     continue
-                shards, broken = _shards(opened, stamp)
+                shards, broken = _collect_shards(opened, stamp)
                 faults += broken
                 if shards:
-                    best = stored_object(path, stamp, shards, raw) if is_common or best is None else best
+                    best = make_stored_object(path, stamp, shards, raw) if is_common or best is None else best
                 if is_common:
                     break
             if best is None and not faults:
                 return None
-            stored = best or _unreadable(path, faults, max(file.size for file in metas.values()))
+            stored = best or _make_unreadable(path, faults, max(file.size for file in metas.values()))
             self._objects[path] = stored
             return stored
 
 
-def _shards(
+def _collect_shards(
     opened: Sequence[tuple[str, str, Metadata]], stamp: Stamp
 ) -> tuple[dict[int, Shard], list[tuple[str, MetadataError]]]:
-    """The shards of a version, by number, and what is wrong with metadata of it."""
+    """Return the shards of a version, by number, and what is wrong with metadata of it."""
     shards: dict[int, Shard] = {}
     broken: list[tuple[str, MetadataError]] = []
     for folder, meta, metadata in opened:
         if stamp not in metadata.stamps:
             continue
         try:
-            version = metadata.version(stamp)
+            version = metadata.read_version(stamp)
         except MetadataError as error:
             broken.append((meta, error))
             continue
@@ -220,15 +220,15 @@ def _shards(
     return {number: shard for number, shard in shards.items() if first is not None and first.agrees(shard)}, broken
 
 
-def _unreadable(path: str, faults: Sequence[tuple[str, MetadataError]], size: int) -> StoredObject:
-    """Object of which no drive has metadata that can be read."""
+def _make_unreadable(path: str, faults: Sequence[tuple[str, MetadataError]], size: int) -> StoredObject:
+    """Return object of which no drive has metadata that can be read."""
     detail = "; ".join(f"{meta}: {error}" for meta, error in faults[:3])
     kind = layout.UNSUPPORTED if all(error.unsupported for _, error in faults) else layout.READ_ERROR
     return StoredObject(path, Stamp(0, False, b""), {}, size, Damage(path, 0, size, kind, detail))
 
 
 def _is_stored(file: File, folders: set[str]) -> bool:
-    """Whether a file makes up an object."""
+    """Return whether a file makes up an object."""
     folder = posixpath.dirname(file.path) or "."
     if file.name in _METAS:
         return folder in folders

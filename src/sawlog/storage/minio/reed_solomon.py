@@ -18,8 +18,8 @@ _ORDER = 255
 
 
 @cache
-def _products() -> Matrix:
-    """All products of two bytes."""
+def _make_products() -> Matrix:
+    """Return all products of two bytes."""
     powers = np.zeros(2 * _ORDER, np.uint8)
     logs = np.zeros(_ORDER + 1, np.int64)
     value = 1
@@ -32,16 +32,16 @@ def _products() -> Matrix:
     return products
 
 
-def _times(rows: Matrix, columns: Matrix) -> Matrix:
-    """The product of two matrices."""
-    product: Matrix = np.bitwise_xor.reduce(_products()[rows[:, :, None], columns[None, :, :]], axis=1)
+def _multiply(rows: Matrix, columns: Matrix) -> Matrix:
+    """Return the product of two matrices."""
+    product: Matrix = np.bitwise_xor.reduce(_make_products()[rows[:, :, None], columns[None, :, :]], axis=1)
     return product
 
 
-def _inverse(matrix: Matrix) -> Matrix:
-    """The inverse of a matrix that has one: every one of as many rows of `_matrix` as it has columns."""
+def _invert(matrix: Matrix) -> Matrix:
+    """Return the inverse of a matrix that has one: every one of as many rows of `_make_matrix` as it has columns."""
     size = len(matrix)
-    products = _products()
+    products = _make_products()
     work = np.concatenate([matrix, np.eye(size, dtype=np.uint8)], axis=1)
     for column in range(size):
         pivot = column + int(np.flatnonzero(work[column:, column])[0])
@@ -55,16 +55,16 @@ def _inverse(matrix: Matrix) -> Matrix:
 
 
 @cache
-def _matrix(data: int, total: int) -> Matrix:
-    """Rows of which each makes a shard of the shards of data, whose own rows are those of the identity."""
-    products = _products()
+def _make_matrix(data: int, total: int) -> Matrix:
+    """Return rows of which each makes a shard of the shards of data, whose own rows are those of the identity."""
+    products = _make_products()
     powers = np.ones((total, data), np.uint8)
     for column in range(1, data):
         powers[:, column] = products[powers[:, column - 1], np.arange(total, dtype=np.uint8)]
-    return _times(powers, _inverse(powers[:data]))
+    return _multiply(powers, _invert(powers[:data]))
 
 
-def data_shards(data: int, total: int, shards: Mapping[int, Bytes]) -> Sequence[Bytes]:
+def restore_data_shards(data: int, total: int, shards: Mapping[int, Bytes]) -> Sequence[Bytes]:
     """Return the shards of data of a block.
 
     Args:
@@ -75,8 +75,8 @@ def data_shards(data: int, total: int, shards: Mapping[int, Bytes]) -> Sequence[
     numbers = sorted(shards)
     if numbers == list(range(data)):
         return [shards[number] for number in numbers]
-    factors = _inverse(_matrix(data, total)[numbers])
-    products = _products()
+    factors = _invert(_make_matrix(data, total)[numbers])
+    products = _make_products()
     restored: list[Bytes] = []
     for number in range(data):
         if number in shards:

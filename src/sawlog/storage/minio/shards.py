@@ -16,7 +16,7 @@ from sawlog.kernels.highwayhash import HighwayHash256
 from sawlog.storage.minio import layout
 from sawlog.storage.minio.drives import RawFiles
 from sawlog.storage.minio.metadata import Checksum, PartSize, Stamp, Version
-from sawlog.storage.minio.reed_solomon import data_shards
+from sawlog.storage.minio.reed_solomon import restore_data_shards
 from sawlog.storage.sources import WINDOW_BYTES, Bytes, Source, SourceRange
 
 _CACHED = 16 << 20
@@ -42,7 +42,7 @@ class Shard:
     version: Version
 
     def agrees(self, shard: Shard) -> bool:
-        """Whether another shard may be of the same object."""
+        """Return whether another shard may be of the same object."""
         mine, its = self.version, shard.version
         return (mine.size, mine.parts, mine.data_shards, mine.parity_shards, mine.block_size) == (
             its.size,
@@ -52,15 +52,15 @@ class Shard:
             its.block_size,
         )
 
-    def file(self, part: PartSize) -> str:
-        """The file of a part."""
+    def name_file(self, part: PartSize) -> str:
+        """Return the file of a part."""
         if self.version.inline is not None:
             return self.meta
         return posixpath.join(self.folder, self.version.directory, f"part.{part.number}")
 
-    def stored_bytes(self, part: PartSize, raw: RawFiles) -> int | None:
-        """Bytes that are there of the shard of a part, hashes included; `None` where its file is missing."""
-        size = raw.size_of_raw(self.file(part))
+    def count_stored_bytes(self, part: PartSize, raw: RawFiles) -> int | None:
+        """Return bytes that are there of the shard of a part, hashes included; `None` where its file is missing."""
+        size = raw.find_raw_size(self.name_file(part))
         if self.version.inline is None or size is None:
             return size
         start, length = self.version.inline
@@ -91,7 +91,7 @@ class StoredObject:
         return next(iter(self.shards.values())).version
 
 
-def stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw: RawFiles) -> StoredObject:
+def make_stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw: RawFiles) -> StoredObject:
     """Return a version of an object, as far as its shards are there."""
     version = next(iter(shards.values())).version
     missing: list[str] = []
@@ -102,16 +102,16 @@ def stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw: Raw
         absent: list[str] = []
         for number in range(1, version.data_shards + version.parity_shards + 1):
             shard = shards.get(number)
-            stored = None if shard is None else shard.stored_bytes(part, raw)
+            stored = None if shard is None else shard.count_stored_bytes(part, raw)
             if stored is None:
-                absent.append(f"shard {number}, on no drive" if shard is None else shard.file(part))
+                absent.append(f"shard {number}, on no drive" if shard is None else shard.name_file(part))
             else:
                 lengths.append(stored)
         if part.size and len(lengths) < version.data_shards:
             missing += absent
         lengths = sorted(lengths, reverse=True)[: version.data_shards]
         enough = len(lengths) == version.data_shards
-        have = min(part.size, *(_logical(version, part, length) for length in lengths)) if enough else 0
+        have = min(part.size, *(_compute_part_bytes(version, part, length) for length in lengths)) if enough else 0
         size += 0 if cut else have
         cut = cut or have < part.size
     size = min(version.size, size + cut)
@@ -126,8 +126,8 @@ def stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw: Raw
     return StoredObject(path, stamp, shards, size, fault)
 
 
-def _logical(version: Version, part: PartSize, stored: int) -> int:
-    """Bytes of a part of which a shard of so many stored bytes has its share."""
+def _compute_part_bytes(version: Version, part: PartSize, stored: int) -> int:
+    """Return bytes of a part of which a shard of so many stored bytes has its share."""
     if part.number in version.checksums:
         return stored * version.data_shards
     blocks, remainder = divmod(stored, layout.HASH_BYTES + version.shard_block)
@@ -154,8 +154,8 @@ class ObjectSource:
         self._proven: set[str] = set()
         self._absent: set[str] = set()
 
-    def window(self, offset: int, length: int) -> Bytes:
-        """Read a window, as `Source.window` says.
+    def read_window(self, offset: int, length: int) -> Bytes:
+        """Read a window, as `Source.read_window` says.
 
         Raises:
             BitrotError: When a block that it touches is not what was stored.
@@ -168,7 +168,7 @@ class ObjectSource:
         for index, part in enumerate(self._stored.version.parts if self._stored.shards else ()):
             if position + part.size > offset and position < offset + length:
                 first = max(offset - position, 0)
-                pieces += self._pieces(index, position, first, min(offset + length - position, part.size))
+                pieces += self._read_pieces(index, position, first, min(offset + length - position, part.size))
             position += part.size
         if len(pieces) == 1:
             return pieces[0]
@@ -183,16 +183,16 @@ class ObjectSource:
 
     __del__ = close
 
-    def _pieces(self, index: int, start: int, first: int, end: int) -> list[Bytes]:
-        """A range of a part, cut where blocks end."""
+    def _read_pieces(self, index: int, start: int, first: int, end: int) -> list[Bytes]:
+        """Return a range of a part, cut where blocks end."""
         size = self._stored.version.block_size
         pieces = []
         for number in range(first // size, -(-end // size)):
-            block = self._block(index, start, number)
+            block = self._read_block(index, start, number)
             pieces.append(block[max(0, first - number * size) : end - number * size])
         return pieces
 
-    def _block(self, index: int, start: int, number: int) -> Bytes:
+    def _read_block(self, index: int, start: int, number: int) -> Bytes:
         key = (index, number)
         block = self._blocks.get(key)
         if block is None:
@@ -203,7 +203,7 @@ class ObjectSource:
         return block
 
     def _join(self, part: PartSize, start: int, number: int) -> Bytes:
-        """A block from its shards: those of data that are sound, and those of parity in the place of others."""
+        """Return a block from its shards: those of data that are sound, and those of parity in the place of others."""
         version = self._stored.version
         length = min(version.block_size, part.size - number * version.block_size)
         extent = (start + number * version.block_size, length)
@@ -213,7 +213,7 @@ class ObjectSource:
         for shard_number, shard in sorted(self._stored.shards.items()):
             if len(pieces) == version.data_shards:
                 break
-            if (path := shard.file(part)) not in self._absent:
+            if (path := shard.name_file(part)) not in self._absent:
                 try:
                     pieces[shard_number - 1] = self._read(shard, part, number, each, extent)
                 except BitrotError as error:
@@ -221,8 +221,8 @@ class ObjectSource:
                 except FileNotFoundError:
                     self._absent.add(path)
         if len(pieces) < version.data_shards:
-            raise errors[0] if errors else self._bitrot(f"{path}: it was there, and is gone", extent)
-        shards = data_shards(version.data_shards, version.data_shards + version.parity_shards, pieces)
+            raise errors[0] if errors else self._make_bitrot_error(f"{path}: it was there, and is gone", extent)
+        shards = restore_data_shards(version.data_shards, version.data_shards + version.parity_shards, pieces)
         if len(shards) == 1:
             return shards[0]
         block = np.concatenate(shards)[:length]
@@ -230,13 +230,13 @@ class ObjectSource:
         return block
 
     def _read(self, shard: Shard, part: PartSize, number: int, length: int, extent: tuple[int, int]) -> Bytes:
-        """Checked bytes of a shard: those of one block."""
-        path = shard.file(part)
-        source = self._source(shard, part)
+        """Return checked bytes of a shard: those of one block."""
+        path = shard.name_file(part)
+        source = self._open_source(shard, part)
         base = shard.version.inline[0] if shard.version.inline is not None else 0
         checksum = shard.version.checksums.get(part.number)
         if checksum is not None:
-            self._prove(path, source, shard.version.shard_bytes(part.size), checksum, extent)
+            self._prove(path, source, shard.version.compute_shard_bytes(part.size), checksum, extent)
             return self._take_bytes(path, source, number * shard.version.shard_block, length, extent)
         place = number * (layout.HASH_BYTES + shard.version.shard_block)
         stored = self._take_bytes(path, source, place, layout.HASH_BYTES + length, extent, base)
@@ -246,17 +246,17 @@ class ObjectSource:
         if (actual := hasher.digest()) != expected:
             place += base
             detail = f"{path}: HighwayHash of {length} bytes at byte {place + layout.HASH_BYTES} is {actual.hex()}"
-            raise self._bitrot(f"{detail}, and {expected.hex()} at byte {place}", extent)
+            raise self._make_bitrot_error(f"{detail}, and {expected.hex()} at byte {place}", extent)
         return data
 
     def _take_bytes(
         self, path: str, source: Source, place: int, length: int, extent: tuple[int, int], base: int = 0
     ) -> Bytes:
-        """Bytes of a file, all of them."""
-        data = source.window(place, length) if place < source.size else np.empty(0, np.uint8)
+        """Return bytes of a file, all of them."""
+        data = source.read_window(place, length) if place < source.size else np.empty(0, np.uint8)
         if len(data) < length:
             detail = f"{path}: {length} bytes of a block expected at byte {base + place}, {len(data)} are there"
-            raise self._bitrot(detail, extent)
+            raise self._make_bitrot_error(detail, extent)
         return data
 
     def _prove(self, path: str, source: Source, length: int, checksum: Checksum, extent: tuple[int, int]) -> None:
@@ -268,7 +268,7 @@ class ObjectSource:
         """
         if path in self._proven:
             return
-        hasher = _hasher(checksum.algorithm)
+        hasher = _make_hasher(checksum.algorithm)
         if hasher is None:
             detail = f"{path}: checksum {checksum.algorithm!r:.40}"
             raise UnsupportedError(Damage(self._stored.path, *extent, layout.UNSUPPORTED, detail))
@@ -276,11 +276,11 @@ class ObjectSource:
             hasher.update(self._take_bytes(path, source, position, min(WINDOW_BYTES, length - position), extent))
         if (actual := hasher.digest()) != checksum.digest:
             detail = f"{path}: {checksum.algorithm} of {length} bytes is {actual.hex()}"
-            raise self._bitrot(f"{detail}, and {checksum.digest.hex()} in {layout.META_V1}", extent)
+            raise self._make_bitrot_error(f"{detail}, and {checksum.digest.hex()} in {layout.META_V1}", extent)
         self._proven.add(path)
 
-    def _source(self, shard: Shard, part: PartSize) -> Source:
-        path = shard.file(part)
+    def _open_source(self, shard: Shard, part: PartSize) -> Source:
+        path = shard.name_file(part)
         source = self._sources.get(path)
         if source is None:
             source = self._raw.open_raw(path)
@@ -293,12 +293,12 @@ class ObjectSource:
         self._sources.move_to_end(path)
         return source
 
-    def _bitrot(self, detail: str, extent: tuple[int, int]) -> BitrotError:
+    def _make_bitrot_error(self, detail: str, extent: tuple[int, int]) -> BitrotError:
         return BitrotError(Damage(self._stored.path, *extent, layout.READ_ERROR, detail))
 
 
-def _hasher(algorithm: str) -> Any:
-    """A hasher; `None` for an algorithm that is not known."""
+def _make_hasher(algorithm: str) -> Any:
+    """Return a hasher; `None` for an algorithm that is not known."""
     if algorithm == "highwayhash256":
         return HighwayHash256(layout.BITROT_KEY)
     return hashlib.new(algorithm) if algorithm in ("sha256", "blake2b") else None

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from sawlog.testing.fuzz.findings import Log
-from sawlog.testing.fuzz.inputs import Inputs, complaints
-from sawlog.testing.sample import placed
+from sawlog.testing.fuzz.inputs import Inputs, find_complaints
+from sawlog.testing.sample import place_sample
 
 STARTING = 600.0
 """Seconds that a process may take to compile everything."""
@@ -61,7 +61,7 @@ class Watch:
             number = self._watch(number)
 
     def has_time(self) -> bool:
-        """Whether there is time for more."""
+        """Return whether there is time for more."""
         return time.monotonic() < self.until and not self.stop.is_set()
 
     def _watch(self, first: int) -> int:
@@ -92,7 +92,7 @@ class Watch:
                     break
                 silent_since = time.monotonic()
                 if message is None:
-                    cause = _death(process.wait(), errors)
+                    cause = _describe_death(process.wait(), errors)
                     if number < first:
                         raise RuntimeError(f"{' '.join(command)}: {cause}")
                     self._note_finding(number, "crash", cause)
@@ -135,7 +135,7 @@ def _collect_last_lines(process: subprocess.Popen[str], last_lines: list[str]) -
             del last_lines[:-3]
 
 
-def _death(code: int, errors: Sequence[str]) -> str:
+def _describe_death(code: int, errors: Sequence[str]) -> str:
     manner = f"signal {-code}" if code < 0 else f"exit code {code}"
     return f"the process died: {manner}: {' | '.join(errors)}"
 
@@ -145,8 +145,8 @@ def repeat(name: str, seed: str, number: int) -> int:
     inputs = Inputs.of(name, seed)
     sample, mutation, law = inputs.make(number)
     print(f"sample {sample.name}: {mutation.label}; {law[0]}")  # noqa: T201
-    with placed(sample, mutation) as subject:
-        broken_laws = complaints(inputs.laws, subject, law)
+    with place_sample(sample, mutation) as subject:
+        broken_laws = find_complaints(inputs.laws, subject, law)
     for law_name, text in broken_laws:
         print(f"{law_name}: {text}")  # noqa: T201
     return 1 if broken_laws else 0
@@ -172,14 +172,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for signal_number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        broken = sum(_fuzz(name, settings, stop) for name in settings.laws if not stop.is_set())
+        broken = sum(_run_fuzzer(name, settings, stop) for name in settings.laws if not stop.is_set())
     finally:
         for signal_number, handler in before.items():
             signal.signal(signal_number, handler)
     return 1 if broken else 0
 
 
-def _fuzz(name: str, settings: argparse.Namespace, stop: threading.Event) -> int:
+def _run_fuzzer(name: str, settings: argparse.Namespace, stop: threading.Event) -> int:
     """Try one class of laws until its time is over, or it is to stop; how many causes were found."""
     inputs = Inputs.of(name, settings.seed)
     log = Log(settings.out / inputs.samples[0].format, name, settings.seed)

@@ -15,12 +15,12 @@ from sawlog.testing.sample import Mutation, Sample, Span, Subject
 Check = Callable[[Subject], Iterable[str]]
 
 CHECKS: tuple[tuple[str, Check], ...] = (
-    ("any_fragments", reading.any_fragments),
-    ("repair", writing.repaired),
-    ("same_counts", reading.same_counts),
-    ("same_columns", reading.same_columns),
-    ("same_filters", reading.same_filters),
-    ("two_threads", reading.two_threads),
+    ("any_fragments", reading.check_fragments),
+    ("repair", writing.check_repair),
+    ("same_counts", reading.check_counts),
+    ("same_columns", reading.check_columns),
+    ("same_filters", reading.check_filters),
+    ("two_threads", reading.check_threads),
 )
 """Of these, each input goes through one; that the commands agree is seen with every input."""
 
@@ -29,7 +29,7 @@ AGREEING = ("agreed", "below_checksums", "bits", "lying_numbers", "splices", "an
 
 
 def load(name: str) -> type[Laws]:
-    """The class of laws at `module:class`; modules are found from the current directory, too."""
+    """Return the class of laws at `module:class`; modules are found from the current directory, too."""
     sys.path.insert(0, os.getcwd())
     module, _, attribute = name.partition(":")
     laws: type[Laws] = getattr(importlib.import_module(module), attribute or "TestLaws")
@@ -46,12 +46,12 @@ class Inputs:
 
     @classmethod
     def of(cls, name: str, seed: str) -> Inputs:
-        """The inputs for a class of laws at `module:class`."""
+        """Return the inputs for a class of laws at `module:class`."""
         laws = load(name)
         return cls(laws, laws.samples(), f"{name} {seed}")
 
     def make(self, number: int) -> tuple[Sample, Mutation, tuple[str, Check]]:
-        """An input, and the law that it is tried on."""
+        """Return an input, and the law that it is tried on."""
         dice = mutations.make_random(self.seed, number)
         sample = dice.choice(self.samples)
         kinds = [*mutations.ANY, *[kind for kind in self.laws.mutators for _ in range(3)]]
@@ -68,18 +68,20 @@ class Inputs:
         return sample, Mutation("; ".join(labels), changing.content, tuple(spans)), law
 
 
-def complaints(laws: type[Laws], subject: Subject, law: tuple[str, Check]) -> list[tuple[str, str]]:
-    """The laws that a subject breaks, and how; without what its sample is exempt from."""
+def find_complaints(laws: type[Laws], subject: Subject, law: tuple[str, Check]) -> list[tuple[str, str]]:
+    """Return the laws that a subject breaks, and how; without what its sample is exempt from."""
 
-    def broken(names: Sequence[str], check: Check) -> Iterator[tuple[str, str]]:
+    def find_breaches(names: Sequence[str], check: Check) -> Iterator[tuple[str, str]]:
         exempt = [
-            exemption for exemption in laws.exemptions if any(exemption.about(name, subject.sample) for name in names)
+            exemption
+            for exemption in laws.exemptions
+            if any(exemption.is_about(name, subject.sample) for name in names)
         ]
-        for text in changes.watched(check, subject):
+        for text in changes.iterate_complaints(check, subject):
             if not any(exemption.excuses(Complaint(text, subject.mutation), subject.sample) for exemption in exempt):
                 yield names[0], text.replace(subject.directory, "")
 
-    broken_laws = list(broken(AGREEING, changes.agreed))
+    broken_laws = list(find_breaches(AGREEING, changes.check_agreement))
     if changes.is_readable(subject):
-        broken_laws += broken(law[:1], law[1])
+        broken_laws += find_breaches(law[:1], law[1])
     return broken_laws

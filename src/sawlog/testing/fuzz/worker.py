@@ -9,8 +9,8 @@ import time
 from typing import IO, Any
 
 from sawlog.testing.counting import SPARE_MEMORY
-from sawlog.testing.fuzz.inputs import CHECKS, Check, Inputs, complaints
-from sawlog.testing.sample import Mutation, Sample, placed
+from sawlog.testing.fuzz.inputs import CHECKS, Check, Inputs, find_complaints
+from sawlog.testing.sample import Mutation, Sample, place_sample
 
 _LIMIT = 4 << 30
 """Address space beyond what a process has when it begins: a machine must survive what is looked for."""
@@ -39,8 +39,8 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
 
 
 def _try(inputs: Inputs, sample: Sample, mutation: Mutation, law: tuple[str, Check]) -> list[tuple[str, str]]:
-    with placed(sample, mutation) as subject:
-        return complaints(inputs.laws, subject, law)
+    with place_sample(sample, mutation) as subject:
+        return find_complaints(inputs.laws, subject, law)
 
 
 def _send(out: IO[str], **message: Any) -> None:
@@ -59,7 +59,7 @@ def _confine() -> None:
 
 
 def _measure_resident(*, reset: bool = False) -> int:
-    """The most memory that was resident since the last reset; 0 where the system does not say."""
+    """Return the most memory that was resident since the last reset; 0 where the system does not say."""
     with contextlib.suppress(OSError):
         if reset:
             with open("/proc/self/clear_refs", "w", encoding="ascii") as file:

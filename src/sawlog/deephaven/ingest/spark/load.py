@@ -12,8 +12,8 @@ from sawlog.deephaven.ingest.journal import recover
 from sawlog.deephaven.ingest.plan import Filler, PartitionPlan, Planner, order_of
 from sawlog.deephaven.ingest.publication import Import, Publication
 from sawlog.deephaven.ingest.records import Partition
-from sawlog.deephaven.ingest.schema import common_schema, left_out, location_schema
-from sawlog.deephaven.ingest.tree import IntradayTable, Location, local_root
+from sawlog.deephaven.ingest.schema import find_unknown_columns, make_location_schema, merge_schemas
+from sawlog.deephaven.ingest.tree import IntradayTable, Location, resolve_root
 from sawlog.deephaven.ingest.unstorable import OnUnstorable
 from sawlog.deephaven.log.dataset import DeephavenLogContents, Log, open_log
 from sawlog.deephaven.log.header import IncompleteHeaderError
@@ -25,11 +25,11 @@ from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError, wa
 from sawlog.format.contract import Projection, Scan
 from sawlog.format.damage import DamageWarning, check_on_damage
 from sawlog.format.options import parse_options
-from sawlog.format.planning import bind_scan, view_schema
+from sawlog.format.planning import bind_scan, find_view_schema
 from sawlog.format.recognition import get_format
 from sawlog.spark.tasks import run_tasks
 from sawlog.storage import File, PathLike, Storage
-from sawlog.storage.workers import map_ordered, single_step
+from sawlog.storage.workers import map_ordered, wrap_single_step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ def check_source(
 ) -> None:
     """Raise what `import_logs` would of source and options before it has looked into a log; arguments are the same."""
     choices = ImportOptions(on_damage, on_unstorable)
-    _tables(source, ImportJob(None, root, choices, write_options, storage_options, options).scan)
+    _group_tables(source, ImportJob(None, root, choices, write_options, storage_options, options).scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +128,15 @@ class ImportOptions:
                 raise OptionError(f"{name}={number}: expected a positive number of bytes")
 
 
-def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str, str], list[File]]:
+def _group_tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str, str], list[File]]:
     tables: dict[tuple[str, str], list[File]] = {}
     paths_by_name: dict[str, str] = {}
-    named_parts = _log_options(scan)
+    named_parts = _select_options(scan)
     for file in get_format("deephaven_log").select(scan.storage.find(source), "rows"):
         name = parse_name(file.name)
         if any(getattr(name, part) not in (None, value) for part, value in named_parts.items()):
             continue
-        partition = _partition(replace(name, **named_parts), file.path)
+        partition = _make_partition(replace(name, **named_parts), file.path)
         if paths_by_name.setdefault(file.name, file.path) != file.path:
             raise OptionError(f"{file.path}: {paths_by_name[file.name]} has the same name; leave the copy out")
         tables.setdefault((partition.namespace, partition.table), []).append(file)
@@ -150,15 +150,15 @@ def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str
     return tables
 
 
-def _log_options(scan: Scan) -> dict[str, Any]:
-    """Values of the options that name logs."""
+def _select_options(scan: Scan) -> dict[str, Any]:
+    """Return values of the options that name logs."""
     return {part: getattr(scan.options, part) for part in _NAME_PARTS if getattr(scan.options, part) is not None}
 
 
 _NAME_PARTS = ("namespace", "table", "internal_partition", "column_partition")
 
 
-def _partition(name: LogName, path: str) -> Partition:
+def _make_partition(name: LogName, path: str) -> Partition:
     missing = [part for part in _NAME_PARTS if not getattr(name, part)]
     if missing:
         raise FormatError(
@@ -180,7 +180,7 @@ class ImportJob:
         options: Mapping[str, Any],
     ) -> None:
         self.spark = spark
-        self.root = local_root(root)
+        self.root = resolve_root(root)
         self.choices = choices
         self.scan = Scan(
             on_damage=check_on_damage(choices.on_damage),
@@ -193,13 +193,13 @@ class ImportJob:
     def run(self, source: PathLike | Sequence[PathLike]) -> tuple[Import, list[SawlogError]]:
         """Import what the logs have got, several tables at a time; errors leave out what they concern."""
         totals, errors = Import(), []
-        scan = replace(self.scan, storage=self.scan.storage.fresh())
+        scan = replace(self.scan, storage=self.scan.storage.make_fresh())
         tables = [
             _TableImport(self, self._trees.setdefault(name, IntradayTable(self.root, *name)), files, scan)
-            for name, files in _tables(source, scan).items()
+            for name, files in _group_tables(source, scan).items()
         ]
         for _, (done, of_table) in map_ordered(
-            tables, single_step(_TableImport.run), min(len(tables), _TABLES_AT_A_TIME)
+            tables, wrap_single_step(_TableImport.run), min(len(tables), _TABLES_AT_A_TIME)
         ):
             totals.add(done)
             errors += of_table
@@ -229,11 +229,11 @@ class _TableImport:
         tree, choices = self._tree, self._job.choices
         locations = recover(tree)
         tree.clean = False
-        logs = self._logs(self._files, locations)
+        logs = self._open_logs(self._files, locations)
         if logs is None:
             return
         plans = self._plan(logs, locations)
-        filler = Filler(self._schema(logs), self._job.write_options, Storage(), choices.on_unstorable)
+        filler = Filler(self._make_schema(logs), self._job.write_options, Storage(), choices.on_unstorable)
         publication = Publication(tree, plans, locations, self.done, self.errors)
         items = publication.items
         sizes = [sum(fragment.size for fragment in split.fragments) for split, _ in items]
@@ -241,24 +241,30 @@ class _TableImport:
             arrived, local_bytes = publication.take_outcome, choices.here_bytes
             try:
                 run_tasks(
-                    self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, local_bytes=local_bytes
+                    self._job.spark,
+                    filler,
+                    items,
+                    sizes,
+                    board=tree.make_board(),
+                    arrived=arrived,
+                    local_bytes=local_bytes,
                 )
             finally:
                 if self._job.spark is not None and sum(sizes) > local_bytes:
                     # Attempts that came second, or whose job was cancelled, have staged what nobody publishes.
                     tree.tidy()
 
-    def _logs(self, files: Sequence[File], locations: list[Location]) -> _Logs | None:
-        """The logs of one table; None when all of them are new, and still inside their headers."""
+    def _open_logs(self, files: Sequence[File], locations: list[Location]) -> _Logs | None:
+        """Return the logs of one table; None when all of them are new, and still inside their headers."""
         imported_logs = {name for location in locations if location.record is not None for name in location.record.logs}
-        options = replace(self._scan.options, **dict(zip(_NAME_PARTS[:2], self._table(files[0]), strict=True)))
+        options = replace(self._scan.options, **dict(zip(_NAME_PARTS[:2], self._find_table(files[0]), strict=True)))
         scan = replace(self._scan, options=options)
         format = get_format("deephaven_log")
 
-        def opened(files_to_open: Sequence[File]) -> DeephavenLogContents | None:
+        def open_files(files_to_open: Sequence[File]) -> DeephavenLogContents | None:
             try:
                 contents = cast(DeephavenLogContents, format.open(files_to_open, scan))
-                view_schema(contents)  # logs may not agree on their columns
+                find_view_schema(contents)  # logs may not agree on their columns
                 return contents
             except FormatError:
                 if all(file.name not in imported_logs and self._begins(file) for file in files_to_open):
@@ -267,28 +273,28 @@ class _TableImport:
                 raise
 
         try:
-            all_logs = opened(files)
+            all_logs = open_files(files)
             datasets = [all_logs] if all_logs is not None else []
         except SchemaError as error:
             self.done.remarks.append(f"{error}; every log is converted by itself")
-            datasets = [contents_of_log for file in files if (contents_of_log := opened([file])) is not None]
+            datasets = [contents_of_log for file in files if (contents_of_log := open_files([file])) is not None]
         return _Logs.of(datasets) if datasets else None
 
-    def _table(self, file: File) -> tuple[str, str]:
-        name = replace(parse_name(file.name), **_log_options(self._scan))
-        return _partition(name, file.path).namespace, _partition(name, file.path).table
+    def _find_table(self, file: File) -> tuple[str, str]:
+        name = replace(parse_name(file.name), **_select_options(self._scan))
+        return _make_partition(name, file.path).namespace, _make_partition(name, file.path).table
 
-    def _schema(self, logs: _Logs) -> pa.Schema:
-        """The columns of the table's locations."""
+    def _make_schema(self, logs: _Logs) -> pa.Schema:
+        """Return the columns of the table's locations."""
         path = self._scan.options.schema
         table = TableSchema() if path is None else parse_schema(path, self._scan.storage.read(path))
-        unknown = left_out(logs.schema, table.columns)
+        unknown = find_unknown_columns(logs.schema, table.columns)
         if unknown:
             self.done.remarks.append(f"{path}: does not know {', '.join(unknown)}, which are logged; they are left out")
-        return location_schema(logs.schema, table.columns, self._job.write_options.charset, str(path))
+        return make_location_schema(logs.schema, table.columns, self._job.write_options.charset, str(path))
 
     def _begins(self, file: File) -> bool:
-        """Whether a log is still inside its header."""
+        """Return whether a log is still inside its header."""
         try:
             open_log(file, self._scan.options, self._scan.storage)
         except IncompleteHeaderError:
@@ -301,10 +307,10 @@ class _TableImport:
         tree, choices = self._tree, self._job.choices
         logs: dict[Partition, list[Log]] = {}
         for log in logs_of_table.logs:
-            logs.setdefault(_partition(log.name, log.file.path), []).append(log)
+            logs.setdefault(_make_partition(log.name, log.file.path), []).append(log)
         planner = Planner(logs_of_table.scan, logs_of_table.projections, choices.location_bytes, choices.max_bytes)
-        items = [(partition, of_it, tree.progress(partition, locations)) for partition, of_it in logs.items()]
-        sizes = [planner.size(of_it, progress) for _, of_it, progress in items]
+        items = [(partition, of_it, tree.find_progress(partition, locations)) for partition, of_it in logs.items()]
+        sizes = [planner.count_bytes(of_it, progress) for _, of_it, progress in items]
         outcomes = run_tasks(self._job.spark, planner, items, sizes, local_bytes=choices.here_bytes)
         plans = [outcome for outcome in outcomes if isinstance(outcome, PartitionPlan)]
         self.errors += [outcome for outcome in outcomes if isinstance(outcome, SawlogError)]
@@ -332,5 +338,5 @@ class _Logs:
             logs or [log for log, _ in pairs],
             datasets[0].scan,
             {log.file.path: projection for log, projection in pairs},
-            common_schema([view_schema(contents) for contents in datasets]),
+            merge_schemas([find_view_schema(contents) for contents in datasets]),
         )

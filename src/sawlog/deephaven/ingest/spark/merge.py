@@ -14,12 +14,19 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from sawlog import api
-from sawlog.deephaven.ingest.arrange import Arrangement, LocationsWriter, Target, contiguous, ranges
-from sawlog.deephaven.ingest.history import HistoricalTable, MergeRecord, NamespaceSet, Part, recorded_parts, void_parts
-from sawlog.deephaven.ingest.journal import Journal, delete_merged, forget, recover, step_aside, take_back
+from sawlog.deephaven.ingest.arrange import Arrangement, LocationsWriter, Target, choose_ranges, find_contiguous_groups
+from sawlog.deephaven.ingest.history import (
+    HistoricalTable,
+    MergeRecord,
+    NamespaceSet,
+    Part,
+    list_parts,
+    select_void_parts,
+)
+from sawlog.deephaven.ingest.journal import Journal, delete_merged, forget, hide_locations, recover, take_back
 from sawlog.deephaven.ingest.order import check_sortable
-from sawlog.deephaven.ingest.runs import Piece, RetainedRows, Sorter, measure, pieces, size, unite_schemas
-from sawlog.deephaven.ingest.tree import IntradayTable, Location, existing_table
+from sawlog.deephaven.ingest.runs import Piece, RetainedRows, Sorter, count_bytes, measure, plan_pieces, unite_schemas
+from sawlog.deephaven.ingest.tree import IntradayTable, Location, require_table
 from sawlog.deephaven.table.dataset import DeephavenTableContents
 from sawlog.deephaven.table.options import ReadOptions, WriteOptions
 from sawlog.deephaven.table.types import GROUPING, GUESS_KEY, ROLE_KEY
@@ -27,7 +34,7 @@ from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
 from sawlog.format.contract import Scan
 from sawlog.format.digest import Digest
 from sawlog.format.options import parse_options
-from sawlog.format.planning import view_schema
+from sawlog.format.planning import find_view_schema
 from sawlog.format.recognition import get_format
 from sawlog.spark.errors import explain
 from sawlog.spark.tasks import run_tasks
@@ -124,7 +131,7 @@ def merge(
         SchemaError: When the type of a column would be a guess.
         SawlogError: When history holds other rows of the date, or what was written is not what was read.
     """
-    tree = existing_table(root, namespace, table, date)
+    tree = require_table(root, namespace, table, date)
     history = HistoricalTable(tree.root, namespace_set, namespace, table)
     read = parse_options(ReadOptions, {"schema": schema, **options}, where="reading deephaven_table")
     written = parse_options(WriteOptions, dict(write_options or {}), where="writing deephaven_table")
@@ -197,7 +204,7 @@ class MergeJob:
             location.path: location for location in locations if location.record is None or location.record.rows
         }
         self._options = options
-        self._found = history.locations(date)
+        self._found = history.list_locations(date)
         self._intraday = self._open(self._filled) if self._filled else None
 
     def plan(self, *, append: bool, replacing: bool) -> _Plan:
@@ -207,8 +214,8 @@ class MergeJob:
             FormatError: When there is nothing to merge.
             SawlogError: When it is unknown what history has.
         """
-        recorded, unknown = recorded_parts(self._found)
-        void = void_parts(recorded, self._locations)
+        recorded, unknown = list_parts(self._found)
+        void = select_void_parts(recorded, self._locations)
         if not self._filled and not void:
             raise FormatError(f"{self._tree.directory}: there are no rows of {self._date} to merge")
         intraday_parts = self._measure()
@@ -217,26 +224,28 @@ class MergeJob:
             before = recorded_by_identity.get(part.identity)
             if before is not None and (before.rows, before.checksum) != (part.rows, part.checksum):
                 raise SawlogError(
-                    f"{path}: has {_digest(part)} now, and had {_digest(before)} when it was merged; what was merged is"
-                    " not deleted, and what is there now is not merged"
+                    f"{path}: has {_make_digest(part)} now, and had {_make_digest(before)} when it was merged;"
+                    " what was merged is not deleted, and what is there now is not merged"
                 )
         new = {path: part for path, part in intraday_parts.items() if part.identity not in recorded_by_identity}
         kept_parts = tuple(part for part in recorded if part not in void)
         if replacing:
             inside = {part.identity for part in intraday_parts.values()}
             only = tuple(part for part in kept_parts if part.identity not in inside)
-            return _Plan(intraday_parts, only, tuple(self._found), _rows(void), _sum((*only, *intraday_parts.values())))
+            return _Plan(
+                intraday_parts, only, tuple(self._found), _count_rows(void), _sum((*only, *intraday_parts.values()))
+            )
         if void and unknown:
             raise SawlogError(
                 f"{unknown[0].path}: does not say what it was made of, and a partition of {self._date} was deleted"
                 " since a merge; replace the date to rebuild it from the intraday rows"
             )
         if void:
-            return _Plan(new, kept_parts, tuple(self._found), _rows(void), _sum((*kept_parts, *new.values())))
+            return _Plan(new, kept_parts, tuple(self._found), _count_rows(void), _sum((*kept_parts, *new.values())))
         if not unknown:
             return _Plan(new, (), (), 0, _sum((*kept_parts, *new.values())))
         if append:
-            return _Plan(new, (), (), 0, self.proof() + _sum(new.values()))
+            return _Plan(new, (), (), 0, self.read_proof() + _sum(new.values()))
         advice = "replace it to merge again, or append to what no merge of sawlog made"
         return _Plan({}, (), (), 0, _sum(intraday_parts.values()), advice)
 
@@ -256,7 +265,7 @@ class MergeJob:
         journal = Journal(self.name, "publishing", self._history.namespace_set, self._date, tuple(staged), (), replaced)
         journal.write(self._tree)
         try:
-            step_aside(self._history, journal)
+            hide_locations(self._history, journal)
             Storage().publish(piece for pieces in staged.values() for piece in pieces)
             self._compare(plan.expected, "what was written was taken back")
         except BaseException:
@@ -267,7 +276,7 @@ class MergeJob:
         altered(journal, state="deleting").write(self._tree)
         forget(self._history, journal)
         self._history.tidy(self._date)  # attempts that came second have staged what nobody publishes
-        paths = [self._history.path(internal, self._date) for internal in staged]
+        paths = [self._history.build_path(internal, self._date) for internal in staged]
         remarks = [
             f"column {name!r} got no groups: values of it come under several of the columns before it"
             for name in group_columns
@@ -285,26 +294,28 @@ class MergeJob:
         self, plan: _Plan, arrangement: Arrangement, options: WriteOptions
     ) -> tuple[dict[str, Sequence[Staged]], Sequence[str], tuple[str, ...]]:
         """Sort and spread the rows: what is staged by internal partition, grouping columns, and those with groups."""
-        tasks, schema = self._rows(plan)
-        group_columns = self._grouping(schema) if arrangement.group is None else arrangement.group
+        tasks, schema = self._plan_rows(plan)
+        group_columns = self._find_grouping(schema) if arrangement.group is None else arrangement.group
         keys = (*group_columns, *arrangement.sort)
         self._check(schema, *keys)
-        locations = arrangement.locations(sum(map(size, tasks)))
-        board = self._tree.board()
+        locations = arrangement.count_locations(sum(map(count_bytes, tasks)))
+        board = self._tree.make_board()
         os.mkdir(board)
         try:
             sorter = Sorter(board, schema, tuple(group_columns), keys, locations if group_columns else 1)
-            runs = tuple(run for run in self._tasks(sorter, tasks, list(map(size, tasks))) if run is not None)
-            groups = contiguous(runs, group_columns)
+            runs = tuple(
+                run for run in self._run_tasks(sorter, tasks, list(map(count_bytes, tasks))) if run is not None
+            )
+            groups = find_contiguous_groups(runs, group_columns)
             internals = [location.partition.internal_partition for location in self._found]
             first = max((int(name) + 1 for name in internals if name.isdecimal()), default=0)
             targets = [Target(first + i, i) for i in range(locations)]
             if not group_columns:
-                targets = [Target(first + i, 0, *cut) for i, cut in enumerate(ranges(runs, locations))]
+                targets = [Target(first + i, 0, *cut) for i, cut in enumerate(choose_ranges(runs, locations))]
             record = MergeRecord(self.name, 0, plan.parts)
             written = altered(options, group=groups)
             writer = LocationsWriter(runs, keys, self._history, self._date, schema, written, record)
-            staged = self._tasks(writer, targets, [sum(run.bytes for run in runs) // locations] * locations)
+            staged = self._run_tasks(writer, targets, [sum(run.bytes for run in runs) // locations] * locations)
         finally:
             shutil.rmtree(board, ignore_errors=True)
         return (
@@ -317,7 +328,9 @@ class MergeJob:
             groups,
         )
 
-    def _tasks(self, function: Callable[[Any], Outcome], items: Sequence[Any], sizes: Sequence[int]) -> list[Outcome]:
+    def _run_tasks(
+        self, function: Callable[[Any], Outcome], items: Sequence[Any], sizes: Sequence[int]
+    ) -> list[Outcome]:
         """Apply a function to items in tasks."""
         try:
             outcomes = run_tasks(self._spark, function, items, sizes)
@@ -338,52 +351,54 @@ class MergeJob:
         delete_merged(self._tree, journal)
 
     def _measure(self) -> dict[str, Part]:
-        """The parts that the intraday locations are, every row of them read."""
+        """Return the parts that the intraday locations are, every row of them read."""
         if self._intraday is None:
             return {}
         paths = list(self._filled)
-        self._known_types()
-        digests = self._digests(self._intraday, {path: i for i, path in enumerate(paths)})
+        self._find_types()
+        digests = self._compute_digests(self._intraday, {path: i for i, path in enumerate(paths)})
         measured = [(path, digests.get(i, Digest())) for i, path in enumerate(paths)]
         return {path: Part.of(self._filled[path], digest.rows, digest.checksum) for path, digest in measured}
 
-    def _digests(self, contents: DeephavenTableContents, parts: Mapping[str, int]) -> dict[int, Digest]:
-        tasks = pieces(contents, parts)
+    def _compute_digests(self, contents: DeephavenTableContents, parts: Mapping[str, int]) -> dict[int, Digest]:
+        tasks = plan_pieces(contents, parts)
         digests: dict[int, Digest] = {}
-        for task_digests in self._tasks(measure, tasks, list(map(size, tasks))):
+        for task_digests in self._run_tasks(measure, tasks, list(map(count_bytes, tasks))):
             for part, digest in task_digests.items():
                 digests[part] = digests.get(part, Digest()) + digest
         return digests
 
-    def _rows(self, plan: _Plan) -> tuple[list[list[Piece]], pa.Schema]:
-        """The rows to write by task, each with the number of its part in the record, and their columns."""
+    def _plan_rows(self, plan: _Plan) -> tuple[list[list[Piece]], pa.Schema]:
+        """Return the rows to write by task, each with the number of its part in the record, and their columns."""
         numbers = {part.identity: number for number, part in enumerate(plan.parts)}
         tasks = []
-        schemas = [] if self._intraday is None else [self._known_types()]
+        schemas = [] if self._intraday is None else [self._find_types()]
         if plan.kept:
             old = self._open(location.path for location in plan.replaced)
-            schemas.append(view_schema(old))
+            schemas.append(find_view_schema(old))
             origins = {location.path: _retain_rows(location, numbers) for location in plan.replaced}
-            tasks += pieces(old, origins)
+            tasks += plan_pieces(old, origins)
         if plan.taken:
-            tasks += pieces(self._open(plan.taken), {path: numbers[part.identity] for path, part in plan.taken.items()})
+            tasks += plan_pieces(
+                self._open(plan.taken), {path: numbers[part.identity] for path, part in plan.taken.items()}
+            )
         return tasks, unite_schemas(schemas)
 
-    def _known_types(self) -> pa.Schema:
-        """The columns of the intraday locations."""
+    def _find_types(self) -> pa.Schema:
+        """Return the columns of the intraday locations."""
         assert self._intraday is not None
-        for column in view_schema(self._intraday):
+        for column in find_view_schema(self._intraday):
             if GUESS_KEY in (column.metadata or {}):
                 guess = column.metadata[GUESS_KEY].decode()
                 raise SchemaError(
                     f"{self._tree.directory}: column {column.name!r}: its type is unknown ({guess}): name it with"
                     " schema= or types=, to merge it"
                 )
-        return view_schema(self._intraday)
+        return find_view_schema(self._intraday)
 
     @staticmethod
-    def _grouping(schema: pa.Schema) -> tuple[str, ...]:
-        """The grouping columns, as a schema file says: the given one, or those that lie in the locations."""
+    def _find_grouping(schema: pa.Schema) -> tuple[str, ...]:
+        """Return the grouping columns, as a schema file says: the given one, or those that lie in the locations."""
         role = (ROLE_KEY, GROUPING.encode())
         return tuple(field.name for field in schema if role in (field.metadata or {}).items())
 
@@ -396,20 +411,20 @@ class MergeJob:
 
     def _compare(self, expected: Digest, advice: str) -> None:
         """Read what history has of the date, and compare it with what it should have."""
-        history_digest = self.proof()
+        history_digest = self.read_proof()
         if history_digest != expected:
             raise SawlogError(
                 f"{self._history.directory}: history has {history_digest} of {self._date}, intraday are {expected};"
                 f" {advice}"
             )
 
-    def proof(self) -> Digest:
-        """The rows that a reader of the historical tree gets for the date."""
-        if not self._history.locations(self._date):
+    def read_proof(self) -> Digest:
+        """Return the rows that a reader of the historical tree gets for the date."""
+        if not self._history.list_locations(self._date):
             return Digest()
         values = {field.name: getattr(self._options, field.name) for field in fields(ReadOptions)}
         options: dict[str, Any] = {name: values[name] for name in _OF_VALUES}
-        if any(MergeRecord.read(location.path) is None for location in self._history.locations(self._date)):
+        if any(MergeRecord.read(location.path) is None for location in self._history.list_locations(self._date)):
             options |= {"schema": values["schema"], "types": values["types"]}
         options |= {"namespace": self._history.namespace, "table": self._history.table}
         dataset = api.open(self._history.directory, format="deephaven_table", **options)
@@ -418,7 +433,7 @@ class MergeJob:
         contents = dataset.format.open(dataset.files, scan)
         assert isinstance(contents, DeephavenTableContents)
         parts = dict.fromkeys((location.directory for location in contents.locations), 0)
-        return self._digests(contents, parts).get(0, Digest())
+        return self._compute_digests(contents, parts).get(0, Digest())
 
     def _open(self, paths: Iterable[str]) -> DeephavenTableContents:
         format = get_format("deephaven_table")
@@ -428,19 +443,19 @@ class MergeJob:
 
 
 def _retain_rows(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> RetainedRows:
-    """The rows of a merged location that are taken, and the numbers of their parts."""
+    """Return the rows of a merged location that are taken, and the numbers of their parts."""
     record = MergeRecord.read(location.path)
     parts = () if record is None or record.parts is None else record.parts
     return RetainedRows({i: numbers[part.identity] for i, part in enumerate(parts) if part.identity in numbers})
 
 
-def _digest(part: Part) -> Digest:
+def _make_digest(part: Part) -> Digest:
     return Digest(part.rows, part.checksum)
 
 
 def _sum(parts: Iterable[Part]) -> Digest:
-    return sum(map(_digest, parts), Digest())
+    return sum(map(_make_digest, parts), Digest())
 
 
-def _rows(parts: Iterable[Part]) -> int:
+def _count_rows(parts: Iterable[Part]) -> int:
     return sum(part.rows for part in parts)

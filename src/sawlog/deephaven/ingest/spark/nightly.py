@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sawlog.deephaven.ingest.spark.merge import Merge, merge
-from sawlog.deephaven.ingest.tree import IntradayTable, directories, existing_root
+from sawlog.deephaven.ingest.tree import IntradayTable, list_directories, require_root
 from sawlog.deephaven.table.layout import INTRADAY
 from sawlog.errors import OptionError, SawlogError
 from sawlog.storage import PathLike
@@ -83,9 +83,9 @@ def nightly(
     end = before if before is not None else dt.datetime.now(dt.UTC).date().isoformat()
     if not _DATE.fullmatch(end):
         raise OptionError(f"before={end!r}: expected a date such as 2024-03-01")
-    place = existing_root(root)
+    place = require_root(root)
     done = Nightly()
-    for of, table, date in _due(place, namespace, end):
+    for of, table, date in _list_due_dates(place, namespace, end):
         try:
             with warnings.catch_warnings():
                 # Guessed types are refused, which the date's error says.
@@ -98,14 +98,14 @@ def nightly(
     return done
 
 
-def _due(root: str, namespace: str | None, end: str) -> Iterator[tuple[str, str, str]]:
-    """Namespace, table and date of what has intraday rows and is over."""
+def _list_due_dates(root: str, namespace: str | None, end: str) -> Iterator[tuple[str, str, str]]:
+    """Yield namespace, table and date of what has intraday rows and is over."""
     place = os.path.join(root, INTRADAY)
-    for of in directories(place, root):
-        for table in directories(os.path.join(place, of), root) if namespace in (None, of) else ():
+    for of in list_directories(place, root):
+        for table in list_directories(os.path.join(place, of), root) if namespace in (None, of) else ():
             filled = {
                 location.partition.column_partition
-                for location in IntradayTable(root, of, table).locations()
+                for location in IntradayTable(root, of, table).list_locations()
                 if location.record is None or location.record.rows
             }
             yield from ((of, table, date) for date in sorted(filled) if _DATE.fullmatch(date) and date < end)

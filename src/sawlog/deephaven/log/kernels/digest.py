@@ -21,16 +21,16 @@ _STEP = np.uint64(STEP)
 
 
 @inlined
-def _sums_up_to(window: Any, offset: Any, state: Any, rules: Any) -> Any:
-    """The two sums over everything from `origin` up to `origin + offset`."""
+def _sum_up_to(window: Any, offset: Any, state: Any, rules: Any) -> Any:
+    """Return the two sums over everything from `origin` up to `origin + offset`."""
     row = offset // _STEP
     start = np.uint64(state.origin) + row * _STEP - window.base
     return sums(window.data, start, offset - row * _STEP, rules.totals[row], rules.weights[row])
 
 
 @inlined
-def digest_of(window: Any, pos: Any, length: Any, state: Any, rules: Any) -> Any:
-    """Adler-32 of so many bytes at `pos`.
+def compute_digest(window: Any, pos: Any, length: Any, state: Any, rules: Any) -> Any:
+    """Return Adler-32 of so many bytes at `pos`.
 
     Once a file has shown damage, long stretches are looked up in running sums: claims of size that overlap, as hostile
     files make them, would otherwise have the same bytes summed over and over.
@@ -61,6 +61,6 @@ def digest_of(window: Any, pos: Any, length: Any, state: Any, rules: Any) -> Any
         rules.totals[row + _ONE] = total
         rules.weights[row + _ONE] = weighted
     state.ready = ready
-    total, weighted = _sums_up_to(window, first + length, state, rules)
-    before, weighted_before = _sums_up_to(window, first, state, rules)
+    total, weighted = _sum_up_to(window, first + length, state, rules)
+    before, weighted_before = _sum_up_to(window, first, state, rules)
     return finish(total - before, weighted - weighted_before - length * before, length)

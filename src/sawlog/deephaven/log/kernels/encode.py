@@ -6,16 +6,16 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.deephaven.log import layout
 from sawlog.kernels.adler32 import adler32
-from sawlog.kernels.columns import putter, slice_putter
+from sawlog.kernels.columns import make_put, make_put_slice
 from sawlog.kernels.jit import inlined, wide_kernel
 from sawlog.kernels.memory import load_u32, store_big_u32
 from sawlog.kernels.numbers import _FOUR, _ONE
 from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, Record, UInt64
 
-COLUMN = record_type(
+COLUMN = make_record_type(
     "width",  # bytes per value; 0 for values with a length
     "values",  # place of the values in the arena; of their int32 ends (the first is a start)
     "body",  # place of the bytes of values with a length, and how many there are
@@ -25,7 +25,7 @@ COLUMN = record_type(
     "mask",
 )
 """What the kernel knows of a stored column."""
-STATE = record_type("row", "used")
+STATE = make_record_type("row", "used")
 """The next row to lay out, and bytes in `out`."""
 
 
@@ -65,13 +65,13 @@ _SIZE = np.uint64(layout.SIZE_SIZE)
 _BODY = np.uint64(layout.SIZE_SIZE + layout.FLAGS_SIZE)
 _DIGEST = np.uint64(layout.DIGEST_SIZE)
 _LENGTH = np.uint64(layout.COUNT_SIZE)
-_put = putter(big=True)
-_put_slice = slice_putter(layout.VALUE)
+_put = make_put(big=True)
+_put_slice = make_put_slice(layout.VALUE)
 
 
 @inlined
 def _measure(rows: Any, row: Any) -> Any:
-    """Bytes of a row's values; -1 for offsets outside the data."""
+    """Return bytes of a row's values; -1 for offsets outside the data."""
     arena = rows.arena
     total = np.int64(0)
     for number in range(len(rows.columns)):

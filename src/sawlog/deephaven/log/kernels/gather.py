@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.chain.kernels import record_type
+from sawlog.chain.kernels import make_record_type
 from sawlog.deephaven.log import layout
-from sawlog.kernels.columns import append, taker
+from sawlog.kernels.columns import append, make_take
 from sawlog.kernels.jit import inlined
-from sawlog.kernels.layout import Number, loader, storer
+from sawlog.kernels.layout import Number, make_load, make_store
 from sawlog.kernels.memory import store_u32
 from sawlog.kernels.numbers import _FOUR, _ZERO
-from sawlog.kernels.text import beyond_ascii
-from sawlog.kernels.vector import gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64, lanes
+from sawlog.kernels.text import exceeds_ascii
+from sawlog.kernels.vector import count_lanes, gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64
 
-COLUMN = record_type(
+COLUMN = make_record_type(
     "width",  # bytes per value; 0 for values with a length
     "byte",  # byte of the presence map, and the column's bit in it
     "mask",
@@ -47,31 +47,31 @@ ABSENT = 0xFFFFFFFF
 
 _ABSENT = np.uint64(ABSENT)
 _LENGTH = np.uint64(layout.COUNT_SIZE)
-_load_length = loader(layout.VALUE.length)
+_load_length = make_load(layout.VALUE.length)
 
 
 @inlined
 def _mark_nulls(column: Any, scratch: Any, row: Any) -> None:
-    """The first null of a column is about to be written down: everything before is valid."""
+    """Mark all rows before `row` as valid, if the first null of a column is about to be written."""
     if column.nulls == 0:
         valid = column.valid
         for i in range(row):
             scratch[valid + i] = 1
 
 
-def _present(width: int) -> Any:
-    """`gather(data, column, places, count, row, target, scratch)`: a column that all located rows have.
+def _make_present(width: int) -> Any:
+    """Return `gather(data, column, places, count, row, target, scratch)`: a column that all located rows have.
 
-    A function of its own for each width, so that its loop has no choice per value; so has `_mixed`.
+    A function of its own for each width, so that its loop has no choice per value; so has `_make_mixed`.
     """
-    take, store = taker(width, big=True), storer(Number(0, width))
-    load = loader(Number(0, width, big=True))
+    take, store = make_take(width, big=True), make_store(Number(0, width))
+    load = make_load(Number(0, width, big=True))
     load_many = {1: gather_big_u8, 2: gather_big_u16, 4: gather_big_u32, 8: gather_big_u64}[width]
-    many = lanes(width)
+    many = count_lanes(width)
     step = np.uint64(width)
 
     @inlined
-    def present(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
+    def gather_present(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
         # A value is followed by at least a digest: narrow ones are loaded as wide ones.
         place = np.uint64(column.segment * CHUNK)
         offset = np.uint64(column.offset)
@@ -107,15 +107,15 @@ def _present(width: int) -> Any:
             scratch[valid + i] = validity
         column.nulls += nulls
 
-    return present
+    return gather_present
 
 
-def _mixed(width: int) -> Any:
-    """The same for a column that located rows may have or not."""
-    take, store, step = taker(width, big=True), storer(Number(0, width)), np.uint64(width)
+def _make_mixed(width: int) -> Any:
+    """Return the same for a column that located rows may have or not."""
+    take, store, step = make_take(width, big=True), make_store(Number(0, width)), np.uint64(width)
 
     @inlined
-    def mixed(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
+    def gather_mixed(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
         place = column.first
         values = np.uint64(column.values)
         first = np.uint64(row)
@@ -136,16 +136,16 @@ def _mixed(width: int) -> Any:
             elif column.nulls != 0:
                 scratch[valid + i] = 1
 
-    return mixed
+    return gather_mixed
 
 
-_present_1, _present_2, _present_4, _present_8 = (_present(width) for width in (1, 2, 4, 8))
-_mixed_1, _mixed_2, _mixed_4, _mixed_8 = (_mixed(width) for width in (1, 2, 4, 8))
+_present_1, _present_2, _present_4, _present_8 = (_make_present(width) for width in (1, 2, 4, 8))
+_mixed_1, _mixed_2, _mixed_4, _mixed_8 = (_make_mixed(width) for width in (1, 2, 4, 8))
 
 
 @inlined
 def _gather_absent(column: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
-    """A column of values of fixed width that no located row has."""
+    """Fill a column of values of fixed width that no located row has with nulls."""
     _mark_nulls(column, scratch, row)
     column.nulls += count
     width = column.width
@@ -196,7 +196,7 @@ def _gather_bytes(data: Any, column: Any, places: Any, count: Any, row: Any, are
         position = np.uint64(places[place + i]) + offset
         used = append(arena, target, used, arena, ends, data, position, _load_length(data, position - _LENGTH))
         ends += _FOUR
-    if column.text != 0 and beyond_ascii(arena, target + np.uint64(column.used), target + used):
+    if column.text != 0 and exceeds_ascii(arena, target + np.uint64(column.used), target + used):
         column.high = 1
     column.used = used
 
@@ -205,7 +205,7 @@ def _gather_bytes(data: Any, column: Any, places: Any, count: Any, row: Any, are
 def _gather_mixed_bytes(
     data: Any, column: Any, uneven: Any, places: Any, count: Any, row: Any, arena: Any, scratch: Any
 ) -> None:
-    """The same where located rows may not have the column, or do not."""
+    """Copy one column of values with a length, where some or all of the located rows lack it."""
     place = column.first
     ends = np.uint64(column.values) + np.uint64(row) * _FOUR
     target = np.uint64(column.body)
@@ -223,14 +223,14 @@ def _gather_mixed_bytes(
             if column.nulls != 0:
                 scratch[valid + i] = 1
         ends += _FOUR
-    if column.text != 0 and beyond_ascii(arena, target + np.uint64(column.used), target + used):
+    if column.text != 0 and exceeds_ascii(arena, target + np.uint64(column.used), target + used):
         column.high = 1
     column.used = used
 
 
 @inlined
 def _mark_valid(column: Any, scratch: Any, count: Any, row: Any) -> None:
-    """Located rows all have the column; that need only be written down when others did not."""
+    """Mark located rows, which all have the column, as valid; that is only needed when others did not have it."""
     if column.nulls != 0:
         valid = column.valid + row
         for i in range(count):
@@ -265,8 +265,8 @@ def gather(data: Any, uneven: Any, count: Any, row: Any, out: Any, rules: Any) -
 
 
 @inlined
-def room(columns: Any) -> Any:
-    """Bytes of rows that can be gathered whatever is in them."""
+def measure_room(columns: Any) -> Any:
+    """Return bytes of rows that can be gathered whatever is in them."""
     least = np.int64(1) << 62
     for number in range(len(columns)):
         column = columns[number]

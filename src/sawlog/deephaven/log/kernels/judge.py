@@ -20,20 +20,20 @@ from sawlog.chain.kernels import (
     SKIPPED,
     TORN,
     blame,
+    make_state_type,
     search_chain,
-    state_type,
 )
 from sawlog.deephaven.log import layout
-from sawlog.deephaven.log.kernels.digest import STEP, digest_of
+from sawlog.deephaven.log.kernels.digest import STEP, compute_digest
 from sawlog.deephaven.log.kernels.gather import COLUMN
-from sawlog.deephaven.log.kernels.locate import row_end
+from sawlog.deephaven.log.kernels.locate import find_row_end
 from sawlog.deephaven.log.layout import BinaryLogDamageKind
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import load_big_u32, load_u64
 from sawlog.kernels.numbers import _EIGHT, _ONE, _ZERO
 from sawlog.kernels.signature import Array, Bool, Int64, OutUInt32s, OutUInt64s, UInt64
 
-STATE = state_type(
+STATE = make_state_type(
     # While something is lost:
     "following",  # where a bad entry ends by its own account; -1 when it cannot be, or when that has been looked at
     "cut_off",  # 1 when the end of the file cuts the bad entry off, which is then no damage but the tail
@@ -135,33 +135,33 @@ _UNSEEN = 4
 
 
 @inlined
-def flags_of(data: Any, pos: Any) -> Any:
-    """The flags of an entry, without reserved ones."""
+def read_flags(data: Any, pos: Any) -> Any:
+    """Return the flags of an entry, without reserved ones."""
     return np.uint64(data[pos + _FLAGS]) & _KNOWN_FLAGS
 
 
 @inlined
 def has_digest(data: Any, pos: Any, total: Any) -> Any:
-    """Whether the entry at `pos` ends with a digest: all do but commands without room for one after their id.
+    """Return whether the entry at `pos` ends with a digest: all do but commands without room for one after their id.
 
     Published texts differ on whether records that are no rows have digests; a writer that leaves them out does so in
     every command. One without data cannot be mistaken; with data, its last bytes look like a digest that is wrong.
     """
-    if total != _BARE_COMMAND or flags_of(data, pos) != _RECORD:
+    if total != _BARE_COMMAND or read_flags(data, pos) != _RECORD:
         return True
     return load_big_u32(data, pos + _RECORD_TYPE) != _COMMAND
 
 
 @inlined
 def is_delete(data: Any, pos: Any, total: Any) -> Any:
-    """Whether the record at `pos` is the command DELETE_PARTITION."""
+    """Return whether the record at `pos` is the command DELETE_PARTITION."""
     if total < _BARE_COMMAND or load_big_u32(data, pos + _RECORD_TYPE) != _COMMAND:
         return False
     return load_big_u32(data, pos + _COMMAND_ID) == _DELETE
 
 
 @inlined
-def _frame(window: Any, pos: Any, verify: Any, state: Any, rules: Any) -> Any:
+def _judge_frame(window: Any, pos: Any, verify: Any, state: Any, rules: Any) -> Any:
     """Judge an entry at `pos` by its size and its digest.
 
     Returns:
@@ -182,14 +182,14 @@ def _frame(window: Any, pos: Any, verify: Any, state: Any, rules: Any) -> Any:
         return _UNSEEN, total
     if verify and has_digest(data, pos, total):
         covered = total - _DIGEST
-        if load_big_u32(data, pos + covered) != digest_of(window, pos, covered, state, rules):
+        if load_big_u32(data, pos + covered) != compute_digest(window, pos, covered, state, rules):
             return _MISMATCHED, total
     return _WHOLE, total
 
 
 @inlined
-def _only_zeros(data: Any, pos: Any) -> Any:
-    """Whether the next bytes, up to `STEP` of them, are zero."""
+def _holds_zeros(data: Any, pos: Any) -> Any:
+    """Return whether the next bytes, up to `STEP` of them, are zero."""
     stop = min(pos + np.uint64(STEP), np.uint64(len(data)))
     while pos < stop:
         if data[pos] != 0:
@@ -200,13 +200,13 @@ def _only_zeros(data: Any, pos: Any) -> Any:
 
 @inlined
 def _agrees(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """Whether a chain of entries begins at `pos`: a good one, then another good one or the end of the file.
+    """Return whether a chain of entries begins at `pos`: a good one, then another good one or the end of the file.
 
     The digest of a short entry is weak, so a single one is no proof. Two in a row, the second exactly where the first
     one says, leave random bytes a chance of less than 2**-58 per place. One bad digest between the two is let pass;
     zeros up to the end, or an entry cut off by it, are as good as the end.
     """
-    verdict, total = _frame(window, pos, _VERIFY, state, rules)
+    verdict, total = _judge_frame(window, pos, _VERIFY, state, rules)
     if verdict != _WHOLE:
         return False
     following = pos + total
@@ -215,11 +215,11 @@ def _agrees(window: Any, pos: Any, state: Any, rules: Any) -> Any:
             return True
         if following + _HEAD > np.uint64(len(window.data)):
             return False
-        verdict, total = _frame(window, following, _VERIFY, state, rules)
+        verdict, total = _judge_frame(window, following, _VERIFY, state, rules)
         if verdict == _WHOLE:
             return True
         if verdict >= _IMPOSSIBLE:
-            return load_big_u32(window.data, following) == _ZERO and _only_zeros(window.data, following)
+            return load_big_u32(window.data, following) == _ZERO and _holds_zeros(window.data, following)
         following += total
         if window.base + following >= window.size:
             return True
@@ -227,14 +227,14 @@ def _agrees(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 
 @inlined
-def _chain_to(window: Any, pos: Any, goal: Any, state: Any, rules: Any) -> Any:
+def _find_chain(window: Any, pos: Any, goal: Any, state: Any, rules: Any) -> Any:
     """Return where, from `pos` on, good entries begin that lead from one to the next to `goal`; `goal` if none do."""
     while pos < goal:
         start = pos
-        verdict, total = _frame(window, pos, _VERIFY, state, rules)
+        verdict, total = _judge_frame(window, pos, _VERIFY, state, rules)
         while verdict == _WHOLE and pos + total < goal:
             pos += total
-            verdict, total = _frame(window, pos, _VERIFY, state, rules)
+            verdict, total = _judge_frame(window, pos, _VERIFY, state, rules)
         if verdict == _WHOLE and pos + total == goal:
             return start
         # What has led nowhere is passed over as a whole, so that nothing is looked at twice.
@@ -290,9 +290,9 @@ def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         if reach > limit and not is_complete:
             return SHORT, reach - pos
         good = window.base + following == window.end or window.base + following == window.size
-        if good or (in_sight and _frame(window, following, _VERIFY, state, rules)[0] == _WHOLE):
+        if good or (in_sight and _judge_frame(window, following, _VERIFY, state, rules)[0] == _WHOLE):
             state.following = -1
-            chain_start = _chain_to(window, pos, following, state, rules)
+            chain_start = _find_chain(window, pos, following, state, rules)
             return FOUND, min(chain_start, window.end - window.base) - pos
         state.following = -1
     verdict, size = search_chain(_agrees, window.end, _REACH, window, pos, state, rules)
@@ -304,8 +304,8 @@ def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 
 @inlined
-def _bad_entry(state: Any, rules: Any, kind: Any, first: Any, second: Any, following: Any) -> Any:
-    """A bad entry: search for the next good one, once there is room for the running sums."""
+def _blame_entry(state: Any, rules: Any, kind: Any, first: Any, second: Any, following: Any) -> Any:
+    """Return a bad entry: search for the next good one, once there is room for the running sums."""
     if len(rules.totals) < 2:
         state.sums_wanted = 1
         return SHORT, _ONE
@@ -317,8 +317,8 @@ def _bad_entry(state: Any, rules: Any, kind: Any, first: Any, second: Any, follo
 
 
 @inlined
-def _signed(length: Any) -> Any:
-    """A size as the signed number that it is."""
+def _cast_signed(length: Any) -> Any:
+    """Return a size as the signed number that it is."""
     return np.int64(length) - (np.int64(1 << 32) if length >= _SIGN else np.int64(0))
 
 
@@ -340,38 +340,38 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     length = load_big_u32(data, pos)
     total = _SIZE + length
     if length == _ZERO:
-        outcome = _bad_entry(state, rules, _UNUSED, _NOUGHT, _NOUGHT, _NONE)
+        outcome = _blame_entry(state, rules, _UNUSED, _NOUGHT, _NOUGHT, _NONE)
         state.zeros_go_on = 1
         return outcome
     if length < _MIN or length > rules.longest or (total > window.size - position and not last):
-        return _bad_entry(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
+        return _blame_entry(state, rules, _BAD_SIZE, _cast_signed(length), np.int64(_MIN), _NONE)
     if total > remaining and last:
-        outcome = _bad_entry(state, rules, _BAD_SIZE, np.int64(length), np.int64(_MIN), _NONE)
+        outcome = _blame_entry(state, rules, _BAD_SIZE, np.int64(length), np.int64(_MIN), _NONE)
         state.cut_off = 1
         return outcome
     # What is deleted hangs on records: they are verified even where rows are not, by who looks for nothing else.
     verify = rules.verify or (rules.vouched and data[pos + _FLAGS] & _RECORD_BIT != 0)
-    verdict, total = _frame(window, pos, verify, state, rules)
+    verdict, total = _judge_frame(window, pos, verify, state, rules)
     if verdict == _UNSEEN:
         return SHORT, total
     if verdict == _MISMATCHED:
         covered = total - _DIGEST
-        expected = np.int64(digest_of(window, pos, covered, state, rules))
+        expected = np.int64(compute_digest(window, pos, covered, state, rules))
         stored = np.int64(load_big_u32(data, pos + covered))
         state.suspected = total
         state.suspected_flags = data[pos + _FLAGS]
-        return _bad_entry(state, rules, _MISMATCH, expected, stored, np.int64(position + total))
+        return _blame_entry(state, rules, _MISMATCH, expected, stored, np.int64(position + total))
     if total > remaining:
-        return _bad_entry(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
+        return _blame_entry(state, rules, _BAD_SIZE, _cast_signed(length), np.int64(_MIN), _NONE)
     flags = np.uint64(data[pos + _FLAGS])
     if flags > _KNOWN_FLAGS and not rules.vouched:
-        return _bad_entry(state, rules, _BAD_FLAGS, np.int64(flags), _NOUGHT, _NONE)
+        return _blame_entry(state, rules, _BAD_FLAGS, np.int64(flags), _NOUGHT, _NONE)
     if flags > _RECORD and rules.strict:
         blame(state, _UNKNOWN_FLAGS if rules.vouched else _BAD_FLAGS, np.int64(flags), _NOUGHT)
         return DAMAGED, total
     if flags & _RECORD == _ZERO:
         finish_ = pos + total - _DIGEST
-        stop = row_end(data, pos + _HEAD, finish_, rules, _NOUGHT)
+        stop = find_row_end(data, pos + _HEAD, finish_, rules, _NOUGHT)
         if stop > finish_ or (rules.strict and stop != finish_):
             blame(state, _BAD_ROW, np.int64(total), np.int64(stop - pos))
             return DAMAGED, total

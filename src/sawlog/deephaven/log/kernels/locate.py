@@ -54,7 +54,7 @@ def _prepare(data: Any, body: Any, rules: Any, fixed: Any) -> Any:
 
 
 @inlined
-def _likeness(presence: Any, trusted: Any) -> Any:
+def _make_mask(presence: Any, trusted: Any) -> Any:
     """Return which bits of an entry's first 8 bytes must be the same in all rows of a run."""
     bits = _RECORD << _AFTER_SIZE if trusted else _FLAG_BITS
     for i in range(min(presence, _WITH_SIZE)):
@@ -64,7 +64,7 @@ def _likeness(presence: Any, trusted: Any) -> Any:
 
 @inlined
 def _verifies(trusted: Any, state: Any, rules: Any) -> Any:
-    """Whether digests are verified, and the longest entry that is looked at here."""
+    """Return whether digests are verified, and the longest entry that is looked at here."""
     longest = rules.longest
     verify = rules.verify and not trusted
     if verify:
@@ -74,7 +74,7 @@ def _verifies(trusted: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, rules: Any) -> Any:
-    """The common case, in a tight loop of its own: intact committed rows that all have the same columns.
+    """Return the common case, in a tight loop of its own: intact committed rows that all have the same columns.
 
     Args:
         window: See `sawlog.chain`.
@@ -104,7 +104,7 @@ def run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, ru
     segments = np.uint64(_prepare(data, first, rules, fixed))
     tail = np.uint64(fixed[segments])
     # Flags and the first bytes of the presence map are compared at once, with what they must be.
-    bits = _likeness(presence, trusted)
+    bits = _make_mask(presence, trusted)
     like = load_u64(data, pos) & bits & ~_FLAG_BITS | (_ZERO if trusted else _SINGLE << _AFTER_SIZE)
     last = stop - head - _DIGEST
     room = np.uint64(min(np.int64(CHUNK), state.max_rows - row))
@@ -146,7 +146,7 @@ def run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, ru
 
 
 @inlined
-def row_end(data: Any, body: Any, finish: Any, rules: Any, index: Any) -> Any:
+def find_row_end(data: Any, body: Any, finish: Any, rules: Any, index: Any) -> Any:
     """Find every field of one row, for rows of any columns.
 
     Args:
@@ -183,7 +183,7 @@ def row_end(data: Any, body: Any, finish: Any, rules: Any, index: Any) -> Any:
 
 
 @inlined
-def mixed_run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, rules: Any) -> Any:
+def run_mixed(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, rules: Any) -> Any:
     """As `run`, for rows that differ in which columns they have."""
     data = window.data
     base = window.base
@@ -203,7 +203,7 @@ def mixed_run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: A
         if flags != _SINGLE and (not trusted or flags & _RECORD):
             break
         finish = pos + length + _SIZE - _DIGEST
-        row_finish = row_end(data, pos + _BODY, finish, rules, count)
+        row_finish = find_row_end(data, pos + _BODY, finish, rules, count)
         if row_finish > finish or (strict and row_finish != finish):
             break
         if verify and (pos < _LEAD or load_big_u32(data, finish) != adler32_before(data, finish, finish - pos)):

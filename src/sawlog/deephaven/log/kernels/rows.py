@@ -9,9 +9,9 @@ import numpy as np
 from sawlog.chain.kernels import BACK, EVENT, NO_ROOM, TAKEN, Window, note, walk_chain
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.kernels import gather as columns
-from sawlog.deephaven.log.kernels.judge import STATE, Rules, flags_of, has_digest, is_delete, judge
-from sawlog.deephaven.log.kernels.locate import mixed_run
+from sawlog.deephaven.log.kernels.judge import STATE, Rules, has_digest, is_delete, judge, read_flags
 from sawlog.deephaven.log.kernels.locate import run as even_run
+from sawlog.deephaven.log.kernels.locate import run_mixed
 from sawlog.deephaven.log.layout import BinaryLogDamageKind
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt64s, Record
@@ -66,7 +66,7 @@ def _note_rows(events: Any, state: Any, kind: Any, position: Any, total: Any) ->
 
 @inlined
 def _give_up_set(state: Any, position: Any, events: Any, rules: Any) -> None:
-    """The set that is being walked was aborted by what is at `position`: another set, or a DELETE_PARTITION."""
+    """Give up the set being walked: what is at `position`, another set or a DELETE_PARTITION, aborted it."""
     length = position - state.set_start
     if rules.notes_aborted:
         note(events, state, GIVEN_UP, state.set_start, length, state.set_rows, _NOUGHT)
@@ -77,7 +77,7 @@ def _give_up_set(state: Any, position: Any, events: Any, rules: Any) -> None:
 
 @inlined
 def _break_set(state: Any, position: Any, events: Any, rules: Any) -> None:
-    """The set that is being walked lacks a member at `position`: decide what becomes of its rows, and go back to it."""
+    """Decide what becomes of the rows of the set being walked, which lacks a member at `position`; go back to it."""
     start = state.set_start
     if rules.emit:
         state.trusted = position
@@ -90,7 +90,7 @@ def _break_set(state: Any, position: Any, events: Any, rules: Any) -> None:
 
 @inlined
 def _take_row(position: Any, total: Any, flags: Any, state: Any, events: Any, rules: Any) -> Any:
-    """The state machine of sets, for an intact row that is not simply delivered. Section 5."""
+    """Return the state machine of sets, for an intact row that is not simply delivered. Section 5."""
     following = position + total
     state.position = position
     if state.set_start >= 0:
@@ -133,7 +133,7 @@ def _take_row(position: Any, total: Any, flags: Any, state: Any, events: Any, ru
 
 @inlined
 def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Rows that are delivered, or deleted, some at a time. See `sawlog.chain`."""
+    """Return rows that are delivered, or deleted, some at a time. See `sawlog.chain`."""
     position = np.int64(window.base + pos)
     end = np.int64(window.end)
     if state.set_start >= 0 or state.lost >= 0 or position >= end or position < state.doomed:
@@ -146,10 +146,10 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
         bound = min(bound, state.trusted)
     stop = min(np.uint64(len(window.data)), np.uint64(bound) - window.base)
     if live:
-        stop = min(stop, pos + columns.room(rules.columns))
+        stop = min(stop, pos + columns.measure_room(rules.columns))
     uneven = state.uneven != 0
     if uneven:
-        following, count = mixed_run(window, pos, stop, trusted, state, out, rules)
+        following, count = run_mixed(window, pos, stop, trusted, state, out, rules)
     else:
         following, count = even_run(window, pos, stop, trusted, state, out, rules)
     state.uneven = 1 if not uneven and count < _SHORT_RUN else 0
@@ -170,7 +170,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
     """Take an intact entry that `run` has not taken. See `sawlog.chain`."""
     position = np.int64(window.base + pos)
     total = np.int64(size)
-    flags = flags_of(window.data, pos)
+    flags = read_flags(window.data, pos)
     if flags & _RECORD:
         if is_delete(window.data, pos, size):
             state.last_delete = position + total

@@ -6,10 +6,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import DONE, EVENT, TAKEN, Window, note_damage, record_type, walk_chain
+from sawlog.chain.kernels import DONE, EVENT, TAKEN, Window, make_record_type, note_damage, walk_chain
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.kernels.digest import SUMMED
-from sawlog.deephaven.log.kernels.judge import STATE, Rules, flags_of, is_delete, judge
+from sawlog.deephaven.log.kernels.judge import STATE, Rules, is_delete, judge, read_flags
 from sawlog.deephaven.log.layout import BinaryLogDamageKind
 from sawlog.kernels.adler32 import LEAD, adler32_before
 from sawlog.kernels.jit import always_inlined, inlined, kernel
@@ -18,7 +18,7 @@ from sawlog.kernels.numbers import _ONE, _ZERO
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Record
 from sawlog.kernels.vector import PLACES, pairs
 
-ENTRY = record_type(
+ENTRY = make_record_type(
     "offset",
     "length",  # bytes of the whole entry
     "role",  # the flags
@@ -62,7 +62,7 @@ class Out(NamedTuple):
 
 @always_inlined
 def pass_rows(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Rows that need no second look, in a tight loop of their own. See `sawlog.chain`."""
+    """Return rows that need no second look, in a tight loop of their own. See `sawlog.chain`."""
     if state.lost >= 0 or len(out.entries) != 0:
         return pos
     data = window.data
@@ -108,7 +108,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
         _list(out.entries, state, position, total, np.int64(window.data[pos + _FLAGS]), _GOOD)
         state.record_bytes += total
         return TAKEN
-    flags = flags_of(window.data, pos)
+    flags = read_flags(window.data, pos)
     if flags & _RECORD:
         if is_delete(window.data, pos, size):
             state.last_delete = position + total
@@ -140,7 +140,7 @@ def walk_entries(window: Window, state: Annotated[Any, Record(STATE)], out: Out,
 
 @kernel
 def may_delete(data: Bytes) -> Bool:
-    """Whether the bytes that mark a DELETE_PARTITION are anywhere in `data` (uint8), in a command or by chance.
+    """Return whether the bytes that mark a DELETE_PARTITION are anywhere in `data` (uint8), in a command or by chance.
 
     Where they are not, there is no such command: to know that, no entry need be walked.
     """

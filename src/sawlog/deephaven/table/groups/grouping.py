@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, fill_null, fixed_array, index_of
+from sawlog.arrow import fill_null, find_index, make_array, make_fixed_array
 from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.groups.java_output import BOXES, STRING_TYPE, map_stream
 from sawlog.deephaven.table.groups.java_stream import read_stream
@@ -57,7 +57,7 @@ class Grouping:
 
     @classmethod
     def of(cls, key_type: str, groups: Sequence[Group]) -> Grouping:
-        """Groups one by one."""
+        """Return groups one by one."""
         numbers = np.array([(group.first, group.end) for group in groups], np.int64).reshape(-1, 2)
         return cls(key_type, [group.value for group in groups], numbers[:, 0], numbers[:, 1])
 
@@ -75,7 +75,7 @@ class Grouping:
         return tuple(map(Group, *columns))
 
     def find(self, value: Any) -> list[Group]:
-        """The groups whose value equals the given one. Two only for 0.0 and -0.0, which Java distinguishes."""
+        """Return the groups whose value equals the given one. Two only for 0.0 and -0.0, which Java distinguishes."""
         places = [place for place, key in enumerate(self.values) if key == value]
         return [group for place in places for group in self.slice(place, place + 1)]
 
@@ -99,7 +99,7 @@ class Grouping:
 
 
 def read_grouping(data: bytes, context: str) -> Grouping | None:
-    """The grouping in all of the metadata of a column, header and overflow; None when it says that there is none.
+    """Return grouping in all of the metadata of a column, header and overflow; None when it says that there is none.
 
     Raises:
         FormatError: When the bytes cannot be read, or hold no map of ranges where one is expected.
@@ -114,25 +114,25 @@ def read_grouping(data: bytes, context: str) -> Grouping | None:
     candidates = stream.maps if isinstance(stream.root, JavaObject) else [stream.root]
     for candidate in candidates:
         if isinstance(candidate, RangeMap):
-            return _columns(candidate, context)
+            return _convert_ranges(candidate, context)
         if all(isinstance(value, JavaArray) and value.kind in _RANGES for _, value in candidate.entries):
-            return _grouping(candidate, context)
+            return _convert_map(candidate, context)
     if isinstance(stream.root, JavaObject):  # a column of the oldest product, without groups
         return None
     raise FormatError(f"{context}: expected a map of int[] or long[], found a map of something else")
 
 
-def grouping_bytes(kind: ColumnType, groups: Iterable[Group], column: str) -> bytes:
-    """The metadata of a grouped column, of every value once with its rows.
+def encode_grouping(kind: ColumnType, groups: Iterable[Group], column: str) -> bytes:
+    """Return the metadata of a grouped column, of every value once with its rows.
 
     Raises:
         SchemaError: For types whose grouping cannot be written.
     """
-    return map_stream(key_type(kind, column), ((group.value, group.first, group.end) for group in groups))
+    return map_stream(find_key_type(kind, column), ((group.value, group.first, group.end) for group in groups))
 
 
-def key_type(kind: ColumnType, column: str) -> str:
-    """Java's class of the values of a column that is grouped.
+def find_key_type(kind: ColumnType, column: str) -> str:
+    """Return Java's class of the values of a column that is grouped.
 
     Raises:
         SchemaError: For types whose class was never published.
@@ -146,18 +146,18 @@ def key_type(kind: ColumnType, column: str) -> str:
     return KEY_TYPES[kind]
 
 
-def _grouping(java_map: JavaMap, context: str) -> Grouping:
+def _convert_map(java_map: JavaMap, context: str) -> Grouping:
     ranges = RangeMap()
     for key, rows in java_map.entries:
         if len(rows) != 2:
             raise FormatError(f"{context}: grouping: a range of {len(rows)} numbers; expected first and end")
-        name, value = _key(key, context)
+        name, value = _convert_key(key, context)
         if not ranges.add(name, value, rows):
             raise FormatError(f"{context}: grouping: values of {ranges.key_type} and of {name}")
-    return _columns(ranges, context)
+    return _convert_ranges(ranges, context)
 
 
-def _columns(range_map: RangeMap, context: str) -> Grouping:
+def _convert_ranges(range_map: RangeMap, context: str) -> Grouping:
     numbers = np.frombuffer(range_map.ranges, np.int64).reshape(-1, 2)
     firsts, ends = numbers[:, 0], numbers[:, 1]
     wrong = np.flatnonzero((firsts < 0) | (firsts > ends) | (ends > MAX_ROWS))
@@ -171,15 +171,15 @@ def _columns(range_map: RangeMap, context: str) -> Grouping:
 
 
 def _parse_key(key: Any) -> tuple[str, Any] | None:
-    """Class and value of a map's key; None when it is of an unknown class."""
+    """Return class and value of a map's key; None when it is of an unknown class."""
     try:
-        return _key(key, "")
+        return _convert_key(key, "")
     except FormatError:
         return None
 
 
-def _key(key: Any, context: str) -> tuple[str, Any]:
-    """Class and value of a map's key."""
+def _convert_key(key: Any, context: str) -> tuple[str, Any]:
+    """Return class and value of a map's key."""
     if key is None:
         return "", None
     if isinstance(key, str):
@@ -190,15 +190,15 @@ def _key(key: Any, context: str) -> tuple[str, Any]:
         name = key.type.name
         if name in BOXES and isinstance(key.values.get("value"), int | float):
             return name, key.values["value"]
-        nanos = _nanoseconds(key)
+        nanos = _read_nanoseconds(key)
         if nanos is not None:
             return name, nanos
         raise FormatError(f"{context}: grouping: values of the unknown class {name}")
     raise FormatError(f"{context}: grouping: {type(key).__name__} as a value")
 
 
-def _nanoseconds(key: JavaObject) -> int | None:
-    """A point in time: java.time.Instant, or a class of the product that holds one long."""
+def _read_nanoseconds(key: JavaObject) -> int | None:
+    """Return a point in time: java.time.Instant, or a class of the product that holds one long."""
     block = b"".join(piece for piece in key.written if isinstance(piece, bytes))
     if key.type.name == "java.time.Ser" and len(block) == 13 and block[0] == _INSTANT:
         seconds, nanos = struct.unpack(">qi", block[1:])
@@ -222,19 +222,19 @@ class GroupComparison:
         if kind is ColumnType.CHAR and pa.types.is_string(target):
             values = [None if value is None else chr(value) for value in values]
         self.type = target
-        self._values = array_of(values, target)
+        self._values = make_array(values, target)
         self._ends = grouping.ends
 
     def find_differing(self, first: int, array: pa.Array) -> int | None:
-        """The first of the rows from `first` on whose value is not that of its group; None if there is none."""
+        """Return the first of the rows from `first` on whose value is not that of its group; None if there is none."""
         rows = np.arange(first, first + len(array))
         place = self._differs(
-            array, self._values.take(fixed_array(pa.int64(), np.searchsorted(self._ends, rows, side="right")))
+            array, self._values.take(make_fixed_array(pa.int64(), np.searchsorted(self._ends, rows, side="right")))
         )
         return None if place is None else first + place
 
     def find_beginning(self, reader: ColumnReader) -> int | None:
-        """The first row of the first group whose first row has another value; None if there is none."""
+        """Return the first row of the first group whose first row has another value; None if there is none."""
         rows = np.concatenate([np.zeros(1, np.int64), self._ends[:-1]])[: len(self._ends)]
         place = self._differs(reader.sample(rows), self._values)
         return None if place is None else int(rows[place])
@@ -247,10 +247,10 @@ class GroupComparison:
         if pa.types.is_floating(self.type):
             nan = pc.and_(pc.is_nan(values), pc.is_nan(expected))
             equal = pc.or_(equal, fill_null(nan, False))
-        place = index_of(equal, False)
+        place = find_index(equal, False)
         return None if place < 0 else place
 
 
 def is_comparable(grouping: Grouping | None, kind: ColumnType) -> bool:
-    """Whether the values of the groups are of the column's type, so that filters may use them."""
+    """Return whether the values of the groups are of the column's type, so that filters may use them."""
     return grouping is not None and (KEY_TYPES.get(kind) == grouping.key_type or kind is ColumnType.DATE_TIME)

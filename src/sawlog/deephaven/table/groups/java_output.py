@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sawlog.deephaven.table.groups.java_stream import FIRST_HANDLE, SERIALIZABLE, WRITE_METHOD, Code
-from sawlog.deephaven.table.layout import JAVA_STREAM_MAGIC, array_prefix
+from sawlog.deephaven.table.layout import JAVA_STREAM_MAGIC, make_array_prefix
 
 _HASH_MAP_UID = "0507dac1c31660d1"
 _NUMBER_UID = "86ac951d0b94e08b"
@@ -30,7 +30,7 @@ STRING_TYPE = "java.lang.String"
 
 
 def map_stream(key_type: str, entries: Iterable[tuple[Any, int, int]]) -> bytes:
-    """A java.util.HashMap from values to int arrays of two.
+    """Return a java.util.HashMap from values to int arrays of two.
 
     Args:
         key_type: Class of the keys: `java.lang.String`, or one of `BOXES`.
@@ -43,7 +43,7 @@ def map_stream(key_type: str, entries: Iterable[tuple[Any, int, int]]) -> bytes:
     parts = [
         JAVA_STREAM_MAGIC,
         bytes([Code.OBJECT]),
-        _class_desc(
+        _encode_class(
             "java.util.HashMap",
             _HASH_MAP_UID,
             WRITE_METHOD | SERIALIZABLE,
@@ -53,12 +53,12 @@ def map_stream(key_type: str, entries: Iterable[tuple[Any, int, int]]) -> bytes:
         struct.pack(">BBii", Code.BLOCK_DATA, 8, capacity, len(listed)),
     ]
     keys = _Keys(key_type)
-    array_class = array_prefix("I")[len(JAVA_STREAM_MAGIC) + 1 :]
+    array_class = make_array_prefix("I")[len(JAVA_STREAM_MAGIC) + 1 :]
     for key, first, end in listed:
         parts += [keys.encode(key), bytes([Code.ARRAY]), array_class, struct.pack(">iii", 2, first, end)]
         if keys.array_handle < 0:
             keys.array_handle = keys.handles
-            array_class = _reference(keys.array_handle)
+            array_class = _encode_reference(keys.array_handle)
             keys.handles += 1
         keys.handles += 1
     return b"".join([*parts, bytes([Code.END_BLOCK_DATA])])
@@ -78,20 +78,20 @@ class _Keys:
             return bytes([Code.NULL])
         if self._kind == STRING_TYPE:
             self.handles += 1
-            return string(key)
+            return encode_string(key)
         code, uid, number, layout = BOXES[self._kind]
         described = self._class
         if described is None:
-            self._class = _reference(self.handles)
-            parent = _class_desc("java.lang.Number", _NUMBER_UID, SERIALIZABLE) if number else bytes([Code.NULL])
-            described = _class_desc(self._kind, uid, SERIALIZABLE, ((code, "value"),), parent)
+            self._class = _encode_reference(self.handles)
+            parent = _encode_class("java.lang.Number", _NUMBER_UID, SERIALIZABLE) if number else bytes([Code.NULL])
+            described = _encode_class(self._kind, uid, SERIALIZABLE, ((code, "value"),), parent)
             self.handles += 1 + number
         self.handles += 1
         return bytes([Code.OBJECT]) + described + struct.pack(layout, key)
 
 
-def string(text: str) -> bytes:
-    """A string as an element of a stream."""
+def encode_string(text: str) -> bytes:
+    """Return a string as an element of a stream."""
     data = encode_modified(text)
     if len(data) < 1 << 16:
         return bytes([Code.STRING]) + len(data).to_bytes(2, "big") + data
@@ -107,22 +107,22 @@ def encode_modified(text: str) -> bytes:
     return encoded.replace(b"\0", b"\xc0\x80")
 
 
-def _reference(handle: int) -> bytes:
+def _encode_reference(handle: int) -> bytes:
     return bytes([Code.REFERENCE]) + (FIRST_HANDLE + handle).to_bytes(4, "big")
 
 
-def _class_desc(
+def _encode_class(
     name: str,
     uid: str,
     flags: int,
     fields: tuple[tuple[str, str], ...] = (),
     parent: bytes = bytes([Code.NULL]),
 ) -> bytes:
-    parts = [bytes([Code.CLASS_DESC]), _utf(name), bytes.fromhex(uid), struct.pack(">BH", flags, len(fields))]
-    parts += [code.encode() + _utf(label) for code, label in fields]
+    parts = [bytes([Code.CLASS_DESC]), _encode_utf(name), bytes.fromhex(uid), struct.pack(">BH", flags, len(fields))]
+    parts += [code.encode() + _encode_utf(label) for code, label in fields]
     return b"".join([*parts, bytes([Code.END_BLOCK_DATA]), parent])
 
 
-def _utf(text: str) -> bytes:
+def _encode_utf(text: str) -> bytes:
     data = encode_modified(text)
     return len(data).to_bytes(2, "big") + data

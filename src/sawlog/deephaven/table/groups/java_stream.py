@@ -74,7 +74,7 @@ _SMALL = 256
 
 
 def read_stream(data: bytes, context: str, key: KeyOf | None = None) -> JavaStream:
-    """The first value of a stream; what follows it is not looked at.
+    """Return the first value of a stream; what follows it is not looked at.
 
     Args:
         data: A Java stream, or one of the product's own kind.
@@ -91,13 +91,13 @@ def read_stream(data: bytes, context: str, key: KeyOf | None = None) -> JavaStre
     if data.startswith(JAVA_STREAM_MAGIC):
         reader = Reader(data, len(JAVA_STREAM_MAGIC), context, key)
         try:
-            return JavaStream(reader.value(0), reader.maps)
+            return JavaStream(reader.read_value(0), reader.maps)
         except _NoRangesError:
             reader = Reader(data, len(JAVA_STREAM_MAGIC), context, max_elements=_MAX_OBJECTS)
-            return JavaStream(reader.value(0), reader.maps)
+            return JavaStream(reader.read_value(0), reader.maps)
     if data[:1] in (bytes([Code.BLOCK_DATA]), bytes([Code.LONG_BLOCK_DATA])):
         product = _ProductReader(Reader(data, 0, context))
-        return JavaStream(product.value(0), product.maps)
+        return JavaStream(product.read_value(0), product.maps)
     raise FormatError(f"{context}: expected a Java stream (ac ed 00 05), found {data[:4].hex(' ') or 'nothing'}")
 
 
@@ -125,92 +125,92 @@ class Reader(ByteCursor):
         self._again = False
         self._elements = 0
 
-    def error(self, message: str) -> FormatError:
+    def make_error(self, message: str) -> FormatError:
         """Return the error to raise: the message, and where in the stream."""
         return FormatError(f"{self.where}: byte {self.position} of the serialized objects: {message}")
 
-    def missing(self, label: str, length: int) -> FormatError:
-        return self.error(f"expected {length} bytes, found {self.left}")
+    def make_missing_error(self, label: str, length: int) -> FormatError:
+        return self.make_error(f"expected {length} bytes, found {self.left}")
 
-    def number(self, layout: str) -> Any:
-        """The next number, laid out as `struct` says."""
+    def read_number(self, layout: str) -> Any:
+        """Return the next number, laid out as `struct` says."""
         size = _SIZES[layout]
         if self.position + size > self.stop:
-            raise self.missing("number", size)
+            raise self.make_missing_error("number", size)
         (value,) = struct.unpack_from(layout, self.data, self.position)
         self.position += size
         return value
 
-    def text(self, length: int) -> str:
-        """The next bytes as text in modified UTF-8."""
-        return self.decoded(self.take(length))
+    def read_text(self, length: int) -> str:
+        """Return the next bytes as text in modified UTF-8."""
+        return self.decode_text(self.take(length))
 
-    def decoded(self, data: bytes) -> str:
-        """Bytes as text in modified UTF-8."""
+    def decode_text(self, data: bytes) -> str:
+        """Return bytes as text in modified UTF-8."""
         text = call_decoder(decode_modified, data)
         if isinstance(text, Undecodable):
-            raise self.error(f"malformed text: {text.detail}")
+            raise self.make_error(f"malformed text: {text.detail}")
         return text
 
-    def value(self, depth: int) -> Any:
-        """The next value. Block data is none."""
-        element = self._element(depth)
+    def read_value(self, depth: int) -> Any:
+        """Return the next value. Block data is none."""
+        element = self._read_element(depth)
         if isinstance(element, bytes):
-            raise self.error("expected an object, found block data")
+            raise self.make_error("expected an object, found block data")
         return element
 
-    def block(self) -> bytes:
-        """The next piece of block data."""
-        code = self.number(">B")
+    def read_block(self) -> bytes:
+        """Return the next piece of block data."""
+        code = self.read_number(">B")
         if code == Code.BLOCK_DATA:
-            return self.take(self.number(">B"))
+            return self.take(self.read_number(">B"))
         if code == Code.LONG_BLOCK_DATA:
-            return self.take(self.number(">i"))
+            return self.take(self.read_number(">i"))
         self.position -= 1
-        raise self.error(f"expected block data, found the code {code:#04x}")
+        raise self.make_error(f"expected block data, found the code {code:#04x}")
 
     def count_element(self) -> None:
         """Keep to `MAX_ELEMENTS`, or `_MAX_OBJECTS`."""
         self._elements += 1
         if self._elements > self._most:
-            raise self.error(f"more than {self._most} elements")
+            raise self.make_error(f"more than {self._most} elements")
 
-    def _element(self, depth: int) -> Any:
+    def _read_element(self, depth: int) -> Any:
         self.count_element()
         if depth > MAX_DEPTH:
-            raise self.error(f"objects nest deeper than {MAX_DEPTH}")
-        code = self.number(">B")
+            raise self.make_error(f"objects nest deeper than {MAX_DEPTH}")
+        code = self.read_number(">B")
         while code == _RESET and depth == 0:
             del self._handles[:]
             self._values.clear()
-            code = self.number(">B")
+            code = self.read_number(">B")
         read = _ELEMENTS.get(code)
         if read is None:
             self.position -= 1
-            raise self.error(f"expected an object, found the code {code:#04x}")
+            raise self.make_error(f"expected an object, found the code {code:#04x}")
         return read(self, depth)
 
-    def _null(self, depth: int) -> None:
-        """Nothing follows."""
+    def _read_null(self, depth: int) -> None:
+        """Read null: nothing follows its code."""
 
-    def _string(self, depth: int) -> str:
+    def _read_string(self, depth: int) -> str:
         start = self.position - 1
-        length = self.number(">H")
-        return self._keep(self.text(length), start if length <= _SMALL else None)
+        length = self.read_number(">H")
+        return self._keep(self.read_text(length), start if length <= _SMALL else None)
 
-    def _long_string(self, depth: int) -> str:
-        return self._keep(self.text(self.number(">q")))
+    def _read_long_string(self, depth: int) -> str:
+        return self._keep(self.read_text(self.read_number(">q")))
 
-    def _block(self, depth: int) -> bytes:
+    def _read_block(self, depth: int) -> bytes:
         self.position -= 1
-        return self.block()
+        return self.read_block()
 
-    def _class_object(self, depth: int) -> JavaClass | None:
-        return self._keep(self._class(depth))
+    def _read_class_object(self, depth: int) -> JavaClass | None:
+        return self._keep(self._read_class(depth))
 
-    def _description(self, depth: int) -> JavaClass | None:
+    def _read_description(self, depth: int) -> JavaClass | None:
         self.position -= 1
-        return self._class(depth)
+        return self._read_class(depth)
 
     def _keep(self, value: _Value, start: int | None = None) -> _Value:
         """Give a value the next handle; with `start`, it is read again from there when it is referred to."""
@@ -230,74 +230,74 @@ class Reader(ByteCursor):
             self._values.pop(place, None)
             self._handles[place] = start
 
-    def _reference(self, depth: int = 0) -> Any:
-        place = self.number(">i") - FIRST_HANDLE
+    def _read_reference(self, depth: int = 0) -> Any:
+        place = self.read_number(">i") - FIRST_HANDLE
         if not 0 <= place < len(self._handles):
-            raise self.error(f"a reference to value {place} of the {len(self._handles)} so far")
+            raise self.make_error(f"a reference to value {place} of the {len(self._handles)} so far")
         if self._handles[place] < 0:
             return self._values[place]
         end, again = self.position, self._again
         self.position, self._again = self._handles[place], True
-        value = self._element(depth + 1)
+        value = self._read_element(depth + 1)
         self.position, self._again = end, again
         return value
 
-    def _class(self, depth: int) -> JavaClass | None:
-        """A description of a class, or a reference to one."""
+    def _read_class(self, depth: int) -> JavaClass | None:
+        """Return a description of a class, or a reference to one."""
         if depth > MAX_DEPTH:
-            raise self.error(f"classes nest deeper than {MAX_DEPTH}")
-        code = self.number(">B")
+            raise self.make_error(f"classes nest deeper than {MAX_DEPTH}")
+        code = self.read_number(">B")
         if code == Code.NULL:
             return None
         if code == Code.REFERENCE:
-            target = self._reference()
+            target = self._read_reference()
             if not isinstance(target, JavaClass):
-                raise self.error("expected a reference to a class, found one to something else")
+                raise self.make_error("expected a reference to a class, found one to something else")
             return target
         if code == Code.CLASS_DESC:
-            return self._new_class(depth)
+            return self._read_new_class(depth)
         if code == Code.PROXY_CLASS_DESC:
             place = len(self._handles)
             self._keep(None)
             for _ in range(self._count()):
-                self.text(self.number(">H"))
-            self._annotation(depth)
-            proxy = JavaClass("$Proxy", bytes(8), SERIALIZABLE, (), self._class(depth + 1))
+                self.read_text(self.read_number(">H"))
+            self._read_annotation(depth)
+            proxy = JavaClass("$Proxy", bytes(8), SERIALIZABLE, (), self._read_class(depth + 1))
             self._fill(place, proxy)
             return proxy
         self.position -= 1
-        raise self.error(f"expected a class, found the code {code:#04x}")
+        raise self.make_error(f"expected a class, found the code {code:#04x}")
 
-    def _new_class(self, depth: int) -> JavaClass:
-        name, uid = self.text(self.number(">H")), self.take(8)
+    def _read_new_class(self, depth: int) -> JavaClass:
+        name, uid = self.read_text(self.read_number(">H")), self.take(8)
         place = len(self._handles)
         self._keep(None)
-        flags = self.number(">B")
+        flags = self.read_number(">B")
         fields = []
-        for _ in range(self.number(">H")):
-            kind = chr(self.number(">B"))
-            label = self.text(self.number(">H"))
+        for _ in range(self.read_number(">H")):
+            kind = chr(self.read_number(">B"))
+            label = self.read_text(self.read_number(">H"))
             if kind in "[L":
-                self.value(depth + 1)
+                self.read_value(depth + 1)
             elif kind not in PRIMITIVES:
-                raise self.error(f"field {label!r} of {name} has the unknown type {kind!r}")
+                raise self.make_error(f"field {label!r} of {name} has the unknown type {kind!r}")
             fields.append((kind, label))
-        self._annotation(depth)
-        java_class = JavaClass(name, uid, flags, tuple(fields), self._class(depth + 1))
+        self._read_annotation(depth)
+        java_class = JavaClass(name, uid, flags, tuple(fields), self._read_class(depth + 1))
         self._fill(place, java_class)
         return java_class
 
-    def _annotation(self, depth: int, take: Callable[[Any], None] = lambda _: None) -> None:
-        """Values and block data up to the end mark."""
+    def _read_annotation(self, depth: int, take: Callable[[Any], None] = lambda _: None) -> None:
+        """Read values and block data up to the end mark."""
         while self.data[self.position : self.position + 1] != _END:
-            take(self._element(depth + 1))
+            take(self._read_element(depth + 1))
         self.position += 1
 
-    def _array(self, depth: int) -> JavaArray | list[Any]:
+    def _read_array(self, depth: int) -> JavaArray | list[Any]:
         start = self.position - 1
-        kind = self._class(depth + 1)
+        kind = self._read_class(depth + 1)
         if kind is None or not kind.name.startswith("[") or len(kind.name) < 2:
-            raise self.error("expected the class of an array")
+            raise self.make_error("expected the class of an array")
         element = kind.name[1]
         place = len(self._handles)
         self._keep(None)
@@ -310,42 +310,42 @@ class Reader(ByteCursor):
             return java_array
         values: list[Any] = []
         self._fill(place, values)
-        values.extend(self.value(depth + 1) for _ in range(count))
+        values.extend(self.read_value(depth + 1) for _ in range(count))
         return values
 
     def _count(self) -> int:
-        count: int = self.number(">i")
+        count: int = self.read_number(">i")
         if not 0 <= count <= len(self.data) - self.position:
             self.position -= 4
-            raise self.error(f"{count} elements in the {len(self.data) - self.position} bytes that are left")
+            raise self.make_error(f"{count} elements in the {len(self.data) - self.position} bytes that are left")
         return count
 
-    def _enum(self, depth: int) -> str:
-        self._class(depth + 1)
+    def _read_enum(self, depth: int) -> str:
+        self._read_class(depth + 1)
         place = len(self._handles)
         self._keep(None)
-        name = self.value(depth + 1)
+        name = self.read_value(depth + 1)
         if not isinstance(name, str):
-            raise self.error("expected the name of an enum's constant")
+            raise self.make_error("expected the name of an enum's constant")
         self._fill(place, name)
         return name
 
-    def _object(self, depth: int) -> Any:
+    def _read_object(self, depth: int) -> Any:
         start = self.position - 1
-        kind = self._class(depth + 1)
+        kind = self._read_class(depth + 1)
         if kind is None:
-            raise self.error("an object without a class")
+            raise self.make_error("an object without a class")
         instance = JavaObject(kind)
         # A map refers to itself only where it is its own value; then it is no map of ranges.
         place = len(self._handles)
         self._keep(instance)
         entries: _Entries | None = None
-        for part in kind.lineage():
+        for part in kind.list_lineage():
             if part.name.startswith("java.util.") and part.name.endswith(("Map", "Hashtable")):
                 entries = entries or _Entries(self._key)
-                self._part(part, instance, depth, entries.take)
+                self._read_part(part, instance, depth, entries.take)
             else:
-                self._part(part, instance, depth, instance.written.append)
+                self._read_part(part, instance, depth, instance.written.append)
         if entries is None or entries.is_odd:
             if entries is not None and self._key is not None:
                 raise _NoRangesError
@@ -358,19 +358,19 @@ class Reader(ByteCursor):
         self.maps.append(java_map)
         return java_map
 
-    def _part(self, part: JavaClass, instance: JavaObject, depth: int, written: Callable[[Any], None]) -> None:
+    def _read_part(self, part: JavaClass, instance: JavaObject, depth: int, written: Callable[[Any], None]) -> None:
         """Read what one class of an object's lineage has written, and hand it over piece by piece."""
         self.count_element()
         if part.flags & SERIALIZABLE:
             for kind, name in part.fields:
                 primitive = PRIMITIVES.get(kind)
-                instance.values[name] = self.value(depth + 1) if primitive is None else self.number(primitive)
+                instance.values[name] = self.read_value(depth + 1) if primitive is None else self.read_number(primitive)
             if part.flags & WRITE_METHOD:
-                self._annotation(depth, written)
+                self._read_annotation(depth, written)
         elif part.flags & EXTERNALIZABLE and part.flags & BLOCK_DATA_MODE:
-            self._annotation(depth, written)
+            self._read_annotation(depth, written)
         elif part.flags & EXTERNALIZABLE:
-            raise self.error(f"{part.name} wrote itself by protocol 1, which only the class itself can read")
+            raise self.make_error(f"{part.name} wrote itself by protocol 1, which only the class itself can read")
 
 
 class _NoRangesError(Exception):
@@ -408,7 +408,7 @@ class _Entries:
         return bool(len(self.pieces) % 2)
 
     def map(self, *, marked: bool) -> JavaMap | RangeMap:
-        """The map; `marked`: its end is marked with an entry of nulls, for it has none of its own."""
+        """Return the map; `marked`: its end is marked with an entry of nulls, for it has none of its own."""
         if self._key is not None:
             if self._ended and not marked:
                 raise _NoRangesError
@@ -419,18 +419,18 @@ class _Entries:
 
 
 _ELEMENTS: dict[int, Callable[[Reader, int], Any]] = {
-    Code.NULL: Reader._null,
-    Code.REFERENCE: Reader._reference,
-    Code.CLASS_DESC: Reader._description,
-    Code.OBJECT: Reader._object,
-    Code.STRING: Reader._string,
-    Code.ARRAY: Reader._array,
-    Code.CLASS: Reader._class_object,
-    Code.BLOCK_DATA: Reader._block,
-    Code.LONG_BLOCK_DATA: Reader._block,
-    Code.LONG_STRING: Reader._long_string,
-    Code.PROXY_CLASS_DESC: Reader._description,
-    Code.ENUM: Reader._enum,
+    Code.NULL: Reader._read_null,
+    Code.REFERENCE: Reader._read_reference,
+    Code.CLASS_DESC: Reader._read_description,
+    Code.OBJECT: Reader._read_object,
+    Code.STRING: Reader._read_string,
+    Code.ARRAY: Reader._read_array,
+    Code.CLASS: Reader._read_class_object,
+    Code.BLOCK_DATA: Reader._read_block,
+    Code.LONG_BLOCK_DATA: Reader._read_block,
+    Code.LONG_STRING: Reader._read_long_string,
+    Code.PROXY_CLASS_DESC: Reader._read_description,
+    Code.ENUM: Reader._read_enum,
 }
 """How to read what a code begins."""
 
@@ -459,49 +459,49 @@ class _ProductReader:
         self._block = b""
         self._used = 0
 
-    def value(self, depth: int) -> Any:
+    def read_value(self, depth: int) -> Any:
         if depth > MAX_DEPTH:
-            raise self._reader.error(f"objects nest deeper than {MAX_DEPTH}")
+            raise self._reader.make_error(f"objects nest deeper than {MAX_DEPTH}")
         self._reader.count_element()
-        code = self._number(">b")
+        code = self._read_number(">b")
         if code == _ProductCode.NULL:
             return None
         if code == _ProductCode.STRING:
-            return self._text()
+            return self._read_text()
         if code == _ProductCode.INTEGER:
-            return self._number(">i")
+            return self._read_number(">i")
         if code == _ProductCode.LONG:
-            return self._number(">q")
+            return self._read_number(">q")
         if code in (_ProductCode.INTS, _ProductCode.LONGS):
             kind, width = ("I", 4) if code == _ProductCode.INTS else ("J", 8)
             return JavaArray(kind, self._take(self._count() * width))
         if code in (_ProductCode.MAP, _ProductCode.LINKED_MAP):
-            java_map = JavaMap([(self.value(depth + 1), self.value(depth + 1)) for _ in range(self._count())])
+            java_map = JavaMap([(self.read_value(depth + 1), self.read_value(depth + 1)) for _ in range(self._count())])
             self.maps.append(java_map)
             return java_map
         if code == _ProductCode.JAVA_OBJECT:
             if self._used < len(self._block):
-                raise self._reader.error("expected a Java object at the end of the block data")
-            return self._reader.value(depth + 1)
-        raise self._reader.error(f"values of type {code} can only be read by the classes that wrote them")
+                raise self._reader.make_error("expected a Java object at the end of the block data")
+            return self._reader.read_value(depth + 1)
+        raise self._reader.make_error(f"values of type {code} can only be read by the classes that wrote them")
 
-    def _text(self) -> str:
-        return self._reader.decoded(self._take(self._number(">H")))
+    def _read_text(self) -> str:
+        return self._reader.decode_text(self._take(self._read_number(">H")))
 
-    def _number(self, layout: str) -> Any:
+    def _read_number(self, layout: str) -> Any:
         return struct.unpack(layout, self._take(struct.calcsize(layout)))[0]
 
     def _count(self) -> int:
-        count: int = self._number(">i")
+        count: int = self._read_number(">i")
         if not 0 <= count <= len(self._reader.data):
-            raise self._reader.error(f"{count} elements in a stream of {len(self._reader.data)} bytes")
+            raise self._reader.make_error(f"{count} elements in a stream of {len(self._reader.data)} bytes")
         return count
 
     def _take(self, length: int) -> bytes:
         parts = []
         while length:
             if self._used == len(self._block):
-                self._block, self._used = self._reader.block(), 0
+                self._block, self._used = self._reader.read_block(), 0
             part = self._block[self._used : self._used + length]
             self._used += len(part)
             length -= len(part)

@@ -35,8 +35,8 @@ class JavaClass:
     fields: tuple[tuple[str, str], ...]
     parent: JavaClass | None
 
-    def lineage(self) -> list[JavaClass]:
-        """The class and those that it extends, the topmost first."""
+    def list_lineage(self) -> list[JavaClass]:
+        """Return the class and those that it extends, the topmost first."""
         chain = [self]
         while chain[-1].parent is not None:
             chain.append(chain[-1].parent)
@@ -74,7 +74,7 @@ class JavaArray:
         return len(self.data) // struct.calcsize(PRIMITIVES[self.kind])
 
     def tolist(self) -> list[Any]:
-        """The elements as Python values."""
+        """Return the elements as Python values."""
         return list(struct.unpack(f">{len(self)}{PRIMITIVES[self.kind][1]}", self.data))
 
 
@@ -126,7 +126,7 @@ class JavaStream:
 
 
 def decode_modified(data: bytes) -> str:
-    """The text of Java's modified UTF-8; a surrogate without its other half becomes U+FFFD.
+    """Return the text of Java's modified UTF-8; a surrogate without its other half becomes U+FFFD.
 
     Raises:
         UnicodeDecodeError: When it is malformed.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.deephaven.table.groups.grouping import Group, grouping_bytes, key_type
+from sawlog.deephaven.table.groups.grouping import Group, encode_grouping, find_key_type
 from sawlog.deephaven.table.groups.java_stream import MAX_BYTES, MAX_ELEMENTS
 from sawlog.deephaven.table.layout import JAVA_NULL
 from sawlog.deephaven.table.values import Place, convert_views
@@ -27,7 +27,7 @@ class GroupTracker:
     """
 
     def __init__(self, column: str, kind: ColumnType) -> None:
-        key_type(kind, column)
+        find_key_type(kind, column)
         self._column = column
         self._kind = kind
         self._groups: list[Group] = []
@@ -43,24 +43,24 @@ class GroupTracker:
             SchemaError: For a value that was there before, with others between.
         """
         first = 0
-        for value, end in _runs(array):
-            identity = _identity(value)
+        for value, end in _find_runs(array):
+            identity = _make_identity(value)
             if identity != self._identity:
                 if identity in self._seen:
-                    raise Place(self._column, row).error(
+                    raise Place(self._column, row).make_error(
                         first, f"{value!r} again, after other values: the rows of a group must follow one another"
                     )
                 self._close(row + first)
                 if len(self._groups) == MAX_GROUPS:
-                    raise Place(self._column, row).error(
+                    raise Place(self._column, row).make_error(
                         first, f"more than {MAX_GROUPS} groups, which nobody would read"
                     )
                 self._seen.add(identity)
                 self._value, self._identity, self._first = value, identity, row + first
             first = end
 
-    def metadata(self, rows: int) -> bytes:
-        """The metadata of the column, which has so many rows.
+    def encode_metadata(self, rows: int) -> bytes:
+        """Return the metadata of the column, which has so many rows.
 
         Raises:
             SchemaError: When there are more groups than readers take.
@@ -68,7 +68,7 @@ class GroupTracker:
         self._close(rows)
         if not self._groups:
             return JAVA_NULL
-        data = grouping_bytes(self._kind, self._groups, self._column)
+        data = encode_grouping(self._kind, self._groups, self._column)
         if len(data) > MAX_BYTES:
             raise SchemaError(
                 f"column {self._column!r}: its groups take {len(data)} bytes; at most {MAX_BYTES} are read"
@@ -83,8 +83,8 @@ class GroupTracker:
             self._identity = _NONE_YET
 
 
-def _runs(array: pa.Array) -> list[tuple[Any, int]]:
-    """Values that repeat, once, with the row after them. Neighbours may still be equal."""
+def _find_runs(array: pa.Array) -> list[tuple[Any, int]]:
+    """Return values that repeat, once, with the row after them. Neighbours may still be equal."""
     import pyarrow.compute as pc
 
     if pa.types.is_null(array.type):
@@ -98,7 +98,7 @@ def _runs(array: pa.Array) -> list[tuple[Any, int]]:
     return list(zip(values.to_pylist(), runs.run_ends.to_pylist(), strict=True))
 
 
-def _identity(value: Any) -> Any:
+def _make_identity(value: Any) -> Any:
     """Return a key that is equal where values are the same to Java: floats by their bits, but every NaN as one."""
     if not isinstance(value, float):
         return value
