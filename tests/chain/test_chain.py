@@ -88,7 +88,7 @@ def test_every_cut_and_every_changed_byte(rows: int) -> None:
 
 
 @pytest.mark.spread(3)
-def test_mutated_files() -> None:
+def test_changed_chains_are_read_alike_by_loop_and_model() -> None:
     rng = random.Random(3)
     for _ in range(100):
         data = bytearray(b"".join(box(*(b"-" + rng.randbytes(rng.randrange(30)) for _ in range(4))) for _ in range(4)))

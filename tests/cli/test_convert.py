@@ -183,7 +183,7 @@ def test_directories_of_tables(run: Run, tmp_path: Path) -> None:
     assert "part-9.parquet: columns differ" in result.err
 
 
-def test_empty_sources(run: Run, tmp_path: Path) -> None:
+def test_a_source_without_rows_becomes_an_empty_table(run: Run, tmp_path: Path) -> None:
     empty = write_log(tmp_path / "000001.log", [])
     for suffix in ("parquet", "arrow", "csv", "jsonl"):
         assert run("convert", empty, tmp_path / f"out.{suffix}").code == 0
@@ -207,7 +207,9 @@ def test_empty_sources(run: Run, tmp_path: Path) -> None:
         (["{tmp}/good.csv", "{tmp}/out.parquet", "-o", "binary_columns=x"], "no column 'x'"),
     ],
 )
-def test_errors(run: Run, arguments: list[str], message: str, log: Path, tmp_path: Path) -> None:
+def test_a_text_file_that_cannot_be_converted_leaves_nothing(
+    run: Run, arguments: list[str], message: str, log: Path, tmp_path: Path
+) -> None:
     (tmp_path / "bad.jsonl").write_text('{"a": 1}\n{"a":')
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n3\n")
     (tmp_path / "good.csv").write_text("a,b\n\\q,2\n")
@@ -220,7 +222,9 @@ def test_errors(run: Run, arguments: list[str], message: str, log: Path, tmp_pat
     assert not list(tmp_path.glob(".*"))
 
 
-def test_remote_tables(run: Run, s3: dict[str, Any], log: Path, tmp_path: Path) -> None:
+def test_tables_in_an_object_store_are_written_and_read(
+    run: Run, s3: dict[str, Any], log: Path, tmp_path: Path
+) -> None:
     storage = [part for key, value in s3.items() for part in ("--storage", f"{key}={json.dumps(value)}")]
     for suffix in ("parquet", "arrow", "csv"):
         url = f"s3://logs/cli/rows.{suffix}"

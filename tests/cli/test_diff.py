@@ -86,7 +86,7 @@ def test_a_key_says_what_belongs_together(run: Run, tmp_path: Path) -> None:
     assert "--key: no column 'x'" in run("diff", tmp_path / "a.parquet", tmp_path / "b.parquet", "--key", "x").err
 
 
-def test_columns_differ(run: Run, tmp_path: Path) -> None:
+def test_columns_that_differ_are_listed(run: Run, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([1], pa.int32()), "b": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"a": pa.array([1], pa.int64()), "c": [1]}), tmp_path / "b.parquet")
     result = run("diff", tmp_path / "a.parquet", tmp_path / "b.parquet", "--json")

@@ -69,7 +69,7 @@ def test_one_line_and_exit_code_2(run: Run, arguments: list[str], message: str, 
     assert message in result.err
 
 
-def test_no_permission(run: Run, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read_is_one_line(run: Run, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bytes:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(log))
 
@@ -78,7 +78,7 @@ def test_no_permission(run: Run, log: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (result.code, result.err) == (2, f"sawlog: {log}: Permission denied\n")
 
 
-def test_truncated_anywhere(run: Run, log: Path, tmp_path: Path) -> None:
+def test_verbs_bear_logs_that_are_cut_anywhere(run: Run, log: Path, tmp_path: Path) -> None:
     path = tmp_path / "000009.log"
     for size in (1, 6, 7, 16, 17, 32767, 32768, 40000):
         path.write_bytes(log.read_bytes()[:size])
@@ -88,7 +88,7 @@ def test_truncated_anywhere(run: Run, log: Path, tmp_path: Path) -> None:
             assert len(result.err.splitlines()) <= 1
 
 
-def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_ends_a_verb_quietly(capsys: pytest.CaptureFixture[str]) -> None:
     def verb() -> int:
         raise KeyboardInterrupt
 

@@ -13,7 +13,7 @@ import sawlog
 from .conftest import Run
 
 
-def test_a_page(run: Run, log: Path, tmp_path: Path) -> None:
+def test_a_map_is_a_page_in_a_file(run: Run, log: Path, tmp_path: Path) -> None:
     page = tmp_path / "out" / "map.html"
     done = run("map", log, "--output", page)
     assert (done.code, done.err) == (0, "")
@@ -35,7 +35,7 @@ def test_damage_is_the_exit_code_and_the_data_equal_verify(run: Run, damaged: Pa
     assert found["rows"] == report.rows
 
 
-def test_to_stdout(run: Run, log: Path) -> None:
+def test_a_map_goes_to_standard_output(run: Run, log: Path) -> None:
     assert run("map", log, "--output", "-").out.startswith("<!doctype html>")
 
 
@@ -58,7 +58,7 @@ def test_open_shows_the_page(run: Run, log: Path, tmp_path: Path, monkeypatch: p
     assert "no browser" in run("map", log, "--output", page, "--open").err
 
 
-def test_unusable(run: Run, tmp_path: Path) -> None:
+def test_a_file_of_no_format_has_no_map(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"nothing known")
     done = run("map", tmp_path / "x", "--output", tmp_path / "map.html")
     assert done.code == 2

@@ -48,7 +48,7 @@ def test_every_rendering_of_binary_comes_back(name: str, value: bytes) -> None:
         (b"\xed\xb2\x80", r"\xed\xb2\x80"),
     ],
 )
-def test_escape(value: bytes, text: str) -> None:
+def test_control_characters_are_escaped(value: bytes, text: str) -> None:
     assert escape(value) == text
 
 
@@ -91,7 +91,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("array", "expected"), CASES, ids=[str(array.type) for array, _ in CASES])
-def test_values(array: pa.Array, expected: list[object]) -> None:
+def test_values_of_every_type_become_json_and_text(array: pa.Array, expected: list[object]) -> None:
     assert json_values(array) == expected
     padded = pa.concat_arrays([array, array, array])
     assert json_values(padded.slice(len(array), len(array))) == expected

@@ -19,7 +19,7 @@ from sawlog.cli.table import MIN_WIDTH, fit, measure_width
 
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=30), st.integers(20, 300))
-def test_columns_fit(natural: list[int], room: int) -> None:
+def test_columns_fit_into_the_width_of_the_terminal(natural: list[int], room: int) -> None:
     widths = fit(natural, room)
     assert 1 <= len(widths) <= len(natural)
     assert sum(widths) + 2 * (len(widths) - 1) <= room

@@ -75,7 +75,7 @@ def on_terminal(*args: object, code: int = 0) -> str:
 
 
 @pytest.mark.parametrize("output", ["csv", "jsonl", "table"])
-def test_rows(place: Path, output: str) -> None:
+def test_rows_cannot_command_the_terminal(place: Path, output: str) -> None:
     shown = on_terminal("cat", place / "trades", "--output", output)
     assert "owned" in shown
     assert not OBEYED.findall(shown)
@@ -84,14 +84,14 @@ def test_rows(place: Path, output: str) -> None:
 
 
 @pytest.mark.parametrize("to", ["csv", "jsonl"])
-def test_conversions(place: Path, to: str) -> None:
+def test_converted_text_cannot_command_the_terminal(place: Path, to: str) -> None:
     shown = on_terminal("convert", next(place.glob("rows*")), "-", "--to", to)
     assert shown.count("owned") == (2 if to == "csv" else 3)
     assert not OBEYED.findall(shown)
 
 
 @pytest.mark.parametrize("output", ["csv", "jsonl", "table"])
-def test_queries(place: Path, output: str) -> None:
+def test_answers_of_queries_cannot_command_the_terminal(place: Path, output: str) -> None:
     query = f"""SELECT text, 1 AS "{HOSTILE}" FROM '{place / "trades"}'"""
     shown = on_terminal("sql", query, "--output", output)
     assert "owned" in shown

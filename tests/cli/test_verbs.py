@@ -19,7 +19,7 @@ from sawlog.spark import jvm
 from tests.cli.conftest import RECORDS, Run, write_log
 
 
-def test_info(run: Run, log: Path) -> None:
+def test_info_says_format_view_and_schema(run: Run, log: Path) -> None:
     result = run("info", log)
     assert (result.code, result.err) == (0, "")
     assert "leveldb_log" in result.out
@@ -42,7 +42,7 @@ def test_info_counts_on_request(run: Run, log: Path, torn: Path, damaged: Path) 
     assert "skipped" in result.err
 
 
-def test_cat_table(run: Run, log: Path) -> None:
+def test_cat_shows_rows_as_a_table(run: Run, log: Path) -> None:
     result = run("cat", log)
     lines = result.out.splitlines()
     assert (result.code, result.err) == (0, "")
@@ -50,13 +50,13 @@ def test_cat_table(run: Run, log: Path) -> None:
     assert [unescape(line) for line in lines[2:]] == RECORDS
 
 
-def test_cat_jsonl(run: Run, log: Path) -> None:
+def test_cat_shows_rows_as_json_lines(run: Run, log: Path) -> None:
     rows = [json.loads(line) for line in run("cat", log, "--json").out.splitlines()]
     assert [unescape(row["record"]) for row in rows] == RECORDS
     assert run("cat", log, "--output", "jsonl").out == run("cat", log, "--json").out
 
 
-def test_cat_csv(run: Run, log: Path) -> None:
+def test_cat_shows_rows_as_csv(run: Run, log: Path) -> None:
     csv.field_size_limit(1 << 20)
     rows = list(csv.DictReader(io.StringIO(run("cat", log, "--output", "csv").out)))
     assert [unescape(row["record"]) for row in rows] == RECORDS
@@ -101,7 +101,7 @@ def test_cat_takes_several_paths(run: Run, log: Path, tmp_path: Path) -> None:
     assert len(run("cat", log, other, "--json").out.splitlines()) == len(RECORDS) + 1
 
 
-def test_verify(run: Run, log: Path, damaged: Path, torn: Path) -> None:
+def test_verify_says_what_is_clean_torn_and_damaged(run: Run, log: Path, damaged: Path, torn: Path) -> None:
     result = run("verify", log)
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("clean")
@@ -165,7 +165,9 @@ def test_verify_looks_into_records_through_a_view(run: Run, tmp_path: Path) -> N
     assert "tag 0x63 at byte 12" in result.out
 
 
-def test_repair(run: Run, log: Path, damaged: Path, torn: Path, tmp_path: Path) -> None:
+def test_repair_keeps_intact_rows_and_says_what_is_lost(
+    run: Run, log: Path, damaged: Path, torn: Path, tmp_path: Path
+) -> None:
     new = tmp_path / "new" / "000001.log"
     assert run("repair", log, new).code == 0
     assert new.read_bytes() == log.read_bytes()
@@ -256,7 +258,7 @@ def test_options_are_described_from_their_dataclass() -> None:
     assert (third.takes, third.default, third.doc) == ("true|false", "false", "")
 
 
-def test_formats(run: Run) -> None:
+def test_formats_lists_views_and_options(run: Run) -> None:
     found: dict[str, Any] = {one["name"]: one for one in json.loads(run("formats", "--json").out)["formats"]}
     assert set(found) >= {*sawlog.formats(), "parquet", "arrow", "csv", "jsonl"}
     for name, format in sawlog.formats().items():

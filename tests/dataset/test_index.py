@@ -255,7 +255,7 @@ def test_a_header_that_is_not_the_files_is_noticed(tmp_path: Path) -> None:
             sawlog.open(path, index=place, view=view).to_table()
 
 
-def test_requests(requests: Counter[str], remote: str) -> None:
+def test_indexed_files_are_asked_for_nothing_but_rows(requests: Counter[str], remote: str) -> None:
     for number in range(FILES):
         put(remote, number, 0)
     requests.clear()
@@ -312,7 +312,9 @@ def test_on_the_command_line(run: Run, logs: str, tmp_path: Path) -> None:
         (lambda logs: f"{logs}/../log", {"format": "leveldb_log"}, "no index is needed"),
     ],
 )
-def test_mistakes(logs: str, path: Callable[[str], str], settings: dict[str, Any], message: str) -> None:
+def test_settings_that_an_index_cannot_have_are_refused(
+    logs: str, path: Callable[[str], str], settings: dict[str, Any], message: str
+) -> None:
     sawlog.write(pa.table({"record": [b"x"]}), f"{logs}/../log/000001.log", format="leveldb_log")
     with pytest.raises(OptionError, match=message):
         sawlog.index(path(logs), **settings)

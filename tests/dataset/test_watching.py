@@ -221,7 +221,7 @@ print([int(main(["sql", "--json", *words])) for words in json.loads(sys.argv[1])
 """In a process of its own: DuckDB's module complains on leaving one."""
 
 
-def test_sql(tmp_path: Path) -> None:
+def test_queries_and_their_errors_are_shown(tmp_path: Path) -> None:
     log = bytearray(next(Path(SHOP).glob("*.log")).read_bytes())
     log[1000] ^= 1
     (tmp_path / "1.log").write_bytes(log)

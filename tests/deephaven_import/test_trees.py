@@ -173,7 +173,7 @@ def kill(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, calls: int) ->
 
 @pytest.mark.parametrize(("name", "calls"), [("read_proof", 1), ("delete_merged", 1)])
 @pytest.mark.parametrize("then", ["merge", "import"])
-def test_killed_merges(
+def test_a_merge_that_is_killed_can_be_repeated(
     spark: None, imported: Path, logs: Logs, monkeypatch: pytest.MonkeyPatch, name: str, calls: int, then: str
 ) -> None:
     with monkeypatch.context() as patch:
@@ -202,7 +202,7 @@ def test_killed_merges(
         assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
 
 
-def test_refusals(spark: None, imported: Path) -> None:
+def test_a_merge_that_is_refused_writes_nothing(spark: None, imported: Path) -> None:
     with pytest.raises(OptionError, match="no column 'Nope'"):
         merge(spark, imported, "Ns", "T", DATE, group=["Nope"])
     with pytest.raises(FormatError, match="no rows of 2024-02-01"):
@@ -292,7 +292,7 @@ def test_history_that_says_nothing_of_itself(spark: None, imported: Path) -> Non
     assert sorted(history(imported).column("N").to_pylist()) == list(range(2000))
 
 
-def test_links(spark: None, imported: Path, tmp_path: Path) -> None:
+def test_links_that_lead_out_of_the_database_are_refused(spark: None, imported: Path, tmp_path: Path) -> None:
     partitions = imported / "Systems/Ns/Partitions"
     outside, inside = tmp_path / "disk", partitions / "spare"
     for directory in (outside, inside, partitions):

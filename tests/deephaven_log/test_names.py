@@ -31,7 +31,7 @@ from sawlog.deephaven.log.names import LogName, format_name, order_key, parse_na
         ("anything", ("", "", "", "")),
     ],
 )
-def test_both_styles(name, parts):
+def test_names_of_files_say_partitions_in_both_styles(name, parts):
     assert parse_name(name).partition == parts
 
 

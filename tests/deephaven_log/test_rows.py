@@ -57,7 +57,7 @@ def schemas(draw):
 
 @settings(max_examples=40)
 @given(cols=schemas(), data=st.data(), count=st.integers(0, 6))
-def test_random_schemas(tmp_path_factory, cols, data, count):
+def test_rows_of_any_schema_are_read_and_written_back(tmp_path_factory, cols, data, count):
     names = {"Boolean": "Bool", "EnhancedString": "Str"}
     rows = [{c.name: data.draw(st.none() | VALUES[names.get(c.type, c.type)]) for c in cols} for _ in range(count)]
     path = save(tmp_path_factory.mktemp("random") / "t.bin", header(cols), *(row(cols, values) for values in rows))
@@ -108,7 +108,7 @@ def test_a_value_longer_than_a_batch(tmp_path: Path):
 
 
 @pytest.mark.parametrize("kind", sorted(NULLS))
-def test_constant_nulls(tmp_path: Path, kind):
+def test_constants_that_are_null_are_read_and_written_back(tmp_path: Path, kind):
     cols = [Col("K", kind, table=("a",), constant=bytes.fromhex(NULLS[kind])), Col("N", "Int")]
     path = save(tmp_path / "t.bin", header(cols), *(row(cols, {"N": i}) for i in range(3)))
     table = sawlog.read(path)
@@ -145,7 +145,7 @@ def test_values_that_stand_for_null_in_rows(tmp_path: Path):
 
 
 @pytest.mark.parametrize("charset", ["US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16BE", "UTF-16LE", "UTF-16"])
-def test_charsets(tmp_path: Path, charset):
+def test_text_is_read_by_the_charset_of_its_column(tmp_path: Path, charset):
     values = ["", "plain", "x" * 40, "naïve" if charset != "US-ASCII" else "naive", None]
     if charset.startswith("UTF"):
         values.append("€ 語 🙂")
@@ -194,7 +194,7 @@ def test_chars_as_strings(tmp_path: Path):
     assert (tmp_path / "again.bin").read_bytes() == path.read_bytes()[: -len(row(cols, {"C": 1}))]
 
 
-def test_times(tmp_path: Path):
+def test_numbers_are_times_where_an_option_says_so(tmp_path: Path):
     cols = [Col("T", "Long"), Col("U", "Long")]
     path = save(tmp_path / "t.bin", header(cols), row(cols, {"T": 1_700_000_000_123, "U": 5}))
     for given_as in ({"T": "ms"}, "T=ms"):
@@ -395,7 +395,7 @@ JAVA_UTF_8 = bytes.fromhex(
 
 
 @pytest.mark.parametrize("prefix", [b"", struct.pack(">i", len(JAVA_UTF_8))])
-def test_version_2(tmp_path: Path, prefix):
+def test_columns_of_version_2_are_read(tmp_path: Path, prefix):
     class Java(Col):
         def meta(self) -> bytes:
             return prefix + JAVA_UTF_8

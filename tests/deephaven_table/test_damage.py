@@ -365,7 +365,9 @@ KINDS = {
     changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=6),
     inferred=st.booleans(),
 )
-def test_mutations(tmp_path_factory: pytest.TempPathFactory, name: str, changes: Any, inferred: bool) -> None:
+def test_changed_files_are_read_or_reported(
+    tmp_path_factory: pytest.TempPathFactory, name: str, changes: Any, inferred: bool
+) -> None:
     directory = tmp_path_factory.mktemp("location")
     for file, content in FILES.items():
         (directory / file).write_bytes(content)

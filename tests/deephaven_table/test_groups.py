@@ -191,7 +191,7 @@ def test_a_row_in_the_group_of_another_value_is_told(tmp_path: Path) -> None:
         assert sawlog.read(tmp_path, types=TYPES, filters=filters, on_damage="skip").num_rows == 9_999
 
 
-def test_both_zeros(tmp_path: Path) -> None:
+def test_filters_find_both_zeros_in_groups(tmp_path: Path) -> None:
     values = [-1.0, -0.0, -0.0, 0.0, 1.0, None]
     sawlog.write(pa.table({"d": values}), tmp_path / "grouped", format="deephaven_table", group=("d",))
     sawlog.write(pa.table({"d": values}), tmp_path / "plain", format="deephaven_table")

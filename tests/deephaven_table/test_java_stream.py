@@ -205,7 +205,7 @@ def test_zeros_are_told_apart_and_found_alike(java: Path) -> None:
     assert found.find(7.0) == []
 
 
-def test_no_grouping(java: Path) -> None:
+def test_a_null_or_nothing_is_no_grouping(java: Path) -> None:
     assert read_grouping(made(java, "null"), "x") is None
     assert read_grouping(made(java, "legacy_ungrouped"), "x") is None
     assert read_grouping(b"", "x") is None
@@ -296,7 +296,7 @@ def nested(depth: int) -> bytes:
 
 
 @pytest.mark.nightly
-def test_bombs() -> None:
+def test_streams_that_claim_too_much_are_refused() -> None:
     assert isinstance(read_stream(nested(MAX_DEPTH - 2), "x").root, list)
     for depth in (MAX_DEPTH, 10_000, 1_000_000):
         with pytest.raises(FormatError, match="deeper than"):

@@ -35,7 +35,7 @@ def _unsynced() -> Iterator[None]:
     """Hundreds of small tables need not survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sawlog.storage.staging.sync_file", lambda path: None)
-        patch.setattr("sawlog.storage.files.sync_directory", lambda path: None)
+        patch.setattr("sawlog.storage.stores.sync_directory", lambda path: None)
         yield
 
 
@@ -247,7 +247,7 @@ def test_an_empty_table(tmp_path: Path) -> None:
         assert found.schema.names == ["A", "S", "T"]
 
 
-def test_replacing(tmp_path: Path) -> None:
+def test_a_location_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     one, two = pa.table({"A": [1], "B": [2]}), pa.table({"A": [3]})
     path = tmp_path / "t"
     sawlog.write(one, path, format="deephaven_table")
@@ -289,7 +289,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_remote_locations(s3: dict[str, Any]) -> None:
+def test_locations_in_object_stores_are_replaced_and_read(s3: dict[str, Any]) -> None:
     table = pa.table({"A": [1, 2], "S": ["x", None]})
     for root, options in (("memory://deephaven", {}), ("s3://logs/deephaven", s3)):
         path = f"{root}/t"

@@ -168,7 +168,7 @@ def test_symbols_that_were_forgotten_and_given_again_are_one(tmp_path: Path) -> 
         ("ISO_8859_1", "latin-1", "zwölf"),
     ],
 )
-def test_charsets(tmp_path: Path, charset: str, codec: str, text: str) -> None:
+def test_text_is_read_by_the_charset_of_its_column(tmp_path: Path, charset: str, codec: str, text: str) -> None:
     put_text(tmp_path, "t", [text, None, "", "x"], Shape(), codec)
     found = sawlog.read(tmp_path, types={"t": f"String(None,{charset})"})
     assert found.column("t").to_pylist() == [text, None, "", "x"]

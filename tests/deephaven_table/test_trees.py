@@ -48,7 +48,7 @@ def intraday(tmp_path: Path) -> Path:
     return tmp_path / "db"
 
 
-def test_historical(historical: Path) -> None:
+def test_a_historical_tree_is_read_as_a_table(historical: Path) -> None:
     dataset = sawlog.open(historical, types=TYPES)
     assert dataset.info() == {
         "layout": "historical",
@@ -68,7 +68,7 @@ def test_historical(historical: Path) -> None:
     assert sawlog.open(historical, types=TYPES, partition_column="Day").schema.names == ["n", "Day"]
 
 
-def test_intraday(intraday: Path) -> None:
+def test_an_intraday_tree_is_read_as_a_table(intraday: Path) -> None:
     dataset = sawlog.open(intraday, types=TYPES)
     assert dataset.info()["layout"] == "intraday"
     assert dataset.info()["table"] == "Ns.Trades"
@@ -81,7 +81,7 @@ def test_a_single_location_knows_its_place(historical: Path) -> None:
     assert sawlog.read(leaf, types=TYPES, layout="splayed").to_pydict() == {"n": [10, 1]}
 
 
-def test_splayed(tmp_path: Path) -> None:
+def test_a_splayed_table_is_read_alone(tmp_path: Path) -> None:
     leaf = tmp_path / "db" / "Users" / "Ns" / "Tables" / "Mine"
     location(leaf, 1)
     dataset = sawlog.open(leaf, types=TYPES)
@@ -231,7 +231,7 @@ def test_parquet_leaves_are_not_ours(historical: Path) -> None:
         sawlog.read(leaf, types=TYPES, format="deephaven_table")
 
 
-def test_remote_trees(historical: Path) -> None:
+def test_a_tree_in_a_remote_store_is_pruned_by_partition(historical: Path) -> None:
     memory = fsspec.filesystem("memory")
     memory.put(str(historical), "/tree", recursive=True)
     try:

@@ -130,7 +130,7 @@ def test_groups_that_lie(tmp_path: Path, groups: tuple[tuple[str | None, int, in
     assert problem in found.problems[0]
 
 
-def test_damage(tmp_path: Path) -> None:
+def test_damage_is_named_as_a_problem(tmp_path: Path) -> None:
     trades(tmp_path)
     data = tmp_path / "Ts.dat"
     data.write_bytes(data.read_bytes()[:-8])
@@ -148,7 +148,9 @@ def test_expectations_that_are_none(tmp_path: Path, text: str) -> None:
         Expectations.read(file)
 
 
-def test_command_line(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_validates_expected_partitions(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     expected(tmp_path)
     systems, types = str(tree / "Systems"), ["-o", "types=Px=double,Ts=long,Note=String(None)"]
     assert main(["validate", systems, "--expect", str(tmp_path / "trades.toml"), *types]) == 0

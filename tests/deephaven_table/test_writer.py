@@ -65,7 +65,7 @@ def test_a_complete_tiny_file() -> None:
     assert Generation(version=2).encode_header(JAVA_NULL) == (b"", b"")
 
 
-def test_metadata_overflows() -> None:
+def test_metadata_beyond_the_header_goes_to_the_end() -> None:
     header, rest = Generation(data_start=64).encode_header(bytes(range(120)))
     assert (len(header), header[8:], rest) == (64, bytes(range(56)), bytes(range(56, 120)))
     header, rest = Generation(data_start=8).encode_header(JAVA_NULL)
@@ -102,7 +102,9 @@ FIXED: list[tuple[str, pa.DataType, list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "arrow", "values", "expected"), FIXED)
-def test_fixed_width(kind: str, arrow: pa.DataType, values: list[Any], expected: str, tmp_path: Path) -> None:
+def test_values_of_fixed_width_are_written_byte_by_byte_alike(
+    kind: str, arrow: pa.DataType, values: list[Any], expected: str, tmp_path: Path
+) -> None:
     words = [bytes.fromhex(word) for word in expected.split()]
     little = column(values, arrow, tmp_path / "little", kind)
     assert little == {".dat": b"".join(word[::-1] for word in words)}
@@ -127,7 +129,7 @@ def test_strings_without_symbols(tmp_path: Path) -> None:
     }
 
 
-def test_symbols(tmp_path: Path) -> None:
+def test_strings_are_written_as_symbols(tmp_path: Path) -> None:
     for number, kind in enumerate((pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()))):
         found = column(["A", "", None, "BB", "A"], kind, tmp_path / str(number))
         assert found == {
@@ -156,7 +158,7 @@ def test_symbols_of_several_batches_and_odd_dictionaries(tmp_path: Path) -> None
         ("UTF-16LE", b"\xe9\x00a\x00"),
     ],
 )
-def test_charsets(charset: str, expected: bytes, tmp_path: Path) -> None:
+def test_text_is_written_in_its_charset(charset: str, expected: bytes, tmp_path: Path) -> None:
     for number, kind in enumerate(("String", "String(None)")):
         found = column(
             ["é", None, "a"],
@@ -177,7 +179,7 @@ def test_charset_of_metadata_and_option(tmp_path: Path) -> None:
     assert found["D.sym.bytes"] == b"\0\xe9"
 
 
-def test_sets(tmp_path: Path) -> None:
+def test_sets_of_strings_are_written_as_bits(tmp_path: Path) -> None:
     found = column([["a", "b"], None, [], ["b", "c", "b"]], pa.list_(pa.string()), tmp_path / "t", "StringSet")
     assert found[".dat"] == struct.pack("<QQQQ", 3, 1 << 63, 0, 6)
     assert found[".sym.bytes"] == b"abc"
@@ -267,7 +269,9 @@ VARIABLE: list[tuple[str, pa.DataType, list[Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("kind", "arrow", "values", "expected"), VARIABLE)
-def test_variable_width(kind: str, arrow: pa.DataType, values: list[Any], expected: list[str], tmp_path: Path) -> None:
+def test_values_of_variable_width_are_written_with_their_ends(
+    kind: str, arrow: pa.DataType, values: list[Any], expected: list[str], tmp_path: Path
+) -> None:
     found = column(values, arrow, tmp_path / "t", kind, column_version=2)
     pieces = [bytes.fromhex(piece) for piece in expected]
     ends = [sum(map(len, pieces[: at + 1])) for at in range(len(pieces))]
@@ -294,7 +298,7 @@ def test_slices_are_written_as_they_are_seen(tmp_path: Path) -> None:
     assert sliced["L.bytes"].endswith(bytes.fromhex("00000002 0001 0002"))
 
 
-def test_groups(tmp_path: Path) -> None:
+def test_groups_are_found_across_batches(tmp_path: Path) -> None:
     data = pa.table({"Sym": ["A", "A", None, "B"], "N": pa.array([7, 7, 7, 8], pa.int32()), "X": [1, 2, 3, 4]})
     batches = pa.Table.from_batches([batch for i in range(4) for batch in data.slice(i, 1).to_batches()])
     for number, table in enumerate((data, batches)):
@@ -311,7 +315,7 @@ def test_groups(tmp_path: Path) -> None:
         assert len(found["X.dat"]) == 32
 
 
-def test_groups_overflow(tmp_path: Path) -> None:
+def test_groups_beyond_the_header_go_to_the_end(tmp_path: Path) -> None:
     names = [f"S{i:05}" for i in range(20_000)]
     found = write(tmp_path / "t", pa.table({"Sym": names}), group=("Sym",), compact_header=False)
     header = found["Sym.dat"][:131072]

@@ -60,7 +60,7 @@ class Memory:
 
 @pytest.mark.heavy
 @pytest.mark.spark
-def test_an_hour(tmp_path: Path) -> None:
+def test_an_hour_of_kills_loses_no_row_and_no_memory(tmp_path: Path) -> None:
     memory = Memory(Path(os.environ.get("SAWLOG_MEMORY", tmp_path / "memory.csv")))
     tally = Harness(tmp_path, ["deephaven_log", "parquet"]).rest(SECONDS, memory.look)
     grown = memory.growth()

@@ -64,7 +64,7 @@ def record_hex(target: RecordBuilder) -> str:
     return record.hex()
 
 
-def test_gauge_100() -> None:
+def test_containers_are_built_as_by_the_original() -> None:
     target = builder()
     add_gauge_100(target)
     assert target.optimal_container_bytes() == [golden.data("gauge_100")]
@@ -92,7 +92,7 @@ def test_small_containers_have_the_leftovers_of_filodb() -> None:
         assert list(container.offsets()) == expected["first_offsets"]
 
 
-def test_part_keys() -> None:
+def test_part_keys_are_built_from_records() -> None:
     target = builder()
     source = RecordContainer(golden.data("gauge_100"))
     for record in source:
@@ -278,7 +278,7 @@ def edge(case: str) -> Any:
         ("addMap sort: byte order vs UTF-16 order", {"\U0001f600": "astral", "\uff5e": "bmp"}),
     ],
 )
-def test_maps(case: str, tags: dict[str, str]) -> None:
+def test_maps_are_encoded_as_by_the_original(case: str, tags: dict[str, str]) -> None:
     target = builder()
     add_gauge(target, 1, 2.0, "m", tags)
     assert record_hex(target) == edge(case)["hex"]
@@ -310,7 +310,7 @@ def test_a_key_with_leading_nul_is_not_a_predefined_key() -> None:
     )
 
 
-def test_other_edges() -> None:
+def test_records_of_primitives_are_hashed_as_by_the_original() -> None:
     layout = RecordSchema(["a:long", "b:int"], 0)
     target = builder()
     target.add_from_reader((4, 3), layout, 9)
@@ -373,7 +373,7 @@ def call(target: RecordBuilder, steps: list[tuple]) -> None:
         ([("start_new_record", GAUGE), ("add_map_key_value", "a", "b")], "no map was started"),
     ],
 )
-def test_wrong_calls(steps: list[tuple], message: str) -> None:
+def test_calls_out_of_order_are_refused(steps: list[tuple], message: str) -> None:
     target = builder()
     with pytest.raises(SchemaError, match=message):
         call(target, steps)
@@ -400,7 +400,7 @@ def at_map(target: RecordBuilder) -> None:
         ([("add_string", "x")], "is map, not string"),
     ],
 )
-def test_wrong_maps(steps: list[tuple], message: str) -> None:
+def test_a_map_that_is_refused_leaves_the_builder_usable(steps: list[tuple], message: str) -> None:
     target = builder()
     at_map(target)
     with pytest.raises(SchemaError, match=message):
@@ -409,7 +409,7 @@ def test_wrong_maps(steps: list[tuple], message: str) -> None:
     assert record_hex(target) == edge("empty map")["hex"]
 
 
-def test_limits() -> None:
+def test_values_beyond_limits_are_refused() -> None:
     target = builder()
     target.start_new_record(GAUGE)
     target.add_long(1)
@@ -432,7 +432,7 @@ def test_limits() -> None:
     assert small.optimal_container_bytes() == []
 
 
-def test_rollover() -> None:
+def test_a_full_container_is_followed_by_another() -> None:
     target = builder(2048)
     for n in range(31):
         add_machine(target, n)
@@ -454,7 +454,7 @@ def test_reuse_one_container() -> None:
     assert len(target.all_containers[0]) == 1
 
 
-def test_reset() -> None:
+def test_a_reset_builder_begins_again() -> None:
     times = iter((5, 6))
     target = RecordBuilder(clock=lambda: next(times))
     for n in range(10):
@@ -500,7 +500,7 @@ def test_partition_columns_of_every_type() -> None:
             assert schema.ingestion.partition_match(record, key) is (i == j)
 
 
-def test_nested_records() -> None:
+def test_records_are_nested_in_records() -> None:
     inner = RecordSchema(["name:string", "n:int"])
     outer = RecordSchema([Column("timestamp", "ts"), Column("series", "br", schema=inner)])
     target = builder()
@@ -513,7 +513,7 @@ def test_nested_records() -> None:
     assert outer.stringify(record) == "b2[ timestamp=5,series=b2[ name=job,n=4]]"
 
 
-def test_bad_records() -> None:
+def test_records_that_are_too_short_are_refused() -> None:
     good = bytes.fromhex(golden.facts("gauge_100")["records"][0]["hex"])
     layout = GAUGE.ingestion
     with pytest.raises(FormatError, match="fewer than a length field"):
@@ -551,7 +551,7 @@ TAG_MAPS = [
 
 
 @pytest.mark.parametrize("tags", TAG_MAPS)
-def test_map_encoder(tags: dict[str, str]) -> None:
+def test_maps_are_decoded_as_they_were_encoded(tags: dict[str, str]) -> None:
     encoder = MapEncoder(GAUGE.ingestion.predefined_keys)
     encoded = encoder.encode(tags)
     assert encoder.decode(encoded) == tags

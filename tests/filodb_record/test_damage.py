@@ -27,7 +27,7 @@ FINDINGS = Path(__file__).parent / "findings"
 WHOLE = b"".join(golden.data(f"gauge_100_small_{i:02}") for i in range(4))
 
 
-def test_intact() -> None:
+def test_intact_containers_have_no_damage() -> None:
     rows, report = checked(DATA)
     assert [row["timestamp"] for row in rows] == list(range(15))
     assert not report.damaged
@@ -97,7 +97,7 @@ def mutate(data: bytes, changes: list) -> bytes:
 @given(st.lists(mutation, min_size=1, max_size=4))
 @settings(max_examples=20)
 @pytest.mark.nightly
-def test_mutations(changes: list) -> None:
+def test_changed_containers_are_read_or_reported(changes: list) -> None:
     in_every_view(mutate(DATA, changes))
 
 
@@ -109,7 +109,7 @@ def test_mutations_of_whole_containers(changes: list) -> None:
 
 @given(st.binary(max_size=300))
 @settings(max_examples=10)
-def test_any_bytes(data: bytes) -> None:
+def test_any_bytes_are_read_or_reported(data: bytes) -> None:
     in_every_view(data)
     in_every_view(struct.pack("<IIq", 12 + len(data), 1 << 24, 1) + data)
 
@@ -146,7 +146,7 @@ def record_offsets() -> list[int]:
         (16 + 43, b"\x50", "bad_map", 1, "column tags: the map's entries do not end where the map does"),
     ],
 )
-def test_kinds(offset: int, new: bytes, kind: str, lost: int, detail: str) -> None:
+def test_every_kind_of_damage_costs_its_rows(offset: int, new: bytes, kind: str, lost: int, detail: str) -> None:
     data = DATA[:offset] + new + DATA[offset + len(new) :]
     rows, report = checked(data)
     assert len(rows) == 15 - lost
@@ -187,7 +187,7 @@ def test_a_record_too_short_for_its_schema_id(schema: str, length: int) -> None:
     assert [(damage.kind, damage.offset) for damage in report.damages] == [("bad_record_length", 16)]
 
 
-def test_bad_histograms() -> None:
+def test_a_broken_histogram_costs_one_row() -> None:
     blob = Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(2, 10))).encode()
     at = DATA.index(blob)
     for offset, new in ((1, b"\xff\xff"), (3, b"\xff\xff"), (1, b"\x00\x00"), (21, b"\xff\xff")):
@@ -255,7 +255,7 @@ def test_a_container_inside_a_label_is_not_one() -> None:
     assert not report.damaged
 
 
-def test_shrunken_file(tmp_path: Path) -> None:
+def test_a_file_that_shrinks_meanwhile_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "a.container"
     path.write_bytes(DATA)
     dataset = sawlog.open(path, **OPTIONS)

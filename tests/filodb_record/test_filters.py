@@ -56,7 +56,9 @@ CONDITIONS: list[tuple[str, str, Any, Callable[[str], bool]]] = [
 @pytest.mark.parametrize(
     ("column", "op", "value", "holds"), CONDITIONS, ids=lambda one: "" if callable(one) else str(one)
 )
-def test_labels(path: Path, column: str, op: str, value: Any, holds: Callable[[str], bool]) -> None:
+def test_filters_of_labels_choose_rows(
+    path: Path, column: str, op: str, value: Any, holds: Callable[[str], bool]
+) -> None:
     expected = [n for n in range(ROWS) if "job" in labels(n) and holds(labels(n)["job"])]
     for columns in (None, ["timestamp"], ["tags", "_offset"]):
         dataset = sawlog.open(path, columns=columns, filters=[(column, op, value)])

@@ -19,6 +19,7 @@ from sawlog.filodb.judge import read_header_length
 from sawlog.filodb.walk import ContainersWalk
 from sawlog.format.damage import DamageWarning, Findings, Verdict
 from sawlog.storage import Storage
+from tests.bytes import flip_bit
 
 from .support import HEADER, containers
 
@@ -34,12 +35,6 @@ def look(path: Path, data: bytes, **options: Any) -> tuple[int, Any]:
     return rows, report
 
 
-def flipped(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit >> 3] ^= 1 << (bit & 7)
-    return bytes(changed)
-
-
 @pytest.mark.nightly
 def test_no_bit_of_a_header_hides_containers(tmp_path: Path) -> None:
     parts = containers(4)
@@ -51,7 +46,7 @@ def test_no_bit_of_a_header_hides_containers(tmp_path: Path) -> None:
     start = 0
     for part in parts:
         for bit in range(8 * start, 8 * (start + HEADER)):
-            rows, report = look(path, flipped(data, bit))
+            rows, report = look(path, flip_bit(data, bit))
             told = report.verdict is not Verdict.CLEAN or report.notes or report.tail.unfinished
             assert rows == whole or told, (start, bit)
             assert report.account.unsupported in (0, len(part)), (start, bit)
@@ -69,7 +64,7 @@ def test_a_changed_version_costs_its_container_and_is_told(tmp_path: Path, numbe
     path = tmp_path / "a.container"
     others = [look(path, part)[0] for part in parts[:number] + parts[number + 1 :]]
     for bit in range(1, 8):
-        rows, report = look(path, flipped(b"".join(parts), 8 * (start + 7) + bit))
+        rows, report = look(path, flip_bit(b"".join(parts), 8 * (start + 7) + bit))
         assert rows == sum(others)
         assert report.verdict is Verdict.UNSUPPORTED
         assert [(damage.offset, damage.length) for damage in report.damages] == [(start, length)]
@@ -85,7 +80,7 @@ def test_a_flip_in_the_second_of_eight_large_containers_costs_no_other(tmp_path:
     parts = containers(8, 256 << 10)
     data = b"".join(parts)
     whole, _ = look(tmp_path / "a.container", data)
-    rows, report = look(tmp_path / "a.container", flipped(data, 8 * (len(parts[0]) + 7)))
+    rows, report = look(tmp_path / "a.container", flip_bit(data, 8 * (len(parts[0]) + 7)))
     assert report.damaged
     assert rows >= whole * 6 // 7 - 2
 

@@ -28,7 +28,7 @@ def hash_all(data: Bytes) -> UInt64:
 
 
 @pytest.mark.parametrize("expected", HASHES["xxhash"], ids=lambda expected: expected["s"][:20])
-def test_xxh32(expected: dict) -> None:
+def test_xxh32_agrees_with_the_original(expected: dict) -> None:
     data = expected["s"].encode()
     assert hashing.hash_bytes(data) == expected["xxh32_seed_9747b28c"]
     assert int(hash_all(np.frombuffer(data, np.uint8))) == expected["xxh32_unsigned"]
@@ -41,7 +41,7 @@ def test_both_implementations_agree() -> None:
         assert int(hash_all(data[:size])) == xxhash.xxh32_intdigest(data[:size].tobytes(), HASH_SEED)
 
 
-def test_label_hashing() -> None:
+def test_labels_are_hashed_as_by_the_original() -> None:
     labels = dict(LABELS["labels"])
     hashed = hashing.sort_and_compute_hashes(labels)
     assert [key for key, _, _ in hashed] == LABELS["sorted_keys"]
@@ -61,7 +61,7 @@ def test_shard_key_hashes() -> None:
 
 
 @pytest.mark.parametrize("example", HASHES["shard_examples_default_partition_schema"], ids=lambda one: one["metric"])
-def test_shards(example: dict) -> None:
+def test_shards_are_those_of_the_original(example: dict) -> None:
     for expected in example["shards"]:
         shard = hashing.compute_ingestion_shard(
             example["shard_key_hash"], example["partition_key_hash"], expected["num_shards"], expected["spread"]
@@ -79,7 +79,7 @@ def test_shard_mapper_spec() -> None:
         hashing.compute_ingestion_shard(1, 1, 48, 1)
 
 
-def test_hashes_spread() -> None:
+def test_hashes_are_spread_evenly_over_shards() -> None:
     tops = [shard_key_hash([f"App-{i}"], f"Counter{i % 100}") >> 24 & 0xFF for i in range(10_000)]
     counts = [len(list(group)) for _, group in itertools.groupby(sorted(top & 15 for top in tops))]
     assert len(counts) == 16

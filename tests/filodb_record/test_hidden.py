@@ -18,6 +18,7 @@ from sawlog.filodb.walk import ContainersWalk
 from sawlog.format.damage import DamageWarning, Findings
 from sawlog.storage import Storage
 from sawlog.testing import Sample, check
+from tests.bytes import flip_bit
 
 from . import golden
 
@@ -85,12 +86,6 @@ FILES: dict[str, tuple[list[bytes], dict[str, Any]]] = {
 }
 
 
-def flipped(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit >> 3] ^= 1 << (bit & 7)
-    return bytes(changed)
-
-
 def look(path: Path, data: bytes, options: dict[str, Any]) -> tuple[set[int], Any]:
     """Where the rows are, and what is reported of the others."""
     path.write_bytes(data)
@@ -117,7 +112,7 @@ def test_a_bit_of_a_header_costs_the_rows_of_its_container_at_most(tmp_path: Pat
     for part in parts:
         others = {at for at in whole if not start <= at < start + len(part)}
         for bit in range(8 * start + first, 8 * (start + (HEADER if name in ("trimmed", "loose") else 4)), 8):
-            rows, report = look(path, flipped(data, bit), options)
+            rows, report = look(path, flip_bit(data, bit), options)
             assert others <= rows <= whole, (start, bit)
             assert rows == whole or report.kinds or report.notes or report.tail.unfinished, (start, bit)
         start += len(part)

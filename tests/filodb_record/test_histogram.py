@@ -53,13 +53,13 @@ def buckets(given: dict) -> Buckets:
 
 
 @pytest.mark.parametrize("case", NIBBLES["pack8"], ids=lambda case: case["hex"][:12])
-def test_groups(case: dict) -> None:
+def test_groups_are_packed_as_by_the_original(case: dict) -> None:
     assert nibblepack.pack(case["input"]).hex() == case["hex"]
     assert nibblepack.unpack(bytes.fromhex(case["hex"]), 8) == [value % (1 << 64) for value in case["input"]]
 
 
 @pytest.mark.parametrize("case", NIBBLES["pack_delta"], ids=lambda case: case["hex"][:12])
-def test_delta(case: dict) -> None:
+def test_deltas_are_packed_as_by_the_original(case: dict) -> None:
     assert nibblepack.unpack_delta(bytes.fromhex(case["hex"]), len(case["input"])) == case["decoded"]
     if case["input"] == case["decoded"]:
         assert nibblepack.pack_delta(case["input"]).hex() == case["hex"]
@@ -74,7 +74,7 @@ def test_counts_as_differences(case: dict) -> None:
 
 
 @pytest.mark.parametrize("case", NIBBLES["pack_doubles_xor"], ids=lambda case: case["hex"][:24])
-def test_doubles(case: dict) -> None:
+def test_doubles_are_packed_as_by_the_original(case: dict) -> None:
     values = golden.numbers(case["input"])
     assert nibblepack.pack_doubles(values).hex() == case["hex"]
     assert nibblepack.unpack_doubles(bytes.fromhex(case["hex"]), len(values)) == pytest.approx(values, nan_ok=True)
@@ -107,7 +107,7 @@ def test_double_round_trip(values: list[float]) -> None:
     ] or math.isnan(values[0])
 
 
-def test_broken_groups() -> None:
+def test_groups_that_end_early_are_refused() -> None:
     for data in (b"\xff", b"\xff\x10\x0a", b"\x01\x0f"):
         with pytest.raises(FormatError, match="end inside a group"):
             nibblepack.unpack(data, 8)
@@ -121,7 +121,7 @@ CASES = [*HISTOGRAMS["long_delta"], *HISTOGRAMS["double_xor"]]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['format_code']}-{case['hex'][:40]}")
-def test_blobs(case: dict) -> None:
+def test_blobs_are_encoded_as_by_the_original(case: dict) -> None:
     values = golden.numbers(case["values"])
     xor = case["format_code"] in (0x08, 0x0A, 0x10)
     histogram = Histogram(buckets(case["buckets"]), tuple(values), xor)
@@ -137,13 +137,13 @@ def test_blobs(case: dict) -> None:
 
 
 @pytest.mark.parametrize("case", HISTOGRAMS["bucket_definitions"], ids=lambda case: case["hex"])
-def test_definitions(case: dict) -> None:
+def test_definitions_of_buckets_are_those_of_the_original(case: dict) -> None:
     definition = buckets(case["buckets"]).definition
     assert (len(definition).to_bytes(2, "little") + definition).hex() == case["hex"]
     assert len(definition) + 2 == case["num_bytes_written"]
 
 
-def test_tops() -> None:
+def test_tops_of_buckets_follow_their_definition() -> None:
     assert Buckets.geometric(5.0, 3.0, 4).tops == (5.0, 15.0, 45.0, 135.0)
     assert Buckets.geometric(2.0, 2.0, 8, minus_one=True).tops == (1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 127.0, 255.0)
 
@@ -171,7 +171,7 @@ def test_literals_of_filodbs_documentation() -> None:
         assert (len(blob).to_bytes(2, "little") + blob).hex() == case["hex"]
 
 
-def test_quantiles() -> None:
+def test_quantiles_are_those_of_the_original() -> None:
     halves = [Histogram(GEOMETRIC, row).quantile(0.5) for row in ROWS]
     assert halves == [37.333333333333336, 10.8, 8.666666666666666, 28.75]
     assert Histogram(CUSTOM, ROWS[0][:7]).quantile(0.95) == 10
@@ -208,7 +208,7 @@ def test_quantiles_at_the_edges() -> None:
     assert Histogram(Buckets.empty(), ()).count == NAN
 
 
-def test_text() -> None:
+def test_text_of_histograms_is_that_of_the_original() -> None:
     three = Histogram(Buckets.custom([1.0, 2.0, math.inf]), (1, 3, 4))
     assert str(three) == "<BinHistogram: buckets[1.0, 2.0, Infinity]: {1.0=1, 2.0=3, Infinity=4}>".replace(
         "=1,", "=1.0,"
@@ -249,7 +249,7 @@ def test_what_cannot_be_written(made, message: str) -> None:
         (b"\x05\x04\x00\x03\x0012", "end inside a group"),
     ],
 )
-def test_bad_blobs(blob: bytes, message: str) -> None:
+def test_histograms_that_are_broken_are_refused(blob: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         Histogram.decode(blob)
 
@@ -288,7 +288,7 @@ def test_fractions_of_custom_buckets(bounds: tuple, options: dict, expected: flo
     assert histogram.fraction(*bounds, **options) == pytest.approx(expected, rel=1e-9)
 
 
-def test_sums() -> None:
+def test_histograms_are_added_where_buckets_agree() -> None:
     first = Histogram(GEOMETRIC, tuple(map(float, range(1, 9))))
     second = Histogram(GEOMETRIC, (2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 18.0))
     assert add(first, second).values == (3.0, 6.0, 9.0, 12.0, 15.0, 18.0, 21.0, 26.0)

@@ -61,7 +61,7 @@ def test_golden_bytes_both_ways(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["geometric", "geometric_1", "custom", "exponential"])
-def test_histograms(tmp_path: Path, name: str) -> None:
+def test_kernel_and_decoder_agree_on_histograms(tmp_path: Path, name: str) -> None:
     buckets = {
         "geometric": Buckets.geometric(1.0, 2.0, 9),
         "geometric_1": Buckets.geometric(2.0, 2.0, 9, minus_one=True),
@@ -97,7 +97,7 @@ def test_distinct_series_of_any_size(tmp_path: Path) -> None:
     assert sum(sawlog.read(path, view="frames")["num_records"].to_pylist()) == 200
 
 
-def test_nested_records(tmp_path: Path) -> None:
+def test_nested_records_are_written_as_they_were_built(tmp_path: Path) -> None:
     schemas, table, containers = nested_rows()
     made = write(table.slice(0, 20), tmp_path / "a.container", schema=schemas, table="result")
     assert made[16:] == containers[0][16 : len(made)]

@@ -55,11 +55,11 @@ def assert_gauge_100(table: pa.Table) -> None:
     assert table["tags"].to_pylist() == tags
 
 
-def test_rows() -> None:
+def test_rows_are_those_that_the_original_wrote() -> None:
     assert_gauge_100(sawlog.read(golden.path("gauge_100")))
 
 
-def test_types() -> None:
+def test_types_of_columns_follow_the_schema() -> None:
     schema = sawlog.open(golden.path("otel_exp_delta_histogram_10")).schema
     assert schema.field("timestamp").type == pa.timestamp("ms", "UTC")
     assert schema.field("tags").type == pa.map_(pa.string(), pa.string())
@@ -110,7 +110,7 @@ def test_a_size_of_whole_containers_that_cannot_be_guessed(tmp_path: Path) -> No
         assert sawlog.read(path, on_damage="skip")["value"].to_pylist() == [float(n) for n in range(100)]
 
 
-def test_histograms() -> None:
+def test_histograms_are_read_with_statistics_and_quantiles() -> None:
     facts = golden.facts("otel_exp_delta_histogram_10")["records"]
     path = golden.path("otel_exp_delta_histogram_10")
     table = sawlog.read(path, statistics=["count", "sum"], quantiles=[0.5, 0.95])
@@ -212,7 +212,7 @@ def test_known_schemas_that_come_later_are_told(tmp_path: Path) -> None:
     assert sawlog.read(path, table="all").num_rows == 2001
 
 
-def test_unknown_schemas(tmp_path: Path) -> None:
+def test_records_of_unknown_schemas_are_passed_over(tmp_path: Path) -> None:
     odd = RecordSchema(["a:long", "b:string"], 1)
     target = builder()
     target.add_from_reader((1, 1.0, "m", {}), GAUGE)
@@ -245,7 +245,7 @@ def test_predefined_keys_can_be_renamed(tmp_path: Path) -> None:
         sawlog.read(path, schema=shorter)
 
 
-def test_part_keys() -> None:
+def test_part_keys_are_read_with_hashes() -> None:
     expected = golden.facts("gauge_100_partkeys")["records"]
     for options in ({}, {"records": "partkeys"}):
         dataset = sawlog.open(golden.path("gauge_100_partkeys"), extras=["hash", "record"], **options)
@@ -283,7 +283,7 @@ def test_records_without_partition_columns() -> None:
         sawlog.open(golden.path("no_partition_5"), schema=WITH_RESULT, table="result,gauge")
 
 
-def test_nested_records(tmp_path: Path) -> None:
+def test_nested_records_become_structs(tmp_path: Path) -> None:
     inner = RecordSchema(["name:string", "labels:map", "n:int"])
     columns = (Column("timestamp", "ts"), Column("series", "br", schema=inner))
     outer = Schema("outer", columns, None)
@@ -304,7 +304,7 @@ def test_nested_records(tmp_path: Path) -> None:
         sawlog.read(broken, **options)
 
 
-def test_distinct_series(tmp_path: Path) -> None:
+def test_part_keys_of_a_container_are_distinct(tmp_path: Path) -> None:
     table = sawlog.read(golden.path("bench_gauge_first_262144"), view="partkeys", provenance=True)
     table.validate(full=True)
     assert table.num_rows == 1000
@@ -372,7 +372,7 @@ def test_columns_filters_and_provenance() -> None:
     assert sawlog.open(golden.path("gauge_100")).head(3).num_rows == 3
 
 
-def test_recognition(tmp_path: Path) -> None:
+def test_containers_are_recognised_by_content(tmp_path: Path) -> None:
     for name in ("gauge_100", "no_partition_5", "bench_gauge_first_262144"):
         place = tmp_path / name
         place.write_bytes(golden.data(name))
@@ -381,7 +381,7 @@ def test_recognition(tmp_path: Path) -> None:
         sawlog.open(save(tmp_path / "zeros", bytes(4096)))
 
 
-def test_follow(tmp_path: Path) -> None:
+def test_a_growing_container_is_followed(tmp_path: Path) -> None:
     place = tmp_path / "a.container"
     parts = [golden.data("gauge_100"), golden.data("gauge_100")]
     whole = b"".join(parts)

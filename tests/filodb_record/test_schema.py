@@ -100,7 +100,7 @@ def test_ids_in_filodbs_tests(expected: dict) -> None:
 
 
 @pytest.mark.parametrize("expected", golden.facts("hashes")["param_config_hashes"], ids=lambda one: one["params"])
-def test_parameter_hashes(expected: dict) -> None:
+def test_parameters_are_hashed_as_by_the_original(expected: dict) -> None:
     assert hash_params(Column.parse(f"x:int:{expected['params']}").params) == expected["config_hash"]
 
 
@@ -168,7 +168,7 @@ def test_substitutions_and_includes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gauge_100", "otel_exp_delta_histogram_10", "no_partition_5", "str_long_12"])
-def test_record_layouts(name: str) -> None:
+def test_layouts_of_records_are_those_of_the_original(name: str) -> None:
     given = golden.facts(name)["schema"]
     layout = golden.record_schema(given)
     assert list(layout.field_offsets) == given["field_offsets"]
@@ -182,7 +182,7 @@ def test_custom_schema_matches_golden() -> None:
     assert list(golden.STR_LONG.part_key.field_offsets) == given["partkey_schema"]["field_offsets"]
 
 
-def test_filodb_configuration() -> None:
+def test_configuration_of_filodb_is_parsed() -> None:
     schemas = Schemas.parse(FILODB_CONF)
     built_in = Schemas.built_in()
     assert list(schemas) == ["gauge", "otel-exp-delta-histogram"]
@@ -200,7 +200,7 @@ def test_without_pyhocon_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPa
     assert len(Schemas.built_in()) == 18
 
 
-def test_toml(tmp_path: Path) -> None:
+def test_schemas_are_loaded_from_toml(tmp_path: Path) -> None:
     place = tmp_path / "schemas.toml"
     place.write_text(TOML)
     schemas = Schemas.load(place)
@@ -237,12 +237,12 @@ def test_parameters_keep_their_order() -> None:
         ([], "first data column"),
     ],
 )
-def test_bad_columns(columns: Any, message: str) -> None:
+def test_columns_that_a_schema_cannot_have_are_refused(columns: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         Schema("x", columns, PartitionSchema(parse_columns(("tags:map",))))
 
 
-def test_bad_schemas() -> None:
+def test_schemas_that_contradict_themselves_are_refused() -> None:
     with pytest.raises(SchemaError, match="must be the last column"):
         PartitionSchema(parse_columns(("tags:map", "name:string")))
     with pytest.raises(SchemaError, match="no value column 'y'"):
@@ -268,7 +268,7 @@ def test_bad_schemas() -> None:
         ("x = " + "[" * 4000, "schema definitions"),
     ],
 )
-def test_bad_definitions(text: str, message: str) -> None:
+def test_definitions_that_cannot_be_parsed_are_refused(text: str, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         Schemas.parse(text)
 

@@ -34,7 +34,7 @@ def decoder(*, on_damage: Any = "fail", **options: Any) -> ValueDecoder:
     return pickle.loads(pickle.dumps(ValueDecoder(ReadOptions(**options), on_damage)))
 
 
-def test_containers() -> None:
+def test_containers_in_a_column_are_decoded() -> None:
     values = pa.array([SMALL[0], None, *SMALL[1:], b""], pa.binary())
     rows = decoder(table=("gauge",)).decode(values)
     rows.validate(full=True)
@@ -45,7 +45,7 @@ def test_containers() -> None:
     assert decoder(table=("gauge",)).decode(pa.array([], pa.binary())).to_pylist() == []
 
 
-def test_single_records() -> None:
+def test_single_records_in_a_column_are_decoded() -> None:
     expected = golden.facts("gauge_100_partkeys")["records"]
     keys = pa.array([bytes.fromhex(one["hex"]) for one in expected])
     rows = decoder(table=("gauge",), records="partkeys", extras=("hash", "record")).decode(keys)
@@ -68,7 +68,7 @@ def test_several_schemas() -> None:
 
 
 @pytest.mark.parametrize("cut", [5, 20, 150, 160, 700])
-def test_damage(cut: int) -> None:
+def test_damaged_values_fail_or_are_skipped(cut: int) -> None:
     values = pa.array([SMALL[0], SMALL[1][:cut], SMALL[2]])
     with pytest.raises(DamageError):
         decoder(table=("gauge",)).decode(values)
@@ -166,7 +166,7 @@ def test_partition_hashes() -> None:
     assert hash_series(columns, GAUGE).to_pylist() == [*(one["partition_hash"] for one in records), None]
 
 
-def test_shards() -> None:
+def test_shards_of_columns_are_those_of_the_original() -> None:
     examples = golden.facts("hashes")["shard_examples_default_partition_schema"]
     metric = pa.array([one["metric"] for one in examples])
     labels = pa.array([[tuple(pair) for pair in one["tags"]] for one in examples], LABELS)

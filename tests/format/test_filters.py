@@ -48,7 +48,7 @@ def test_comparisons_are_those_of_python_and_null_never_holds(
     assert kept(batch(values), filters).column("n").to_pylist() == expected
 
 
-def test_membership() -> None:
+def test_membership_filters_choose_rows() -> None:
     values = batch([1, 2, None, 3])
     assert kept(values, [("n", "in", [1, 3])]).column("n").to_pylist() == [1, 3]
     assert kept(values, [("n", "not in", {1, 3})]).column("n").to_pylist() == [2]
@@ -127,7 +127,7 @@ def test_what_is_pruned_holds_no_wanted_row(
         ([("n", "is null", None)], (None, None)),
     ],
 )
-def test_intervals(filters: list[Any], expected: tuple[Any, Any]) -> None:
+def test_intervals_follow_from_filters(filters: list[Any], expected: tuple[Any, Any]) -> None:
     assert find_interval(bind_query(filters, None, SCHEMA, SCHEMA), "n") == expected
 
 

@@ -18,10 +18,11 @@ import pytest
 import sawlog
 from sawlog.testing.newer import Newer
 from sawlog.testing.sample import Sample
+from tests.bytes import encode_varint, mask_crc
 from tests.deephaven_log import reference as deephaven
 from tests.filodb_record import golden as filodb
 from tests.filodb_record.support import trim_container
-from tests.leveldb_log.fragments import fragment, masked, varint, write
+from tests.leveldb_log.fragments import fragment, write
 from tests.leveldb_log.support import MANIFEST, batch, length_prefixed, put
 from tests.leveldb_table.mutators import places
 
@@ -68,7 +69,7 @@ def logs() -> Cases:
     edits = [MANIFEST, b"\x02\x05", b"\x03\x07"]
     sample = Sample("edits", "leveldb_log", write(*edits), "MANIFEST-000001", view="edits")
     for tag in (109, 204, 301, 402):
-        newer = write(MANIFEST, varint(tag) + b"\x01", edits[2])
+        newer = write(MANIFEST, encode_varint(tag) + b"\x01", edits[2])
         yield Newer(f"tag {tag} of a version edit", sample, {"MANIFEST-000001": newer}, f"tag {tag} at", 2)
 
 
@@ -88,7 +89,7 @@ def block(data: bytes, offset: int, length: int, *changes: Change, code: int | N
     """A block with other bytes, and perhaps compressed otherwise, under a checksum that matches."""
     content = with_bytes(data[offset : offset + length], *changes)
     kind = data[offset + length : offset + length + 1] if code is None else bytes([code])
-    return Change(offset, content + kind + masked(content + kind).to_bytes(4, "little"))
+    return Change(offset, content + kind + mask_crc(content + kind).to_bytes(4, "little"))
 
 
 def tables() -> Cases:
@@ -146,7 +147,7 @@ def columns() -> Cases:
 def footer(data: bytes, size: int, *changes: Change) -> bytes:
     """The end of a blob file of Pebble's with other bytes, under a checksum that matches."""
     end = with_bytes(data[-size:], *changes)
-    return data[:-size] + masked(end[4:]).to_bytes(4, "little") + end[4:]
+    return data[:-size] + mask_crc(end[4:]).to_bytes(4, "little") + end[4:]
 
 
 def databases() -> Cases:
@@ -163,7 +164,7 @@ def databases() -> Cases:
         newer = {"marker.format-version.000014.031": b""}
         yield Newer("format major version of Pebble", older, newer, "format major version 31", 20)
         (manifest,) = (name for name in files if name.startswith("MANIFEST"))
-        changed = {manifest: files[manifest] + write(varint(109) + b"\x01", start=len(files[manifest]))}
+        changed = {manifest: files[manifest] + write(encode_varint(109) + b"\x01", start=len(files[manifest]))}
         yield Newer("tag of the MANIFEST", sample, changed, "tag 109 at")
     directory = DATABASES / "rocksdb-11.8.1-entities" / "db"
     files = {path.name: path.read_bytes() for path in directory.iterdir() if not path.name.startswith("OPTIONS")}

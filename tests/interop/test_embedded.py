@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 import sawlog
+from tests.bytes import decode_varint
 
 pytestmark = pytest.mark.interop
 
@@ -31,25 +32,16 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / LIBRARY
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return value, at
-
-
 def columns(entity: bytes) -> Columns:
     """The columns of an entity in the version where all values are in their places."""
-    version, at = varint(entity, 0)
+    version, at = decode_varint(entity, 0)
     assert version == 1
-    count, at = varint(entity, at)
+    count, at = decode_varint(entity, at)
     names, sizes = [], []
     for _ in range(count):
-        size, at = varint(entity, at)
+        size, at = decode_varint(entity, at)
         names.append(entity[at : at + size])
-        size, at = varint(entity, at + size)
+        size, at = decode_varint(entity, at + size)
         sizes.append(size)
     ends = [at + sum(sizes[: number + 1]) for number in range(count)]
     assert [at, *ends][-1] == len(entity)

@@ -234,7 +234,7 @@ def test_leveldb_without_checksums(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.spread(1)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_rocksdb(seed: int, tmp_path: Path) -> None:
+def test_repair_loses_no_more_than_that_of_rocksdb(seed: int, tmp_path: Path) -> None:
     """Its `RepairDB` verifies all checksums, and gives up a table for one block, deletions that are in it included."""
     dice, source = random.Random(seed), tmp_path / "source"
     done = rocksdb(source, dice)

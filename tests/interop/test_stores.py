@@ -156,13 +156,13 @@ def client(endpoint: str, service: str = "s3") -> Any:
         },
     ],
 )
-def test_s3(s3_like: str, options: dict[str, Any]) -> None:
+def test_objects_of_s3_are_read_by_every_option(s3_like: str, options: dict[str, Any]) -> None:
     filled = json.loads(json.dumps(options).replace('""', json.dumps(s3_like)))
     works("s3://logs/rows", filled)
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
-def test_variables(s3_like: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_aws_are_heeded(s3_like: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1", name: s3_like}
     for variable, value in values.items():
         monkeypatch.setenv(variable, value)
@@ -170,7 +170,9 @@ def test_variables(s3_like: str, name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("options", [{"profile": "team"}, {}])
-def test_profiles(s3_like: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profiles_of_aws_are_heeded(
+    s3_like: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     credentials = tmp_path / "credentials"
     sections = (f"[{name}]\naws_access_key_id={KEY}\naws_secret_access_key={SECRET}\n" for name in ("team", "default"))
     credentials.write_text("".join(sections))
@@ -178,7 +180,7 @@ def test_profiles(s3_like: str, options: dict[str, Any], tmp_path: Path, monkeyp
     works("s3://logs/profiles", {**options, "endpoint_url": s3_like})
 
 
-def test_anonymous(s3_like: str, request: pytest.FixtureRequest) -> None:
+def test_public_objects_are_read_without_a_key(s3_like: str, request: pytest.FixtureRequest) -> None:
     if "versitygw" in request.node.name:
         pytest.skip("this version knows no one without a name")
     s3 = client(s3_like)
@@ -247,7 +249,7 @@ class Proxy(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("name", ["config_kwargs", "client_options", "http_proxy"])
-def test_proxies(s3_like: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_go_through_a_proxy(s3_like: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"key": KEY, "secret": SECRET, "endpoint_url": s3_like}
     sawlog.write(pa.table({"record": [b"x"]}), "s3://logs/proxied/1.log", format="leveldb_log", storage_options=options)
     Proxy.headers_of = []
@@ -271,7 +273,7 @@ def test_proxies(s3_like: str, name: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
-def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_of_servers_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificates, data, port = tmp_path / "certificates", tmp_path / "data", free()
     certificates.mkdir()
     (data / "logs").mkdir(parents=True)
@@ -342,7 +344,9 @@ NO_ACCOUNT = {"disable_oauth": True, "client_email": "", "private_key": "", "pri
     ],
     ids=["anon", "token", "base_url", "mapping", "google-auth", "STORAGE_EMULATOR_HOST"],
 )
-def test_google(google: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_of_google_are_read(
+    google: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not options:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", google)
     options = {name: google if value == "" else value for name, value in options.items()}
@@ -403,7 +407,7 @@ def connection(address: str) -> str:
 
 
 @pytest.mark.parametrize("root", ["az://logs/rows", f"abfs://logs@{ACCOUNT}.dfs.core.windows.net/rows"])
-def test_azure(azure: str, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blobs_of_azure_are_read_by_every_credential(azure: str, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     works(root, {"connection_string": connection(azure)})
     works(root, {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "endpoint": azure})
     works(root, {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "account_host": azure})

@@ -69,7 +69,7 @@ def test_stores_keep_the_low_bytes_and_touch_nothing_else(width: int) -> None:
 
 
 @pytest.mark.parametrize(("at", "start", "length"), [(0, 0, 0), (96, 96, 0), (0, 0, 96), (3, 7, 5), (95, 0, 1)])
-def test_copies(at: int, start: int, length: int) -> None:
+def test_bytes_are_copied_between_any_positions(at: int, start: int, length: int) -> None:
     target = np.zeros(96, np.uint8)
     _copy(target, np.uint64(at), np.frombuffer(BYTES, np.uint8), np.uint64(start), np.uint64(length))
     expected = bytearray(96)

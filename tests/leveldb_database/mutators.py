@@ -10,7 +10,8 @@ from random import Random
 from sawlog.leveldb.records.edit import EditError, parse_edit
 from sawlog.testing import Mutation, Sample
 from sawlog.testing.mutations import change_file
-from tests.leveldb_log.fragments import masked, reference, write
+from tests.bytes import mask_crc
+from tests.leveldb_log.fragments import reference, write
 from tests.leveldb_log.mutators import MUTATORS as OF_LOGS
 from tests.leveldb_table.mutators import MUTATORS as OF_TABLES
 
@@ -80,7 +81,7 @@ def blob_record(data: bytes, dice: Random) -> bytes:
     record = bytearray(data[start:end])
     places = [*range(24), *range(BLOB_RECORD, len(record))]
     record[dice.choice(places)] ^= 1 << dice.randrange(8)
-    struct.pack_into("<II", record, 24, masked(bytes(record[:24])), masked(bytes(record[BLOB_RECORD:])))
+    struct.pack_into("<II", record, 24, mask_crc(bytes(record[:24])), mask_crc(bytes(record[BLOB_RECORD:])))
     return data[:start] + bytes(record) + data[end:]
 
 
@@ -91,8 +92,8 @@ def value_index(data: bytes, dice: Random) -> bytes:
     block = bytearray(data[start : start + size + 1])
     changed, places = dice.choice(((block, range(len(block))), (footer, range(4, len(footer) - 8))))
     changed[dice.choice(places)] ^= 1 << dice.randrange(8)
-    footer[:4] = masked(bytes(footer[4:])).to_bytes(4, "little")
-    index = bytes(block) + masked(bytes(block)).to_bytes(4, "little")
+    footer[:4] = mask_crc(bytes(footer[4:])).to_bytes(4, "little")
+    index = bytes(block) + mask_crc(bytes(block)).to_bytes(4, "little")
     return data[:start] + index + data[start + len(index) : -VALUE_FOOTER] + bytes(footer)
 
 

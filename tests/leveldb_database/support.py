@@ -23,16 +23,17 @@ from sawlog.leveldb.database.layout import COCKROACH_NAME
 from sawlog.leveldb.database.order import ORDERS
 from sawlog.testing import Sample
 from sawlog.testing.sample import Files
-from tests.leveldb_log.fragments import masked, varint, write
+from tests.bytes import encode_varint, mask_crc
+from tests.leveldb_log.fragments import write
 from tests.leveldb_log.support import length_prefixed
 
 
 def state_new_size(table: Path, size_before: int) -> None:
     """Have the MANIFEST next to a table of RocksDB's say its size, which was another one when it was written."""
     (manifest,) = table.parent.glob("MANIFEST-*")
-    number, size = varint(int(table.stem)), table.stat().st_size
+    number, size = encode_varint(int(table.stem)), table.stat().st_size
     records = sawlog.read(manifest, format="leveldb_log").column("record").to_pylist()
-    before, after = number + varint(size_before), number + varint(size)
+    before, after = number + encode_varint(size_before), number + encode_varint(size)
     assert sum(record.count(before) for record in records) == 1
     assert len(before) == len(after)
     changed = pa.table({"record": pa.array([record.replace(before, after) for record in records], pa.binary())})
@@ -112,7 +113,7 @@ def block_of(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
     out, restarts = b"", []
     for key, value in entries:
         restarts.append(len(out))
-        out += b"\0" + varint(len(key)) + varint(len(value)) + key + value
+        out += b"\0" + encode_varint(len(key)) + encode_varint(len(value)) + key + value
     restarts = restarts or [0]
     return out + b"".join(struct.pack("<I", one) for one in (*restarts, len(restarts)))
 
@@ -126,16 +127,16 @@ def bedrock_world(path: Path, entries: Mapping[bytes, bytes], code: int) -> Path
 
     def add(content: bytes, kind: int) -> bytes:
         nonlocal table
-        handle = varint(len(table)) + varint(len(content))
-        table += content + bytes([kind]) + struct.pack("<I", masked(content + bytes([kind])))
+        handle = encode_varint(len(table)) + encode_varint(len(content))
+        table += content + bytes([kind]) + struct.pack("<I", mask_crc(content + bytes([kind])))
         return handle
 
     data = add(compress.compress(block_of(internal)) + compress.flush(), code)
     meta, index = add(block_of([]), 0), add(block_of([(internal[-1][0], data)]), 0)
     table += (meta + index).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
     (path / "000005.ldb").write_bytes(table)
-    edit = b"\1" + length_prefixed(b"leveldb.BytewiseComparator") + b"\2\6\3\7\4" + varint(len(entries))
-    edit += b"\7\0\5" + varint(len(table)) + length_prefixed(internal[0][0]) + length_prefixed(internal[-1][0])
+    edit = b"\1" + length_prefixed(b"leveldb.BytewiseComparator") + b"\2\6\3\7\4" + encode_varint(len(entries))
+    edit += b"\7\0\5" + encode_varint(len(table)) + length_prefixed(internal[0][0]) + length_prefixed(internal[-1][0])
     (path / "MANIFEST-000004").write_bytes(write(edit))
     (path / "CURRENT").write_bytes(b"MANIFEST-000004\n")
     (path / "000006.log").touch()

@@ -12,8 +12,8 @@ from rocksdict import DBCompressionType, Options, Rdict
 
 import sawlog
 from sawlog import DamageError, IncompleteError, UnsupportedError
+from tests.bytes import mask_crc
 from tests.leveldb_database.support import state_new_size
-from tests.leveldb_log.fragments import masked
 from tests.unit_of_loss import assert_lost_by_unit
 
 from .support import database
@@ -62,7 +62,7 @@ def test_a_value_that_a_codec_refuses_costs_its_entry_only(codec: str, tmp_path:
     for key in chosen:
         at, start, end = records[key]
         value = b"\xff" * (end - start)
-        checksum = masked(key + value) ^ (codec == "none")
+        checksum = mask_crc(key + value) ^ (codec == "none")
         head = data[: at + BLOB_RECORD_HEADER - 4] + checksum.to_bytes(4, "little")
         broken[places[key]] = head + key + value + data[end:]
     units = {number: [row] for number, row in enumerate(rows)}
@@ -125,7 +125,7 @@ def test_a_value_that_does_not_expand_costs_itself_only(codec: str, tmp_path: Pa
         place = start + RECORD_HEADER
         key = data[place : place + key_size]
         content = key + data[place + key_size : place + key_size + 3] + b"\xff" * (size - 3)
-        checksum = struct.pack("<I", masked(content))
+        checksum = struct.pack("<I", mask_crc(content))
         blob.write_bytes(
             data[: start + RECORD_HEADER - 4] + checksum + content + data[start + RECORD_HEADER + len(content) :]
         )

@@ -16,11 +16,10 @@ import zstandard
 from rocksdict import DBCompressionType, Options, Rdict
 
 import sawlog
-from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.pebble import BlockLayer
+from tests.bytes import encode_varint, mask_crc
 from tests.leveldb_database.support import state_new_size
-from tests.leveldb_log.fragments import masked, varint
 
 VALUE = 4 << 20
 ENTRIES = 60
@@ -72,7 +71,7 @@ def test_a_blob_that_many_entries_lead_to_is_not_held_for_all_of_them(tmp_path: 
 
 
 def entry(shared: int, rest: bytes, value: bytes) -> bytes:
-    return varint(shared) + varint(len(rest)) + varint(len(value)) + rest + value
+    return encode_varint(shared) + encode_varint(len(rest)) + encode_varint(len(value)) + rest + value
 
 
 PREFIX = 200_000
@@ -86,17 +85,17 @@ def long_keys() -> bytes:
     for number in range(BLOCKS):
         key = bytes(PREFIX) + struct.pack(">H", number) + b"\x01" + bytes(7)
         block = zstandard.compress(entry(0, key, b"value") + struct.pack("<II", 0, 1)) + b"\x02"
-        handle = varint(len(out)) + varint(len(block) - 1)
+        handle = encode_varint(len(out)) + encode_varint(len(block) - 1)
         shared = PREFIX if number else 0
         index += entry(shared, key[shared:], handle)
-        out += block + masked(block).to_bytes(4, "little")
+        out += block + mask_crc(block).to_bytes(4, "little")
         before = key
     assert before
     handles = b""
     for content in (b"", index):
         block = content + struct.pack("<II", 0, 1) + b"\x00"
-        handles += varint(len(out)) + varint(len(block) - 1)
-        out += block + masked(block).to_bytes(4, "little")
+        handles += encode_varint(len(out)) + encode_varint(len(block) - 1)
+        out += block + mask_crc(block).to_bytes(4, "little")
     return out + handles.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
 
 

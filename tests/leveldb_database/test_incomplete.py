@@ -15,8 +15,9 @@ import sawlog
 from sawlog.errors import DamageError, IncompleteError
 from sawlog.format.damage import Report
 from sawlog.leveldb.records.layout import Tag
+from tests.bytes import encode_varint
 from tests.leveldb_database.support import read_pebble_answers
-from tests.leveldb_log.fragments import varint, write
+from tests.leveldb_log.fragments import write
 from tests.leveldb_log.support import length_prefixed
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
@@ -212,7 +213,7 @@ def test_a_log_that_rocksdb_keeps_track_of_is_missing(tmp_path: Path) -> None:
     (tmp_path / "OPTIONS-000007").write_text("rocksdb_version=11.8.1\n")
     (tmp_path / "000006.log").touch()
     edit = b"\1" + length_prefixed(b"leveldb.BytewiseComparator") + b"\2\4\3\x09\4\5"
-    tracked = varint(Tag.WAL_ADDITION) + length_prefixed(b"\4\2\x50\1")
+    tracked = encode_varint(Tag.WAL_ADDITION) + length_prefixed(b"\4\2\x50\1")
     (tmp_path / "MANIFEST-000005").write_bytes(write(edit, tracked))
     with pytest.raises(IncompleteError, match=r"000004\.log: missing_file: the MANIFEST names this log.*number 5 may"):
         rows(tmp_path)
@@ -220,7 +221,7 @@ def test_a_log_that_rocksdb_keeps_track_of_is_missing(tmp_path: Path) -> None:
     with pytest.raises(IncompleteError, match=r"mismatched_file: expected at least 80 bytes.*found 0"):
         rows(tmp_path)
     (tmp_path / "000004.log").unlink()
-    deleted = varint(Tag.WAL_DELETION) + length_prefixed(b"\5")
+    deleted = encode_varint(Tag.WAL_DELETION) + length_prefixed(b"\5")
     (tmp_path / "MANIFEST-000005").write_bytes(write(edit, tracked, deleted))
     assert sawlog.verify(tmp_path).verdict == "clean"
 
@@ -449,15 +450,17 @@ def say_otherwise(path: Path, table: int, what: str) -> None:
 
     def stored(end: str, key: bytes, sequence: int, kind: int) -> bytes:
         whole = key + (sequence << 8 | kind).to_bytes(8, "little")
-        return varint(len(whole)) + whole
+        return encode_varint(len(whole)) + whole
 
     def edit(row: dict[str, Any], kinds: tuple[int, int]) -> bytes:
         keys = (
             stored(end, row[f"{end}_key"], row[f"{end}_key_sequence"], kind)
             for end, kind in zip(ENDS, kinds, strict=True)
         )
-        numbers = varint(row["smallest_sequence"]) + varint(row["largest_sequence"])
-        return varint(row["level"]) + varint(table) + varint(row["size"]) + b"".join(keys) + numbers
+        numbers = encode_varint(row["smallest_sequence"]) + encode_varint(row["largest_sequence"])
+        return (
+            encode_varint(row["level"]) + encode_varint(table) + encode_varint(row["size"]) + b"".join(keys) + numbers
+        )
 
     changed = (
         row

@@ -14,8 +14,9 @@ import pytest
 import sawlog
 from sawlog.errors import UnsupportedError
 from sawlog.format.damage import DamageWarning
+from tests.bytes import mask_crc
 from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
-from tests.leveldb_log.fragments import masked, reference, write
+from tests.leveldb_log.fragments import reference, write
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 EXCISE, BLOBS = "pebble-master-25-excise", "pebble-master-26-blobs"
@@ -124,7 +125,7 @@ def changed(directory: Path, offset: int, value: int) -> Path:
     data = bytearray(path.read_bytes())
     footer = len(data) - FOOTER
     data[footer + offset] = value
-    data[footer : footer + 4] = masked(bytes(data[footer + 4 :])).to_bytes(4, "little")
+    data[footer : footer + 4] = mask_crc(bytes(data[footer + 4 :])).to_bytes(4, "little")
     path.write_bytes(data)
     return directory / "db"
 

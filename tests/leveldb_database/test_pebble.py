@@ -15,8 +15,8 @@ from sawlog.errors import DamageError, IncompleteError
 from sawlog.format.capabilities import find_field_parser
 from sawlog.format.damage import Findings
 from sawlog.testing.outcome import list_places
+from tests.bytes import mask_crc
 from tests.leveldb_database.support import read_pebble_answers, read_pebble_live
-from tests.leveldb_log.fragments import masked
 from tests.unit_of_loss import assert_lost_by_unit
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
@@ -107,7 +107,7 @@ def test_every_block_of_values_is_a_unit(name: str, way: str, tmp_path: Path) ->
         for block in blocks:
             start, end = block["offset"], block["offset"] + block["length"] - TRAILER
             content = b"\xff" * (end - start) + bytes([{"snappy": 1, "zstd": 7}.get(way, 0)])
-            changed = content + masked(content).to_bytes(4, "little")
+            changed = content + mask_crc(content).to_bytes(4, "little")
             if way == "checksum":
                 changed = bytes([data[start] ^ 1]) + data[start + 1 : end + TRAILER]
             path.write_bytes(data[:start] + changed + data[end + TRAILER :])

@@ -15,7 +15,7 @@ import sawlog
 from sawlog.format.damage import Findings
 from sawlog.testing import check
 from sawlog.testing.reading import check_counts, check_filters, check_fragments, check_threads
-from tests.leveldb_log.fragments import masked
+from tests.bytes import mask_crc
 from tests.leveldb_table.mutators import places
 
 from .mutators import with_ranges
@@ -129,7 +129,7 @@ def test_keys_out_of_order(view: str) -> None:
     at, length = places(table)[0]
     content = table[at : at + length + 1].replace(b"b\1\2\0", b"y\1\2\0")
     assert content != table[at : at + length + 1]
-    changed = table[:at] + content + masked(content).to_bytes(4, "little") + table[at + len(content) + 4 :]
+    changed = table[:at] + content + mask_crc(content).to_bytes(4, "little") + table[at + len(content) + 4 :]
     outcome = check(
         sample, {**sample.content, "000005.ldb": changed}, laws=(check_fragments, check_counts, check_filters)
     )
@@ -149,7 +149,7 @@ def test_a_range_deletion_that_ends_before_it_begins() -> None:
     at, length = next((at, length) for at, length in places(data) if b"hh\x0f" in data[at : at + length])
     content = bytearray(data[at : at + length + 1])
     content[content.index(b"hh\x0f") + 2 + 8] = ord("b")
-    changed = data[:at] + content + masked(bytes(content)).to_bytes(4, "little") + data[at + len(content) + 4 :]
+    changed = data[:at] + content + mask_crc(bytes(content)).to_bytes(4, "little") + data[at + len(content) + 4 :]
     outcome = check(sample_of("all", files, "all"), {**files, name: changed}, laws=(check_fragments, check_counts))
     assert outcome.table is not None
     (row,) = (row for row in outcome.table.to_pylist() if row["operation"] == "delete_range")

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from google.appengine.datastore import entity_bytes_pb2 as pb
 
-from .fragments import varint, write
+from tests.bytes import encode_varint
+
+from .fragments import write
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -152,8 +154,8 @@ def nested(value: Any) -> bytes:
 
 def field(number: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
+        return encode_varint(number << 3) + encode_varint(value)
+    return encode_varint(number << 3 | 2) + encode_varint(len(value)) + value
 
 
 def save_export(

@@ -7,11 +7,10 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import crc32c
-
 import sawlog
 from sawlog.format.damage import Account, Damage, Findings, Tail
 from sawlog.testing.outcome import check_account
+from tests.bytes import encode_varint, mask_crc
 
 BLOCK = 32768
 HEADER = 7
@@ -28,15 +27,10 @@ REFERENCE_REASONS = {
 """How LevelDB's own reader begins the reason it reports for each kind."""
 
 
-def masked(data: bytes) -> int:
-    crc = crc32c.crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def fragment(kind: int, payload: bytes, log: int | None = None) -> bytes:
     """One fragment; with a recyclable header where `log` is given."""
     checked = bytes([kind]) + (b"" if log is None else struct.pack("<I", log)) + payload
-    return struct.pack("<IH", masked(checked), len(payload)) + checked
+    return struct.pack("<IH", mask_crc(checked), len(payload)) + checked
 
 
 def write(*records: bytes, log: int | None = None, start: int = 0) -> bytes:
@@ -105,7 +99,7 @@ def reference(data: bytes) -> Found:
             if too_long and last:
                 return found
             unused = kind == 0 and length == 0
-            if too_long or unused or masked(block[at + 6 : at + HEADER + length]) != stored:
+            if too_long or unused or mask_crc(block[at + 6 : at + HEADER + length]) != stored:
                 if not unused:
                     drop(left, "bad record length" if too_long else "checksum mismatch")
                 if record is not None:
@@ -169,18 +163,12 @@ def agrees(data: bytes) -> Found:
     return found
 
 
-def varint(n: int) -> bytes:
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    return bytes([*out, n])
-
-
 def batch(sequence: int, *operations: tuple[bytes, bytes | None]) -> bytes:
     """A write batch of puts, and of deletes where the value is `None`."""
     body = b"".join(
-        b"\0" + varint(len(key)) + key if value is None else b"\1" + varint(len(key)) + key + varint(len(value)) + value
+        b"\0" + encode_varint(len(key)) + key
+        if value is None
+        else b"\1" + encode_varint(len(key)) + key + encode_varint(len(value)) + value
         for key, value in operations
     )
     return sequence.to_bytes(8, "little") + len(operations).to_bytes(4, "little") + body

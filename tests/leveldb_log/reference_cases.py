@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .fragments import BLOCK, FIRST, FULL, HEADER, LAST, MIDDLE, fragment, masked, write
+from tests.bytes import mask_crc
+
+from .fragments import BLOCK, FIRST, FULL, HEADER, LAST, MIDDLE, fragment, write
 
 B, H = BLOCK, HEADER
 
@@ -22,7 +24,7 @@ def bump(log: bytes, position: int, by: int) -> bytes:
 def retype(log: bytes, kind: int, length: int = 3) -> bytes:
     """The first fragment with another type and the right checksum for it."""
     checked = bytes([kind]) + log[7 : 7 + length]
-    return masked(checked).to_bytes(4, "little") + log[4:6] + checked + log[7 + length :]
+    return mask_crc(checked).to_bytes(4, "little") + log[4:6] + checked + log[7 + length :]
 
 
 def skewed_records() -> list[bytes]:

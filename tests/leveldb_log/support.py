@@ -14,8 +14,9 @@ import pyarrow as pa
 import sawlog
 from sawlog.leveldb.datastore.plain import PlainEntities
 from sawlog.leveldb.datastore.values import EntityDecoder, json_encoder, key_path
+from tests.bytes import encode_varint
 
-from .fragments import fragment, varint, write
+from .fragments import fragment, write
 
 
 def read_pebble_truth(lines: Path) -> list[dict[str, Any]]:
@@ -58,7 +59,7 @@ MANIFEST = b"\x01\x1aleveldb.BytewiseComparator\x02\x00\x09\x00\x03\x02\x04\x00"
 
 
 def length_prefixed(data: bytes) -> bytes:
-    return varint(len(data)) + data
+    return encode_varint(len(data)) + data
 
 
 def batch(sequence: int, count: int, *operations: bytes) -> bytes:
@@ -115,27 +116,34 @@ TAGS = [
     (b"\x01" + length_prefixed(b"k") + length_prefixed(b"v"), "put", 0, b"k", b"v", 1),
     (b"\x02" + length_prefixed(b"k") + length_prefixed(b"v"), "merge", 0, b"k", b"v", 1),
     (b"\x03" + length_prefixed(b"blob"), "log_data", 0, None, b"blob", 0),
-    (b"\x04" + varint(7) + length_prefixed(b"k"), "delete", 7, b"k", None, 1),
-    (b"\x05" + varint(BIG) + length_prefixed(b"k") + length_prefixed(b"v"), "put", BIG, b"k", b"v", 1),
-    (b"\x06" + varint(300) + length_prefixed(b"k") + length_prefixed(b"v"), "merge", 300, b"k", b"v", 1),
+    (b"\x04" + encode_varint(7) + length_prefixed(b"k"), "delete", 7, b"k", None, 1),
+    (b"\x05" + encode_varint(BIG) + length_prefixed(b"k") + length_prefixed(b"v"), "put", BIG, b"k", b"v", 1),
+    (b"\x06" + encode_varint(300) + length_prefixed(b"k") + length_prefixed(b"v"), "merge", 300, b"k", b"v", 1),
     (b"\x07" + length_prefixed(b"k"), "single_delete", 0, b"k", None, 1),
-    (b"\x08" + varint(1) + length_prefixed(b"k"), "single_delete", 1, b"k", None, 1),
+    (b"\x08" + encode_varint(1) + length_prefixed(b"k"), "single_delete", 1, b"k", None, 1),
     (b"\x09", "begin_prepare", 0, None, None, 0),
     (b"\x0a" + length_prefixed(b"xid"), "end_prepare", 0, b"xid", None, 0),
     (b"\x0b" + length_prefixed(b"xid"), "commit", 0, b"xid", None, 0),
     (b"\x0c" + length_prefixed(b"xid"), "rollback", 0, b"xid", None, 0),
     (b"\x0d", "noop", 0, None, None, 0),
-    (b"\x0e" + varint(2) + length_prefixed(b"a") + length_prefixed(b"z"), "delete_range", 2, b"a", b"z", 1),
+    (b"\x0e" + encode_varint(2) + length_prefixed(b"a") + length_prefixed(b"z"), "delete_range", 2, b"a", b"z", 1),
     (b"\x0f" + length_prefixed(b"a") + length_prefixed(b"z"), "delete_range", 0, b"a", b"z", 1),
-    (b"\x10" + varint(2) + length_prefixed(b"k") + length_prefixed(b"i"), "put_blob_index", 2, b"k", b"i", 1),
+    (b"\x10" + encode_varint(2) + length_prefixed(b"k") + length_prefixed(b"i"), "put_blob_index", 2, b"k", b"i", 1),
     (b"\x11" + length_prefixed(b"k") + length_prefixed(b"i"), "put_blob_index", 0, b"k", b"i", 1),
     (b"\x12", "begin_persisted_prepare", 0, None, None, 0),
     (b"\x13", "begin_unprepare", 0, None, None, 0),
     (b"\x15" + length_prefixed(b"ts") + length_prefixed(b"xid"), "commit_with_timestamp", 0, b"xid", b"ts", 0),
     (b"\x16" + length_prefixed(b"k") + length_prefixed(b"w"), "put_entity", 0, b"k", b"w", 1),
-    (b"\x17" + varint(2) + length_prefixed(b"k") + length_prefixed(b"w"), "put_entity", 2, b"k", b"w", 1),
+    (b"\x17" + encode_varint(2) + length_prefixed(b"k") + length_prefixed(b"w"), "put_entity", 2, b"k", b"w", 1),
     (b"\x18" + length_prefixed(b"k") + length_prefixed(b"v" + bytes(8)), "timed_put", 0, b"k", b"v", 1),
-    (b"\x19" + varint(2) + length_prefixed(b"k") + length_prefixed(b"v" + bytes(8)), "timed_put", 2, b"k", b"v", 1),
+    (
+        b"\x19" + encode_varint(2) + length_prefixed(b"k") + length_prefixed(b"v" + bytes(8)),
+        "timed_put",
+        2,
+        b"k",
+        b"v",
+        1,
+    ),
 ]
 DAMAGED = [
     (b"", "batch_too_small", "the record has 0", [], 0),

@@ -11,7 +11,7 @@ from rocksdict import Options, Rdict
 import sawlog
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, UnsupportedError
 from sawlog.format.damage import DamageWarning
-from tests.leveldb_log.fragments import varint
+from tests.bytes import encode_varint
 from tests.leveldb_log.support import MANIFEST, length_prefixed
 
 from .fragments import write
@@ -24,7 +24,14 @@ def internal(key: bytes, sequence: int, kind: int = 1) -> bytes:
 
 
 def new_file(level: int, number: int, size: int = 10, low: bytes = b"a", high: bytes = b"z") -> bytes:
-    return b"\x07" + varint(level) + varint(number) + varint(size) + internal(low, 5) + internal(high, 9, 0)
+    return (
+        b"\x07"
+        + encode_varint(level)
+        + encode_varint(number)
+        + encode_varint(size)
+        + internal(low, 5)
+        + internal(high, 9, 0)
+    )
 
 
 def save(directory: Path, *edits: bytes, name: str = "MANIFEST-000001") -> Path:
@@ -45,7 +52,7 @@ def live(path: Path, **arguments: Any) -> list[tuple[int, int]]:
 
 def test_leveldb_fields(tmp_path: Path) -> None:
     pointer = b"\x05\x02" + internal(b"p", 77)
-    path = save(tmp_path, MANIFEST, pointer + b"\x06\x01" + varint(300) + new_file(1, 301, 1 << 40), b"")
+    path = save(tmp_path, MANIFEST, pointer + b"\x06\x01" + encode_varint(300) + new_file(1, 301, 1 << 40), b"")
     first, second, third = edits(path)
     assert first == {"comparator": "leveldb.BytewiseComparator", "next_file": 2}
     assert second["compact_pointers"] == [{"level": 2, "key": b"p", "sequence": 77}]
@@ -67,53 +74,70 @@ def test_leveldb_fields(tmp_path: Path) -> None:
 
 
 def test_rocksdb_fields(tmp_path: Path) -> None:
-    v2 = varint(100) + new_file(0, 1)[1:] + varint(3) + varint(8)
+    v2 = encode_varint(100) + new_file(0, 1)[1:] + encode_varint(3) + encode_varint(8)
     v3 = (
-        varint(102) + b"\x00" + varint(2) + varint(1) + varint(10) + internal(b"a", 5) + internal(b"z", 9) + b"\x03\x08"
+        encode_varint(102)
+        + b"\x00"
+        + encode_varint(2)
+        + encode_varint(1)
+        + encode_varint(10)
+        + internal(b"a", 5)
+        + internal(b"z", 9)
+        + b"\x03\x08"
     )
     custom = (
-        varint(6)
-        + length_prefixed(varint(1700000000))
-        + varint(7)
+        encode_varint(6)
+        + length_prefixed(encode_varint(1700000000))
+        + encode_varint(7)
         + length_prefixed(b"sum")
-        + varint(8)
+        + encode_varint(8)
         + length_prefixed(b"crc32c")
-        + varint(9)
+        + encode_varint(9)
         + length_prefixed(b"\x02")
     )
     unknown = (
-        varint(12)
+        encode_varint(12)
         + length_prefixed(b"id")
-        + varint(13)
-        + length_prefixed(varint(44))
-        + varint(65)
+        + encode_varint(13)
+        + length_prefixed(encode_varint(44))
+        + encode_varint(65)
         + length_prefixed(b"\x03")
-        + varint(1)
+        + encode_varint(1)
     )
-    v4 = varint(103) + new_file(6, 3)[1:] + varint(3) + varint(8) + custom + unknown
+    v4 = encode_varint(103) + new_file(6, 3)[1:] + encode_varint(3) + encode_varint(8) + custom + unknown
     blob = (
-        varint(400)
-        + varint(9)
-        + varint(100)
-        + varint(1000)
+        encode_varint(400)
+        + encode_varint(9)
+        + encode_varint(100)
+        + encode_varint(1000)
         + length_prefixed(b"SHA")
         + length_prefixed(b"xx")
-        + varint(2)
+        + encode_varint(2)
         + length_prefixed(b"?")
         + b"\x00"
     )
-    garbage = varint(8195) + varint(9) + varint(1) + varint(10) + b"\x00"
+    garbage = encode_varint(8195) + encode_varint(9) + encode_varint(1) + encode_varint(10) + b"\x00"
     wals = (
-        varint(8199)
-        + length_prefixed(varint(7) + b"\x02" + varint(99) + b"\x01")
-        + varint(8200)
-        + length_prefixed(varint(6))
+        encode_varint(8199)
+        + length_prefixed(encode_varint(7) + b"\x02" + encode_varint(99) + b"\x01")
+        + encode_varint(8200)
+        + length_prefixed(encode_varint(6))
     )
-    family = varint(200) + b"\x03" + varint(201) + length_prefixed(b"cf") + varint(203) + b"\x04" + varint(10) + b"\x05"
-    skipped = varint(8192 + 1000) + length_prefixed(b"whatever")
+    family = (
+        encode_varint(200)
+        + b"\x03"
+        + encode_varint(201)
+        + length_prefixed(b"cf")
+        + encode_varint(203)
+        + b"\x04"
+        + encode_varint(10)
+        + b"\x05"
+    )
+    skipped = encode_varint(8192 + 1000) + length_prefixed(b"whatever")
     (row,) = edits(
         save(
-            tmp_path, v2 + v3 + v4 + blob + garbage + wals + family + skipped + varint(8193) + length_prefixed(b"uuid")
+            tmp_path,
+            v2 + v3 + v4 + blob + garbage + wals + family + skipped + encode_varint(8193) + length_prefixed(b"uuid"),
         )
     )
     one, two, three = ({k: v for k, v in entry.items() if v is not None} for entry in row["new_files"])
@@ -142,8 +166,8 @@ DAMAGED = [
     (b"\x02" + b"\xff" * 10, "does not end"),
     (b"\x01\x05abc", "5 bytes expected at byte 2, 3 are left"),
     (b"\x05\x01" + length_prefixed(b"short"), "internal key of 5 bytes"),
-    (b"\x06" + varint(256) + b"\x01", "level 256"),
-    (varint(9001), "a varint at byte 2"),
+    (b"\x06" + encode_varint(256) + b"\x01", "level 256"),
+    (encode_varint(9001), "a varint at byte 2"),
 ]
 
 
@@ -159,15 +183,15 @@ def test_a_record_that_is_no_edit_is_damage(tmp_path: Path, edit: bytes, detail:
         assert live(path, on_damage="skip") == [(0, 1), (0, 2)]
 
 
-TABLE = varint(103) + new_file(0, 1)[1:] + b"\x01\x01"
+TABLE = encode_varint(103) + new_file(0, 1)[1:] + b"\x01\x01"
 NEWER = [
     (b"\x08", "tag 8 at byte 0"),
-    (varint(109) + b"\x01", "tag 109 at byte 0"),
-    (varint(301) + b"\x01", "tag 301 at byte 0"),
-    (TABLE + varint(71) + length_prefixed(b""), "field 71 of a new file"),
-    (varint(8196) + b"\x07" + b"\x03\x01", "field 3 of a log"),
+    (encode_varint(109) + b"\x01", "tag 109 at byte 0"),
+    (encode_varint(301) + b"\x01", "tag 301 at byte 0"),
+    (TABLE + encode_varint(71) + length_prefixed(b""), "field 71 of a new file"),
+    (encode_varint(8196) + b"\x07" + b"\x03\x01", "field 3 of a log"),
     (
-        varint(400)
+        encode_varint(400)
         + b"\x09\x01\x02"
         + length_prefixed(b"")
         + length_prefixed(b"")
@@ -193,9 +217,9 @@ def test_a_field_of_a_newer_engine_is_unsupported(tmp_path: Path, edit: bytes, d
 
 
 def test_fields_that_may_be_skipped_are(tmp_path: Path) -> None:
-    skipped = varint(8192 + 77) + length_prefixed(b"anything")
+    skipped = encode_varint(8192 + 77) + length_prefixed(b"anything")
     blob = (
-        varint(400)
+        encode_varint(400)
         + b"\x09\x01\x02"
         + length_prefixed(b"")
         + length_prefixed(b"")
@@ -212,7 +236,7 @@ EXCISE = b"\x0a" + length_prefixed(b"a") + length_prefixed(b"c") + b"\x00\x31"
 
 
 def test_pebbles_tags_of_2026(tmp_path: Path) -> None:
-    references = varint(70) + b"\x01\x01" + b"\x05\x07\x08"
+    references = encode_varint(70) + b"\x01\x01" + b"\x05\x07\x08"
     path = save(tmp_path, MANIFEST, TABLE + references + b"\x01" + EXCISE + b"\x0b\x02\x09")
     row = edits(path)[-1]
     assert row["excises"] == [{"low": b"a", "high": b"c", "inclusive": False, "sequence": 49}]
@@ -227,19 +251,19 @@ def test_pebbles_tags_of_2026(tmp_path: Path) -> None:
 
 
 def test_live_files(tmp_path: Path) -> None:
-    family = varint(200) + b"\x02"
-    gone = varint(200) + b"\x03"
+    family = encode_varint(200) + b"\x02"
+    gone = encode_varint(200) + b"\x03"
     path = save(
         tmp_path,
         MANIFEST + new_file(0, 5) + new_file(0, 4),
         b"\x06\x00\x05" + new_file(1, 5),
-        family + varint(201) + length_prefixed(b"other"),
+        family + encode_varint(201) + length_prefixed(b"other"),
         family + new_file(0, 9),
-        gone + varint(201) + length_prefixed(b"dropped") + new_file(0, 11),
-        gone + varint(202),
-        varint(300) + b"\x01" + new_file(3, 20),
-        varint(300) + b"\x00" + new_file(3, 21),
-        varint(300) + b"\x01" + new_file(3, 22),
+        gone + encode_varint(201) + length_prefixed(b"dropped") + new_file(0, 11),
+        gone + encode_varint(202),
+        encode_varint(300) + b"\x01" + new_file(3, 20),
+        encode_varint(300) + b"\x00" + new_file(3, 21),
+        encode_varint(300) + b"\x01" + new_file(3, 22),
     )
     table = sawlog.read(path, view="files").select(["column_family", "column_family_name", "level", "file"])
     assert [tuple(row.values()) for row in table.to_pylist()] == [

@@ -123,7 +123,7 @@ def test_a_timestamp_that_no_calendar_has_stays_a_number(tmp_path: Path) -> None
     assert properties(save(tmp_path, message.SerializeToString())) == [{"late": 2**62}]
 
 
-def test_keys(tmp_path: Path) -> None:
+def test_keys_of_entities_are_read_part_by_part(tmp_path: Path) -> None:
     path = save(
         tmp_path,
         entity({}, [("users", "alice")]),
@@ -222,7 +222,7 @@ entities = st.builds(
 
 
 @given(st.lists(entities, max_size=5))
-def test_any_entities(records: list[bytes]) -> None:
+def test_kernel_and_decoder_agree_on_any_entities(records: list[bytes]) -> None:
     agrees(*records)
 
 
@@ -231,7 +231,9 @@ def test_any_entities(records: list[bytes]) -> None:
     st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=4),
     st.integers(0, 400),
 )
-def test_hostile_entities(records: list[bytes], changes: list[tuple[int, int]], cut: int) -> None:
+def test_kernel_and_decoder_agree_on_broken_entities(
+    records: list[bytes], changes: list[tuple[int, int]], cut: int
+) -> None:
     broken = bytearray(records[0])
     for place, byte in changes:
         broken[place % len(broken)] = byte
@@ -239,7 +241,7 @@ def test_hostile_entities(records: list[bytes], changes: list[tuple[int, int]], 
     agrees(bytes(broken), *records[1:])
 
 
-def test_schema_infer(tmp_path: Path) -> None:
+def test_columns_of_an_export_are_inferred(tmp_path: Path) -> None:
     root = save_export(
         tmp_path,
         {
@@ -316,7 +318,7 @@ def test_one_entity_of_each_kind_tells_the_schema() -> None:
     assert plain.samples(seen).tolist() == [202]
 
 
-def test_one_kind(tmp_path: Path) -> None:
+def test_an_export_of_one_kind_has_its_columns(tmp_path: Path) -> None:
     users = [entity({"a": i}, [("users", i + 1)]) for i in range(3)]
     odd = entity({"r": ALICE}, [("users", "odd"), ("posts", 1)])
     root = save_export(tmp_path, {"users": [[*users, odd]], "posts": [[entity({"b": 1}, [("posts", 9)])]]})
@@ -441,7 +443,7 @@ def test_what_precedes_damage_is_delivered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task_bytes", [1, 50_000, None])
-def test_splits(tmp_path: Path, task_bytes: int | None) -> None:
+def test_fragments_together_have_every_entity_once(tmp_path: Path, task_bytes: int | None) -> None:
     records = [
         entity({"i": i, "text": "x" * (i * 37 % 900), "r": ALICE if i % 5 == 0 else None}, [("k", i + 1)])
         for i in range(400)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.errors import DamageError, OptionError
 from sawlog.format.damage import TailStatus
+from tests.bytes import mask_crc
 
-from .fragments import BLOCK, FIRST, FULL, HEADER, LAST, MIDDLE, batch, fragment, masked, offsets, scan, write
+from .fragments import BLOCK, FIRST, FULL, HEADER, LAST, MIDDLE, batch, fragment, offsets, scan, write
 
 SHORT = [struct.pack("<I", number) * (1 + number % 30) for number in range(3000)]
 MIXED = [struct.pack("<I", number) * (10 + number * 7919 % 9000) for number in range(60)]
@@ -33,7 +34,7 @@ def recovered(data: bytes) -> tuple[list[tuple[int, bytes]], set[int]]:
             stored, length, kind = struct.unpack_from("<IHB", block, at)
             if HEADER + length > len(block) - at and len(block) < BLOCK:
                 return rows, marks
-            good = HEADER + length <= len(block) - at and masked(block[at + 6 : at + HEADER + length]) == stored
+            good = HEADER + length <= len(block) - at and mask_crc(block[at + 6 : at + HEADER + length]) == stored
             if not good or (kind == length == 0):
                 record = None
                 end = at + HEADER + length
@@ -64,7 +65,7 @@ def proven(block: bytes, at: int) -> bool:
         return False
     stored, length, kind = struct.unpack_from("<IHB", block, at)
     end = at + HEADER + length
-    return kind in (FULL, FIRST, MIDDLE, LAST) and end <= len(block) and masked(block[at + 6 : end]) == stored
+    return kind in (FULL, FIRST, MIDDLE, LAST) and end <= len(block) and mask_crc(block[at + 6 : end]) == stored
 
 
 def overwritten(data: bytes, seed: int, places: int, length: int) -> bytes:

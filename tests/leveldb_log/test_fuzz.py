@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.errors import FINDING_ERRORS
 from sawlog.format.damage import TailStatus
+from tests.bytes import mask_crc
 
-from .fragments import BLOCK, FIRST, FULL, LAST, MIDDLE, agrees, fragment, masked, offsets, scan, write
+from .fragments import BLOCK, FIRST, FULL, LAST, MIDDLE, agrees, fragment, offsets, scan, write
 
 SMALL = [b"", b"x", b"hello", b"y" * 300, b"", bytes(range(100))]
 CROSSING = [b"a" * 32_600, b"b" * 300, b"", b"c" * 70_000, b"end"]
@@ -188,7 +189,7 @@ def test_fragments_of_any_kind_in_any_order(pieces: list, dialect: str, padded: 
 @pytest.mark.parametrize("verify_checksums", [True, False])
 def test_lengths_that_reach_beyond_everything(verify_checksums: bool) -> None:
     for length in (1, 4, 100, 32_761, 32_762, 65_535):
-        header = masked(b"\1foo").to_bytes(4, "little") + length.to_bytes(2, "little") + b"\1foo"
+        header = mask_crc(b"\1foo").to_bytes(4, "little") + length.to_bytes(2, "little") + b"\1foo"
         for data in (header, header + bytes(BLOCK - 10), bytes(BLOCK) + header):
             found = scan(data, verify_checksums=verify_checksums)
             assert all(offset + 7 + len(record) <= len(data) for offset, record in found.rows)

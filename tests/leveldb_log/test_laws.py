@@ -11,9 +11,10 @@ import pyarrow as pa
 from sawlog.leveldb.datastore.layout import ENTITY_DAMAGE
 from sawlog.leveldb.records.layout import EDIT_DAMAGE, BatchDamageKind
 from sawlog.testing import Exemption, Laws, Sample, Span
+from tests.bytes import mask_crc
 
 from .datastore import entity
-from .fragments import BLOCK, HEADER, fragment, masked, offsets, write
+from .fragments import BLOCK, HEADER, fragment, offsets, write
 from .mutators import MUTATORS
 
 RECORDS = [b"", b"x", b"hello", b"y" * 60, b"", bytes(range(40))]
@@ -132,7 +133,7 @@ def _pebble(pieces: Sequence[tuple[int, bytes]]) -> bytes:
     out = b""
     for kind, payload in pieces:
         checked = bytes([kind]) + struct.pack("<IQ", 7, 0) + payload
-        out += struct.pack("<IH", masked(checked), len(payload)) + checked
+        out += struct.pack("<IH", mask_crc(checked), len(payload)) + checked
     return out
 
 

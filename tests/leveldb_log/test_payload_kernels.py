@@ -98,7 +98,7 @@ def test_every_tag_and_every_damage(tmp_path: Path) -> None:
     assert damages == sum(not intact for _, intact in expected)
 
 
-def test_mutated_batches(tmp_path: Path) -> None:
+def test_kernel_and_decoder_agree_on_changed_batches(tmp_path: Path) -> None:
     chance = random.Random(5)
     whole = batch(
         1,
@@ -120,7 +120,7 @@ def test_mutated_batches(tmp_path: Path) -> None:
     assert damages == sum(not intact for _, intact in expected)
 
 
-def test_building(tmp_path: Path) -> None:
+def test_batches_that_kernels_built_are_scanned_back(tmp_path: Path) -> None:
     operations = [
         ("put", b"", b"v" * 200),
         ("delete", b"k" * 130, None),
@@ -150,11 +150,11 @@ WHOLE = entity(
 OTHERS = [entity({}), entity({"r": Reference("a", [("b", 1)])}), entity({"raw": Raw(b"\xff")}), b"", b"\xff"]
 
 
-def test_entities() -> None:
+def test_kernel_and_decoder_agree_on_entities() -> None:
     assert agrees(WHOLE, *OTHERS, WHOLE).plain.tolist() == [1, 1, 0, 0, 0, 0, 1]
 
 
-def test_mutated_entities() -> None:
+def test_kernel_and_decoder_agree_on_changed_entities() -> None:
     chance = random.Random(6)
     for _ in range(60):
         records = []

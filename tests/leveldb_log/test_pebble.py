@@ -83,7 +83,7 @@ def test_operations_of_pebble_are_not_written(tmp_path: Path) -> None:
         sawlog.write(table, tmp_path / "000001.log", format="leveldb_log", view="writes")
 
 
-def test_the_manifest(tmp_path: Path) -> None:
+def test_keys_of_ranges_count_in_the_manifest(tmp_path: Path) -> None:
     edits = sawlog.read(GOLDEN / "new" / "MANIFEST-000001", view="edits").to_pylist()
     added = {one["file"]: one for edit in edits for one in edit["new_files"]}
     # Keys of ranges (a to y) lie around the point keys.

@@ -85,7 +85,7 @@ def test_seed_example_fragments() -> None:
         (FULL, bytes.fromhex("0100000000000000020000000101 6b01760004676f6e65"), None),
     ],
 )
-def test_golden_fragments(kind: int, payload: bytes, expected: str | None) -> None:
+def test_fragments_have_the_bytes_of_the_reference(kind: int, payload: bytes, expected: str | None) -> None:
     if expected is None:
         expected = "f7 be e5 b8 17 00 01 01 00 00 00 00 00 00 00 02 00 00 00 01 01 6b 01 76 00 04 67 6f 6e 65"
     assert fragment(kind, payload) == bytes.fromhex(expected)
@@ -93,7 +93,7 @@ def test_golden_fragments(kind: int, payload: bytes, expected: str | None) -> No
     assert found.records == ([payload] if kind == FULL else [])
 
 
-def test_golden_manifest() -> None:
+def test_a_manifest_has_the_bytes_of_the_reference() -> None:
     edit = b"\x01\x1aleveldb.BytewiseComparator\x02\x00\x09\x00\x03\x02\x04\x00"
     manifest = bytes.fromhex("0d493f3c240001") + edit
     assert len(manifest) == 43
@@ -164,7 +164,7 @@ def test_checksums_can_be_left_unverified() -> None:
         (FIVE_LEFT + bytes(5), TailStatus.PADDING, B - 5),
     ],
 )
-def test_tails(log: bytes, status: TailStatus, offset: int) -> None:
+def test_tails_are_classified_as_the_reference_does(log: bytes, status: TailStatus, offset: int) -> None:
     found = scan(log)
     assert found.tail is not None
     assert (found.tail.status, found.tail.offset, found.tail.length) == (status, offset, len(log) - offset)
@@ -187,7 +187,7 @@ INITIAL_LOG = write(*INITIAL)
         *((start, 6) for start in [3 * B + 1, 4 * B, 4 * B + 5]),
     ],
 )
-def test_initial_offset(start: int, first: int) -> None:
+def test_a_filter_of_offsets_reads_as_an_initial_offset(start: int, first: int) -> None:
     assert len(INITIAL_LOG) == 131_072
     places = [0, 10007, 20014, 84571, 84579, 98304]
     found = scan(INITIAL_LOG, filters=[("_offset", ">=", start)])
@@ -227,7 +227,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Fou
     return read
 
 
-def test_read_error(broken) -> None:
+def test_a_read_error_is_reported_as_by_the_reference(broken) -> None:
     found = broken(write(FOO), 0)
     assert [(damage.kind, damage.offset, damage.length, damage.dropped) for damage in found.damages] == [
         ("read_error", 0, 10, 32768)

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.format.damage import DamageWarning, Findings, TailStatus
+from tests.bytes import mask_crc
 from tests.leveldb_log.support import COMPRESSED, compressed_log, zstd
 from tests.unit_of_loss import Rows, assert_lost_by_unit
 
-from .fragments import BLOCK, FIRST, LAST, MIDDLE, fragment, masked, scan, scan_file, write
+from .fragments import BLOCK, FIRST, LAST, MIDDLE, fragment, scan, scan_file, write
 
 SIZES = struct.pack("<IH", 1, 8)
 PREDECESSOR = struct.pack("<QQQ", 6, 1000, 55)
@@ -234,7 +235,7 @@ RECORDS = [b"a" * 1000, b"", random.Random(1).randbytes(100_000), b"b" * 300_000
 
 @pytest.mark.parametrize("log", [None, 7])
 @pytest.mark.parametrize("frame", [zstd, unsized])
-def test_compressed_records(frame, log: int | None) -> None:
+def test_compressed_records_are_expanded(frame, log: int | None) -> None:
     data = compressed_log(*(frame(record) if record else b"" for record in RECORDS), log=log)
     found = scan(data)
     assert found.records == RECORDS
@@ -449,10 +450,10 @@ def test_repair_leaves_stale_tails_out(tmp_path: Path) -> None:
 def sync_fragment(kind: int, payload: bytes, log: int) -> bytes:
     """Pebble's: with the offset up to which the log was synced."""
     checked = bytes([kind]) + struct.pack("<IQ", log, 123) + payload
-    return struct.pack("<IH", masked(checked), len(payload)) + checked
+    return struct.pack("<IH", mask_crc(checked), len(payload)) + checked
 
 
-def test_pebble() -> None:
+def test_logs_of_pebble_end_at_older_fragments() -> None:
     log = sync_fragment(9, b"one", 7) + sync_fragment(10, b"tw", 7) + sync_fragment(11, b"", 7)
     log += sync_fragment(12, b"o", 7) + write(b"three", log=7)
     stale = sync_fragment(9, b"old", 4) * 20

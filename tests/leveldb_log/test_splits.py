@@ -95,7 +95,7 @@ cuts_of_a_log = st.lists(st.integers(0, 3 << 20), max_size=12)
 
 @settings(max_examples=40)
 @given(st.integers(0, 1 << 30), st.integers(1, 60), cuts_of_a_log)
-def test_intact_logs(seed: int, count: int, cuts: list[int]) -> None:
+def test_any_cuts_of_an_intact_log_have_its_records(seed: int, count: int, cuts: list[int]) -> None:
     records = records_of(seed, count)
     found = check(write(*records), cuts)
     assert found.rows == list(zip(offsets(*records), records, strict=True))
@@ -104,13 +104,15 @@ def test_intact_logs(seed: int, count: int, cuts: list[int]) -> None:
 
 @settings(max_examples=80)
 @given(st.integers(0, 1 << 30), st.integers(1, 40), cuts_of_a_log)
-def test_damaged_logs(seed: int, count: int, cuts: list[int]) -> None:
+def test_any_cuts_of_a_damaged_log_find_what_one_pass_finds(seed: int, count: int, cuts: list[int]) -> None:
     check(damage(write(*records_of(seed, count)) or b"\0", seed), cuts, dialect="leveldb")
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 1 << 30), st.integers(1, 40), cuts_of_a_log, st.booleans())
-def test_recycled_logs(seed: int, count: int, cuts: list[int], damaged: bool) -> None:
+def test_any_cuts_of_a_recycled_log_find_what_one_pass_finds(
+    seed: int, count: int, cuts: list[int], damaged: bool
+) -> None:
     fresh = write(*records_of(seed, count), log=7)
     stale = write(*records_of(seed + 1, count + 5), log=3)
     data = fresh + stale[len(fresh) :]
@@ -139,7 +141,7 @@ def test_an_empty_first_of_an_old_writer_before_the_cut() -> None:
 
 
 @pytest.mark.parametrize("task_bytes", [1, BLOCK, BLOCK + 1, 100_000, 1 << 20])
-def test_planned_splits(task_bytes: int) -> None:
+def test_planned_fragments_have_every_record(task_bytes: int) -> None:
     records = records_of(5, 60)
     data = write(*records)
     assert scan(data, task_bytes).rows == list(zip(offsets(*records), records, strict=True))

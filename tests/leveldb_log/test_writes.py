@@ -39,7 +39,7 @@ def database(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize(("tag", "name", "family", "key", "value", "counted"), TAGS)
-def test_every_tag(
+def test_operations_of_every_tag_are_read(
     tmp_path: Path, tag: bytes, name: str, family: int, key: bytes | None, value: bytes | None, counted: int
 ) -> None:
     record = batch(100, counted + 1, tag, put(b"after", b""))
@@ -53,7 +53,7 @@ def test_every_tag(
     assert copy.read_bytes() == write(record)
 
 
-def test_golden_vector(tmp_path: Path) -> None:
+def test_the_vector_of_the_documents_is_read_and_written(tmp_path: Path) -> None:
     log = bytes.fromhex("f7bee5b8170001 0100000000000000 02000000 01016b0176 0004676f6e65")
     (tmp_path / "000001.log").write_bytes(log)
     assert rows(tmp_path) == [(1, "put", 0, b"k", b"v"), (2, "delete", 0, b"gone", None)]
@@ -219,7 +219,7 @@ def test_options_for_other_views_are_refused(tmp_path: Path) -> None:
         sawlog.open(path, view="writes", latest=True).watch().look()
 
 
-def test_follow(tmp_path: Path) -> None:
+def test_a_watch_follows_operations_of_a_growing_log(tmp_path: Path) -> None:
     records = [batch(i, 1, put(b"%d" % i, b"")) for i in range(4)]
     path = tmp_path / "000001.log"
     path.write_bytes(write(*records[:2]) + write(records[2], start=len(write(*records[:2])))[:-1])
@@ -230,7 +230,7 @@ def test_follow(tmp_path: Path) -> None:
     assert [row["key"] for batch in again.look() for row in batch.to_pylist()] == [b"2", b"3"]
 
 
-def test_latest(tmp_path: Path) -> None:
+def test_the_latest_view_has_the_last_write_of_each_key(tmp_path: Path) -> None:
     save(tmp_path, batch(10, 3, put(b"a", b"new"), delete(b"b"), put(b"c", b"3")), name="000009.log")
     save(tmp_path, batch(1, 4, put(b"a", b"old"), put(b"b", b"x"), put(b"d", b"4"), put(b"e", b"5")), name="000010.log")
     save(
@@ -290,7 +290,7 @@ def test_latest_folds_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert table["sequence"].to_pylist() == sorted(table["sequence"].to_pylist())
 
 
-def test_against_leveldb(tmp_path: Path) -> None:
+def test_operations_are_those_that_leveldb_logged(tmp_path: Path) -> None:
     db = plyvel.DB(str(tmp_path / "db"), create_if_missing=True, write_buffer_size=64 << 20)
     done: list[tuple] = []
     for i in range(3000):
@@ -320,7 +320,7 @@ def test_against_leveldb(tmp_path: Path) -> None:
         assert dict(opened.iterator()) == truth
 
 
-def test_against_rocksdb(tmp_path: Path) -> None:
+def test_operations_are_those_that_rocksdb_logged(tmp_path: Path) -> None:
     db = Rdict(str(tmp_path / "db"), Options(raw_mode=True))
     other = db.create_column_family("other", Options(raw_mode=True))
     for i in range(2000):

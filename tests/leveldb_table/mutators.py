@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import sawlog
 from sawlog.testing import Mutation, Sample
 from sawlog.testing.mutations import bend_bytes, change_file
-from tests.leveldb_log.fragments import masked
+from tests.bytes import mask_crc
 
 TRAILER = 5
 
@@ -41,7 +41,7 @@ def block(sample: Sample, dice: Random) -> Mutation:
         content = bend_bytes(data[at : at + length], dice)[:length].ljust(length, b"\0")
     else:
         content, kind = data[at : at + length], bytes([dice.choice((0, 1, 2, 4, 7, 9))])
-    whole = content + kind + masked(content + kind).to_bytes(4, "little")
+    whole = content + kind + mask_crc(content + kind).to_bytes(4, "little")
     return change_file(sample, name, data[:at] + whole + data[at + len(whole) :], f"block at {at} below its checksum")
 
 

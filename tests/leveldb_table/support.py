@@ -11,7 +11,7 @@ import rocksdict
 from rocksdict import BlockBasedOptions, ChecksumType, DBCompressionType, Options, Rdict
 
 import sawlog
-from tests.leveldb_log.fragments import masked
+from tests.bytes import mask_crc
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table" / "rocksdb"
 GOLDEN_ROWS = {b"user/%04d" % number: b"value %d " % number * (number % 5) for number in range(300)}
@@ -110,4 +110,4 @@ def append_block(data: bytes, number: int, content: bytes | None, code: int) -> 
     one = [block for block in blocks if block["name"] == "data"][number]
     start, end = one["offset"], one["offset"] + one["length"]
     whole = (content or data[start : end - TRAILER]) + bytes([code])
-    return data[:start] + whole + masked(whole).to_bytes(4, "little") + data[end:]
+    return data[:start] + whole + mask_crc(whole).to_bytes(4, "little") + data[end:]

@@ -11,7 +11,7 @@ from sawlog.testing import Sample, check
 from sawlog.testing.outcome import Outcome
 from sawlog.testing.reading import check_counts, check_filters, check_fragments
 from sawlog.testing.writing import check_repair
-from tests.leveldb_log.fragments import masked
+from tests.bytes import mask_crc
 from tests.leveldb_table.support import rocksdb_tables
 
 FORMAT = "leveldb_table"
@@ -35,7 +35,7 @@ def changed(data: bytes, old: bytes, new: bytes, tmp_path: Path) -> bytes:
         start, end = block["offset"], block["offset"] + block["length"] - TRAILER
         if start <= place < end:
             content = data[start:end].replace(old, new, 1) + data[end : end + 1]
-            return data[:start] + content + masked(content).to_bytes(4, "little") + data[end + TRAILER :]
+            return data[:start] + content + mask_crc(content).to_bytes(4, "little") + data[end + TRAILER :]
     raise AssertionError(f"{old!r} is in no block")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import OptionError
-from tests.leveldb_log.fragments import masked
+from tests.bytes import mask_crc
 from tests.leveldb_table.support import GOLDEN, GOLDEN_ROWS, assert_holds, leveldb_tables, pairs, rocksdb_tables
 from tests.unit_of_loss import Rows, assert_lost_by_unit
 
@@ -64,7 +64,7 @@ def broken(content: bytes, codes: tuple[int, ...]) -> Iterator[bytes]:
     """The same stored block in ways that no decoder takes, its checksum made good."""
     for code, stored in ((codes[0], b"\xff" * len(content)), (codes[0], content[:9] + b"\xff" * (len(content) - 9))):
         whole = stored + bytes([code])
-        yield whole + masked(whole).to_bytes(4, "little")
+        yield whole + mask_crc(whole).to_bytes(4, "little")
 
 
 def assert_blocks_are_units(file: Path) -> None:

@@ -128,7 +128,7 @@ def test_of_leveldbs_tables_too_if_they_are_told_their_order(tmp_path: Path) -> 
     assert unordered.info()["skipped by filters"] == f"0 of {blocks} data blocks"
 
 
-def test_properties(tmp_path: Path) -> None:
+def test_properties_of_rocksdb_are_read(tmp_path: Path) -> None:
     (file,) = rocksdb_tables(tmp_path / "db", DATA)
     rows = sawlog.read(str(file), format="leveldb_table", view="properties").to_pylist()
     found = {row["name"]: row["value"] for row in rows}

@@ -45,7 +45,7 @@ def test_rocksdb_ingests_what_is_written(tmp_path: Path, compression: str) -> No
 
 @pytest.mark.parametrize("dialect", ["leveldb", "rocksdb"])
 @pytest.mark.parametrize("block_bytes", [1, 200, 4096])
-def test_round_trip(tmp_path: Path, dialect: str, block_bytes: int) -> None:
+def test_any_operations_are_read_as_they_were_written(tmp_path: Path, dialect: str, block_bytes: int) -> None:
     operations = (
         ["put", "delete"] if dialect == "leveldb" else ["put", "delete", "merge", "single_delete", "put_entity"]
     )
@@ -113,7 +113,7 @@ def test_range_deletes_are_written_and_read(tmp_path: Path) -> None:
     assert sawlog.read(file, format="leveldb_table").to_pydict() == rows
 
 
-def test_raw_keys(tmp_path: Path) -> None:
+def test_raw_keys_have_their_trailers(tmp_path: Path) -> None:
     """A database's keys with their trailers are what a raw reading gives."""
     file = tmp_path / "a.ldb"
     sawlog.write(pa.table({"key": [b"k"], "value": [b"v"], "sequence": [3]}), file, format="leveldb_table")

@@ -47,7 +47,7 @@ def assert_gapless(found: list[Part], start: int) -> None:
         start = part.end
 
 
-def test_leveldb_log(tmp_path: Path) -> None:
+def test_fields_of_a_log_are_named_without_gaps(tmp_path: Path) -> None:
     path = tmp_path / "000001.log"
     sawlog.write(pa.table({"record": [b"x" * 32_754, b"hello"]}), path, format="leveldb_log")
     found = parts(path, 0)
@@ -65,7 +65,7 @@ def test_leveldb_log(tmp_path: Path) -> None:
     assert parts(path, 0)[0].expected.startswith("0x")
 
 
-def test_leveldb_database(tmp_path: Path) -> None:
+def test_fields_of_a_database_are_named_file_by_file(tmp_path: Path) -> None:
     shutil.copytree(Path(__file__).parents[2] / "examples/data/shop", tmp_path, dirs_exist_ok=True)
     for named in (".log", "MANIFEST-000002"):
         found = parts(tmp_path, 0, named=named, format="leveldb_database")
@@ -256,7 +256,7 @@ def test_edits_are_named_as_their_columns_are(tmp_path: Path) -> None:
     assert told(found)["comparator"] == "leveldb.BytewiseComparator"
 
 
-def test_deephaven_log(tmp_path: Path) -> None:
+def test_fields_of_a_deephaven_log_are_named_without_gaps(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     sawlog.write(pa.table({"i": [7, None], "x": [0.5, 2.5], "s": ["ab", None]}), path, format="deephaven_log")
     found = parts(path, 0)
@@ -273,7 +273,7 @@ def test_deephaven_log(tmp_path: Path) -> None:
     assert digest.expected not in ("", digest.value)
 
 
-def test_filodb_record() -> None:
+def test_fields_of_a_container_are_named() -> None:
     found = parts(GOLDEN / "filodb" / "gauge_100.container", 0)
     assert [part.name for part in found[:10]] == [
         "container length", "version", "timestamp", "length", "schema id", "timestamp", "value", "_metric_", "tags",
@@ -287,7 +287,7 @@ def test_filodb_record() -> None:
     assert told(found[3:])["value"] == str(first["value"]) or told(found[3:9])["value"] == str(first["value"])
 
 
-def test_milvus_binlog() -> None:
+def test_fields_of_a_binlog_are_named_without_gaps() -> None:
     path = next(path for path in sorted((GOLDEN / "milvus" / "2.3.5").rglob("insert_log/**/*")) if path.is_file())
     found = parts(path, 0)
     assert_gapless(found, 0)
@@ -308,7 +308,7 @@ def test_milvus_binlog() -> None:
 
 
 @pytest.mark.parametrize("values", [[7, None, -3], [0.5, None, 2.0], [True, False, None], ["a", None, "b"]])
-def test_deephaven_table(tmp_path: Path, values: list[Any]) -> None:
+def test_fields_of_a_column_file_are_named_without_gaps(tmp_path: Path, values: list[Any]) -> None:
     sawlog.write(pa.table({"c": values}), tmp_path / "t", format="deephaven_table")
     found = parts(tmp_path / "t", 0, named="c.dat")
     assert_gapless(found, 0)
@@ -319,7 +319,7 @@ def test_deephaven_table(tmp_path: Path, values: list[Any]) -> None:
     assert shown == expected
 
 
-def test_tables(tmp_path: Path) -> None:
+def test_fields_of_tables_reach_the_end_of_the_footer(tmp_path: Path) -> None:
     for sample in Tables.samples()[:3]:
         path = tmp_path / sample.file_name
         path.write_bytes(sample.files)  # type: ignore[arg-type]

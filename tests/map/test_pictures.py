@@ -98,7 +98,7 @@ def test_texts_of_charts_harm_nobody() -> None:
     assert all(text.isprintable() for text in [*texts, shown["lanes"][0]["rows"][0][0][2]])
 
 
-def test_sums() -> None:
+def test_bars_show_sums_and_shares() -> None:
     sums = BarChart("bytes")
     for lane, series, amount in (("a", "x", 3), ("a", "y", 1), ("a", "x", 4), ("b", "", 0)):
         sums.add(lane, series, amount)

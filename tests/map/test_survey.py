@@ -218,7 +218,7 @@ def test_rows_by_key_are_in_no_order_of_their_sequences(tmp_path: Path) -> None:
     assert [one.column for one in found.keys] == ["operation"]  # no value comes twice, but for those that are not there
 
 
-def test_content(tmp_path: Path) -> None:
+def test_the_content_of_columns_is_summed_up(tmp_path: Path) -> None:
     count = 60_000
     number = np.arange(count)
     table = pa.table(

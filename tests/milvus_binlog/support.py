@@ -23,6 +23,7 @@ import sawlog
 from sawlog.milvus import layout
 from sawlog.milvus.encode import NewEvent, Place, encode_log
 from sawlog.milvus.layout import DataType, EventType
+from tests.bytes import encode_varint
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "milvus"
 SYNTHETIC = GOLDEN / "synthetic"
@@ -111,15 +112,6 @@ quiet = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.Seg
 SECOND = 1000 << layout.LOGICAL_BITS
 
 
-def varint(value: int) -> bytes:
-    found = bytearray()
-    value &= (1 << 64) - 1
-    while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])
-
-
 def message(fields: dict[int, Any]) -> bytes:
     """A protobuf message."""
     data = b""
@@ -127,9 +119,9 @@ def message(fields: dict[int, Any]) -> bytes:
         for value in given if isinstance(given, list) else [given]:
             raw = value.encode() if isinstance(value, str) else value
             if isinstance(raw, bytes):
-                data += varint(number << 3 | 2) + varint(len(raw)) + raw
+                data += encode_varint(number << 3 | 2) + encode_varint(len(raw)) + raw
             else:
-                data += varint(number << 3) + varint(raw)
+                data += encode_varint(number << 3) + encode_varint(raw)
     return data
 
 

@@ -38,7 +38,7 @@ def table(first: int, count: int) -> pa.Table:
     )
 
 
-def test_names_survive(tmp_path: Path) -> None:
+def test_names_are_those_of_the_backup(tmp_path: Path) -> None:
     root = tmp_path / "backup"
     given = {"tree": "backup", "collection_name": "products", "partition_names": ("3=sold",)}
     write(root, table(0, 10), **given)

@@ -472,7 +472,7 @@ def test_protobuf_reader_never_breaks(data: bytes, kind: type[Message]) -> None:
 
 
 @pytest.mark.nightly
-def test_remote_root(s3: dict[str, Any], tmp_path: Path) -> None:
+def test_a_collection_in_an_object_store_is_read(s3: dict[str, Any], tmp_path: Path) -> None:
     import fsspec
 
     fs = fsspec.filesystem("s3", **s3)

@@ -113,7 +113,7 @@ def test_next_position_is_never_followed(tmp_path: Path) -> None:
         assert read(patched(tmp_path, lie)).column(0).to_pylist() == list(range(1, 13))
 
 
-def test_trailing_bytes(tmp_path: Path) -> None:
+def test_trailing_bytes_cost_no_row(tmp_path: Path) -> None:
     path = patched(tmp_path, lambda data: data.extend(bytes(7)))
     with pytest.raises(DamageError, match="trailing_bytes"):
         read(path)
@@ -121,7 +121,7 @@ def test_trailing_bytes(tmp_path: Path) -> None:
         assert read(path, on_damage="skip").num_rows == 12
 
 
-def test_unknown_event(tmp_path: Path) -> None:
+def test_an_unknown_event_is_named(tmp_path: Path) -> None:
     path = patched(tmp_path, lambda data: struct.pack_into("<b", data, event_offset() + 8, 8))
     with pytest.raises((DamageError, FormatError), match="type code 8"):
         read(path)

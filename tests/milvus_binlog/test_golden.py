@@ -103,7 +103,7 @@ def test_every_row_that_the_server_shows(name: str, collection: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "collection"), collections())
-def test_counts(name: str, collection: str) -> None:
+def test_counts_are_those_of_the_server(name: str, collection: str) -> None:
     facts = manifest(name)[collection]
     rows = sum(segment["rows"] for segment in facts["segments"])
     assert open_as_it_lies(GOLDEN / name, table=id_of(name, collection), view="inserts").count_rows() == rows
@@ -167,7 +167,7 @@ def expectations() -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(("path", "expected"), expectations())
-def test_synthetic_variants(path: str, expected: Any) -> None:
+def test_files_of_every_age_are_read(path: str, expected: Any) -> None:
     """Stream-written files, all vector kinds, all delta encodings, DDL, and the layout of before 2.0."""
     table = sawlog.read(SYNTHETIC / path, format="milvus_binlog")
     if path.startswith("delta/"):

@@ -25,8 +25,9 @@ from sawlog.milvus.payloads import parquet
 from sawlog.milvus.payloads.payload import Extent, Payload, UnreadableError
 from sawlog.milvus.types import TIMESTAMP
 from sawlog.storage import File, Storage
+from tests.bytes import encode_varint
 
-from .support import NOW, delete, open_as_it_lies, varint, write
+from .support import NOW, delete, open_as_it_lies, write
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning"),
@@ -264,8 +265,8 @@ def test_a_footer_that_claims_much_never_reaches_pyarrow(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(pq, "ParquetFile", never)
     elements = 11 << 20
-    large = b"\x29\xfc" + varint(elements) + bytes(elements) + b"\x00"
-    few = b"\x29\xfc" + varint(1 << 28) + bytes(30_000) + b"\x00"  # claims more than there is
+    large = b"\x29\xfc" + encode_varint(elements) + bytes(elements) + b"\x00"
+    few = b"\x29\xfc" + encode_varint(1 << 28) + bytes(30_000) + b"\x00"  # claims more than there is
     nested = b"\x1c" * 100_000 + bytes(100_000)
     for metadata, message in ((large, "a footer of"), (few, "a list of"), (nested, "nested too deeply")):
         data = b"PAR1" + metadata + struct.pack("<I", len(metadata)) + b"PAR1"

@@ -26,7 +26,7 @@ SCALARS: list[tuple[str, str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "method", "values"), SCALARS)
-def test_scalars(kind: str, method: str, values: list[Any]) -> None:
+def test_scalars_are_read_as_they_were_added(kind: str, method: str, values: list[Any]) -> None:
     writer = PayloadWriter(kind)
     getattr(writer, method)(values)
     getattr(writer, method)(np.array(values))
@@ -40,7 +40,7 @@ def test_scalars(kind: str, method: str, values: list[Any]) -> None:
         assert not reader.numpy().flags.writeable
 
 
-def test_strings() -> None:
+def test_strings_are_read_as_they_were_added() -> None:
     writer = PayloadWriter("String")
     for text in ("1234", "", "ключ", "a\0b"):
         writer.add_string(text)
@@ -60,7 +60,7 @@ def test_strings() -> None:
         ("Int8Vector", "add_int8_vector", "i1"),
     ],
 )
-def test_dense_vectors(kind: str, method: str, dtype: str) -> None:
+def test_dense_vectors_are_read_as_they_were_added(kind: str, method: str, dtype: str) -> None:
     values = np.arange(24, dtype=dtype).reshape(3, 8)
     writer = PayloadWriter(kind)
     getattr(writer, method)(values[:1], 8)
@@ -72,7 +72,7 @@ def test_dense_vectors(kind: str, method: str, dtype: str) -> None:
         getattr(writer, method)(values, 8)
 
 
-def test_binary_vectors() -> None:
+def test_binary_vectors_are_read_as_they_were_added() -> None:
     values = np.arange(12, dtype=np.uint8).reshape(3, 4)
     writer = PayloadWriter("BinaryVector")
     writer.add_binary_vector(values, 32)
@@ -83,7 +83,7 @@ def test_binary_vectors() -> None:
         PayloadWriter("BinaryVector").add_binary_vector(values, 12)
 
 
-def test_sparse_vectors() -> None:
+def test_sparse_vectors_are_read_as_they_were_added() -> None:
     writer = PayloadWriter("SparseFloatVector")
     writer.add_sparse_float_vector([{10: 1.25, 3: 0.5}, {}, {4_000_000_000: -2.0}])
     writer.finish()
@@ -105,7 +105,7 @@ ELEMENTS = {
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @given(data=st.data())
-def test_arrays(element: str, data: st.DataObject) -> None:
+def test_cells_of_arrays_are_read_as_they_were_added(element: str, data: st.DataObject) -> None:
     cells = data.draw(st.lists(st.lists(ELEMENTS[element], max_size=12), max_size=12))
     writer = PayloadWriter("Array", element=element)
     writer.add(cells)
@@ -130,7 +130,7 @@ def test_unpacked_elements_are_understood() -> None:
     assert reader.array.to_pylist() == [[5, 7], [], []]
 
 
-def test_nullable() -> None:
+def test_nulls_are_read_as_they_were_added() -> None:
     writer = PayloadWriter("VarChar", nullable=True)
     writer.add(["a", None, ""])
     writer.finish()

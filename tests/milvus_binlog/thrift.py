@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.bytes import decode_varint, encode_varint
+
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 NUMBERS = (I16, I32, I64)
 
@@ -22,17 +24,6 @@ def read(data: bytes, at: int = 0) -> tuple[Struct, int]:
     return _struct(data, at)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-
-
 def _struct(data: bytes, at: int) -> tuple[Struct, int]:
     found, last = Struct(), 0
     while True:
@@ -44,7 +35,7 @@ def _struct(data: bytes, at: int) -> tuple[Struct, int]:
         if step:
             last += step
         else:
-            value, at = _varint(data, at)
+            value, at = decode_varint(data, at)
             last = value >> 1 ^ -(value & 1)
         value, at = _value(data, at, kind)
         found.fields.append([last, kind, value])
@@ -57,19 +48,19 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
         case 3:
             return data[at], at + 1
         case 4 | 5 | 6:
-            value, at = _varint(data, at)
+            value, at = decode_varint(data, at)
             return value >> 1 ^ -(value & 1), at
         case 7:
             return data[at : at + 8], at + 8
         case 8:
-            size, at = _varint(data, at)
+            size, at = decode_varint(data, at)
             return data[at : at + size], at + size
         case 9 | 10:
             head = data[at]
             at += 1
             size, kind = head >> 4, head & 15
             if size == 15:
-                size, at = _varint(data, at)
+                size, at = decode_varint(data, at)
             items = []
             for _ in range(size):
                 item, at = (data[at], at + 1) if kind in (TRUE, FALSE) else _value(data, at, kind)
@@ -89,7 +80,7 @@ def write(struct: Struct) -> bytes:
             out.append(step << 4 | kind)
         else:
             out.append(kind)
-            out += _packed(_zigzag(number))
+            out += encode_varint(_zigzag(number))
         last = number
         out += _written(kind, value)
     return bytes(out) + b"\0"
@@ -99,14 +90,6 @@ def _zigzag(value: int) -> int:
     return (value << 1 ^ value >> 63) & (1 << 64) - 1
 
 
-def _packed(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
 def _written(kind: int, value: Any) -> bytes:
     match kind:
         case 1 | 2:
@@ -114,14 +97,18 @@ def _written(kind: int, value: Any) -> bytes:
         case 3:
             return bytes([value])
         case 4 | 5 | 6:
-            return _packed(_zigzag(value))
+            return encode_varint(_zigzag(value))
         case 7:
             return bytes(value)
         case 8:
-            return _packed(len(value)) + value
+            return encode_varint(len(value)) + value
         case 9 | 10:
             inner, items = value
-            head = bytes([len(items) << 4 | inner]) if len(items) < 15 else bytes([0xF0 | inner]) + _packed(len(items))
+            head = (
+                bytes([len(items) << 4 | inner])
+                if len(items) < 15
+                else bytes([0xF0 | inner]) + encode_varint(len(items))
+            )
             return head + b"".join(bytes([i]) if inner in (TRUE, FALSE) else _written(inner, i) for i in items)
         case 12:
             return write(value)

@@ -125,7 +125,7 @@ def test_a_live_status_is_not_broken_by_warnings_of_spark(tmp_path: Path, monkey
     assert choose_log_level(load(tmp_path / "p.toml")) == {}
 
 
-def test_metrics() -> None:
+def test_metrics_are_served_for_prometheus() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -43,7 +43,7 @@ def test_the_observer_uses_only_what_the_release_has() -> None:
         ({"a": 1, "b": [1]}, ["/b"]),
     ],
 )
-def test_differences(found: object, places: list[str]) -> None:
+def test_differences_are_found_at_any_depth(found: object, places: list[str]) -> None:
     assert [place for place, _, _ in compare({"a": 1, "b": [1, {"c": 2}]}, found)] == places
 
 

@@ -39,7 +39,7 @@ def same(spark: SparkSession, path: Path, view: str, **options: str) -> None:
 @pytest.mark.parametrize("view", APPLICATION_PATHS)
 @pytest.mark.parametrize("history", ["false", "true"])
 @pytest.mark.nightly
-def test_a_profile(spark: SparkSession, view: str, history: str) -> None:
+def test_spark_reads_views_of_a_profile_alike(spark: SparkSession, view: str, history: str) -> None:
     same(spark, APPLICATION_PATHS[view], view, history=history)
 
 
@@ -47,7 +47,7 @@ def test_the_storage_of_an_extension(spark: SparkSession) -> None:
     same(spark, APPLICATION_OPTIONS["local"] / read_application_truth()["extension"]["id"], "chrome_storage")
 
 
-def test_a_world(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_a_world_of_bedrock_alike(spark: SparkSession, tmp_path: Path) -> None:
     same(spark, bedrock_world(tmp_path / "db", BEDROCK_ENTRIES, 4), "bedrock")
 
 

@@ -407,7 +407,7 @@ def test_directories_make_columns(spark: SparkSession, trades: Path, tmp_path: P
     assert frame.groupBy("day").count().orderBy("day").collect()[1]["count"] == ROWS
 
 
-def test_damage(spark: SparkSession, damaged: Path) -> None:
+def test_damage_fails_or_is_dropped_by_mode(spark: SparkSession, damaged: Path) -> None:
     with pytest.raises(PythonException, match=r"000003\.log: checksum_mismatch at byte 7\d{4} .*expected .*, found "):
         spark.read.format(COLUMNS).load(str(damaged)).count()
     with pytest.warns(sawlog.DamageWarning):
@@ -500,7 +500,7 @@ def stream(spark: SparkSession, trades: Path) -> DataFrame:
     return spark.readStream.format(COLUMNS).option("maxRowsPerTrigger", 8000).load(str(trades))
 
 
-def test_a_stream(stream: DataFrame, spark: SparkSession, trades: Path, tmp_path: Path) -> None:
+def test_a_stream_is_columnar(stream: DataFrame, spark: SparkSession, trades: Path, tmp_path: Path) -> None:
     writing = stream.writeStream.format("parquet").trigger(availableNow=True)
     query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "out"))
     query.awaitTermination()

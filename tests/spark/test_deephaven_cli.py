@@ -47,7 +47,9 @@ def test_import_and_merge(spark: SparkSession, tmp_path: Path, capsys: pytest.Ca
     assert spark.range(3).count() == 3, "the session that was there goes on"
 
 
-def test_damage(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_import_fails_at_damage_or_skips_it(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     logs, db = Logs(tmp_path / "logs"), tmp_path / "db"
     path = logs.write(0, 1000)
     data = bytearray(path.read_bytes())
@@ -62,7 +64,9 @@ def test_damage(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.nightly
-def test_every_night(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dates_that_are_over_are_merged_every_night(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Dates that are over, of all tables; one that cannot be merged does not keep the others."""
     logs, db = Logs(tmp_path / "logs"), tmp_path / "db"
     logs.write(0, 100)
@@ -122,7 +126,7 @@ def test_import_goes_on(
 
 
 @pytest.mark.parametrize("arguments", [["import", "logs", "db"], ["merge", "db", "Ns", "T", DATE]])
-def test_without_pyspark(arguments: list[str]) -> None:
+def test_commands_without_pyspark_say_what_is_missing(arguments: list[str]) -> None:
     script = "import sys; sys.modules['pyspark'] = None; from sawlog.cli import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2

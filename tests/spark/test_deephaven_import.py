@@ -157,7 +157,7 @@ def test_a_schema_file_decides(spark: SparkSession, logs: Logs, db: Path, tmp_pa
         import_logs(spark, logs.directory, db, schema=str(xml))
 
 
-def test_refusals(spark: SparkSession, logs: Logs, db: Path) -> None:
+def test_imports_that_cannot_be_made_are_refused(spark: SparkSession, logs: Logs, db: Path) -> None:
     path = logs.write(0, 10)
     with pytest.raises(OptionError, match="object stores"):
         import_logs(spark, logs.directory, "s3://bucket/db")

@@ -32,7 +32,7 @@ def values(registered: SparkSession) -> DataFrame:
     return registered.createDataFrame([*rows, (8, None)], "id int, value binary")
 
 
-def test_files(registered: SparkSession, tmp_path: Path) -> None:
+def test_containers_are_read_in_tasks_and_filtered(registered: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "in"
     place.mkdir()
     for number in range(3):
@@ -69,7 +69,7 @@ def test_several_records_out_of_one_value(values: DataFrame) -> None:
     assert [row["n"] for row in counts[:8]] == [13] * 7 + [9]
 
 
-def test_damaged_values(registered: SparkSession) -> None:
+def test_damaged_values_fail_or_are_skipped(registered: SparkSession) -> None:
     frame = registered.createDataFrame([(bytearray(golden.data("gauge_100")[:200]),)], "value binary")
     with pytest.raises(Exception, match="the value ends at byte 200"):
         frame.select(from_filodb_record("value", "gauge")).collect()
@@ -137,7 +137,7 @@ def test_hashes_and_shards(registered: SparkSession) -> None:
         filodb_shard("metric", "tags", 48)
 
 
-def test_histograms(registered: SparkSession, tmp_path: Path) -> None:
+def test_functions_of_histograms_agree_with_python(registered: SparkSession, tmp_path: Path) -> None:
     rows = [Histogram(Buckets.geometric(1.0, 2.0, 8), tuple(range(n, n + 8))) for n in range(4)]
     tops = list(rows[0].buckets.tops)
     frame = registered.createDataFrame(

@@ -302,7 +302,9 @@ def test_a_table_that_appears(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["sawlog", COLUMNS])
-def test_on_spark(spark: SparkSession, pyspark_version: tuple[int, int], tmp_path: Path, source: str) -> None:
+def test_a_pipeline_on_spark_bears_new_columns(
+    spark: SparkSession, pyspark_version: tuple[int, int], tmp_path: Path, source: str
+) -> None:
     """A pipeline that runs now and then, into Parquet."""
     if pyspark_version < (4, 2) and source == "sawlog":
         pytest.skip("streams need PySpark 4.2")

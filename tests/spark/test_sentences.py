@@ -63,7 +63,7 @@ ASKED: dict[str, tuple[Ask, str]] = {
 
 @pytest.mark.parametrize("source", ["sawlog", COLUMNS])
 @pytest.mark.parametrize("place", ASKED)
-def test_what_arrives(spark: SparkSession, damaged: Path, source: str, place: str) -> None:
+def test_errors_arrive_from_spark_as_one_sentence(spark: SparkSession, damaged: Path, source: str, place: str) -> None:
     ask, sentence = ASKED[place]
     with pytest.raises(list_spark_errors(), match=sentence) as raised:
         ask(spark.read.format(source), damaged)

@@ -123,7 +123,7 @@ def test_filters_leave_out_files(tree: Path) -> None:
     assert records(tree, filters='[["hour", ">", 6], ["day", "<", "2026-01-03"]]') == [b"two", b"II"]
 
 
-def test_which_files(tree: Path) -> None:
+def test_options_of_spark_choose_files(tree: Path) -> None:
     assert records(tree, recursivefilelookup="false") == [b"top", b"two", b"II", b"three"]
     assert records(tree, pathglobfilter="[12].log") == [b"top", b"two", b"II"]
     assert records(tree, pathglobfilter="{1,{3,4}}.*") == [b"top", b"three", b"four"]
@@ -226,7 +226,7 @@ def test_files_that_are_gone_before_their_headers_are_read(tree: Path, monkeypat
         records(tree)
 
 
-def test_with_spark(spark: SparkSession, tree: Path, with_jar: bool) -> None:
+def test_partitions_in_paths_are_columns_of_spark(spark: SparkSession, tree: Path, with_jar: bool) -> None:
     reading = spark.read.format("sawlog")
     frame = reading.load(str(tree))
     assert frame.schema.simpleString() == "struct<record:binary,day:date,hour:int>"

@@ -96,7 +96,7 @@ def translate(one: Any, kind: pa.DataType) -> list[tuple[str, Any]]:
         (StringContains(("x",), "a"), pa.string(), []),
     ],
 )
-def test_translation(given: Any, kind: pa.DataType, expected: list[tuple[str, Any]]) -> None:
+def test_filters_of_spark_become_conditions(given: Any, kind: pa.DataType, expected: list[tuple[str, Any]]) -> None:
     assert translate(given, kind) == expected
 
 

@@ -38,7 +38,7 @@ def test_options_are_sorted_by_whom_they_are_for() -> None:
     assert request.rest == {"dialect": "rocksdb"}
 
 
-def test_paths() -> None:
+def test_paths_of_options_lose_schemes_of_hadoop() -> None:
     assert read_request({"paths": '["/a", "s3a://b/c,d"]'}, None).paths == ("/a", "s3://b/c,d")
     assert read_request({"path": "file:///a b"}, None).paths == ("/a b",)
 
@@ -60,7 +60,7 @@ def test_paths() -> None:
         ({"path": "/a", "location": "/a", "provider": "sawlog"}, "use CREATE TEMPORARY VIEW"),
     ],
 )
-def test_mistakes(options: dict[str, str], message: str) -> None:
+def test_options_that_are_wrong_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=re.escape(message)):
         read_request(options, None)
 

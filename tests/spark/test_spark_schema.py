@@ -119,7 +119,7 @@ def test_every_type_is_handed_over_and_comes_back(array: pa.Array, name: str) ->
         assert values(back.column(0)) == values(piece)
 
 
-def test_spark_agrees(spark: SparkSession) -> None:
+def test_spark_takes_arrays_of_every_type(spark: SparkSession) -> None:
     from pyspark.sql.datasource import DataSource, DataSourceReader
 
     chosen = [array for array, name in CASES if not name.startswith("time(")]

@@ -54,7 +54,7 @@ def test_a_log_comes_back_byte_for_byte(spark: SparkSession, database: Path, tmp
 
 
 @pytest.mark.nightly
-def test_through_parquet(spark: SparkSession, database: Path, tmp_path: Path) -> None:
+def test_a_table_survives_a_way_through_parquet(spark: SparkSession, database: Path, tmp_path: Path) -> None:
     frame = spark.read.format("sawlog").load(str(database))
     frame.write.parquet(str(tmp_path / "parquet"))
     save(spark.read.parquet(str(tmp_path / "parquet")), tmp_path / "out")

@@ -22,7 +22,7 @@ import sawlog.storage.commit
 import sawlog.storage.owners
 import sawlog.storage.remote
 from sawlog.errors import FormatError, SawlogError
-from sawlog.storage import Directories, Storage
+from sawlog.storage import Directories, Storage, confirm_files
 from sawlog.storage.commit import Job, MicroBatch
 from sawlog.storage.commit_log import LOG, CommitLog, Record
 from sawlog.storage.owners import find_current_owner, has_exited
@@ -273,7 +273,7 @@ def test_paths_say_what_they_will_be() -> None:
     assert find_published_path("/a/b") == "/a/b"
 
 
-def test_owners() -> None:
+def test_an_owner_has_exited_or_runs_or_is_unknown() -> None:
     assert has_exited(find_current_owner()) is False
     assert has_exited(NOBODY) is True
     assert has_exited("00000000-1-1") is None
@@ -343,7 +343,7 @@ def test_what_is_read_next_to_a_job_is_what_was_found(
     files = reader.find(root)
     assert [reader.read(file) for file in files] == [b"x"] * 4
     put_record(place, "three", "e", "f")
-    reader.confirm()
+    confirm_files(reader)
 
 
 def test_names_are_not_those_that_another_thread_has_listed(

@@ -36,7 +36,7 @@ class Object:
     """A remote file in memory that counts what is asked of it."""
 
     def __init__(self, size: int = len(DATA), delay: float = 0.01) -> None:
-        self.url = "memory://object"
+        self.url = "memory:///object"
         self.state = State(size, {"etag": "a"}, None)
         self.asked: list[tuple[int, int]] = []
         self.sent: list[memoryview] = []
@@ -72,18 +72,48 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         remembered.cache_clear()
 
 
+class Answers:
+    """The answers to all requests that are begun, as long as somebody holds them, and the files that they are of."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.urls: set[str] = set()
+        self._requests: list[tuple[int, weakref.ref[Any]]] = []
+        begin = Flight.begin
+
+        def record(held: Flight, remote: Any, start: int, end: int) -> Any:
+            if start < end:
+                self.urls.add(remote.url)  # whether its bytes are asked for now, or are on their way since planning
+            pieces = begin(held, remote, start, end)
+            self._requests += [(piece.end - piece.start, weakref.ref(piece.answer)) for piece in pieces]
+            return pieces
+
+        monkeypatch.setattr(Flight, "begin", record)
+
+    @property
+    def held(self) -> list[int]:
+        """Bytes of each answer that somebody holds."""
+        return [length for length, answer in self._requests if answer() is not None]
+
+    def are_let_go(self) -> bool:
+        """Whether nobody holds any, once the threads that fetched them are done."""
+        for _ in range(500):
+            if not self.held:
+                return True
+            time.sleep(0.01)
+        return False
+
+
 @pytest.mark.usefixtures("small_ranges")
-def test_a_file_that_is_read_on_has_many_ranges_in_flight() -> None:
-    remote, held = Object(), Flight()
+def test_a_file_that_is_read_on_has_many_ranges_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote, held, answers = Object(), Flight(), Answers(monkeypatch)
     source = RemoteSource(remote, held)  # type: ignore[arg-type]
     for offset in range(0, len(DATA), 50_000):
         assert np.array_equal(source.read_window(offset, 50_000), DATA[offset : offset + 50_000])
-        pieces = held._pieces.get(remote.url, [])
-        assert sum(piece.end - piece.start for piece in pieces) <= 2_000_000, "bounded by memory"
+        assert sum(answers.held) <= 2_000_000, "bounded by memory"
     assert remote.most >= 6
     assert sorted(remote.asked) == [(start, start + 200_000) for start in range(0, len(DATA), 200_000)], "each once"
     source.close()
-    assert not held._pieces
+    assert answers.are_let_go()
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -141,7 +171,8 @@ def test_an_option_says_how_much_is_on_its_way() -> None:
     remote, held = Object(), Flight.of({"bytes_in_flight": "20_000_000"})
     assert held.count_ranges(remote) == 2  # type: ignore[arg-type]
     assert held.measure_room(remote)[0] == 16 << 20  # type: ignore[arg-type]
-    assert pickle.loads(pickle.dumps(Storage({"bytes_in_flight": 1})))._flight.room(remote)[0] == 1
+    assert Flight.of({"bytes_in_flight": 1}).measure_room(remote)[0] == 1  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(Storage({"bytes_in_flight": 1}))).options == {"bytes_in_flight": 1}
     assert not Storage({"bytes_in_flight": 1 << 20}).exists("memory://nothing"), "the store is not asked for it"
     for wrong in ("much", 0, None):
         with pytest.raises(OptionError, match="bytes_in_flight"):
@@ -153,7 +184,7 @@ class Part:
 
     def __init__(self, storage: Any, number: int) -> None:
         self.scan = SimpleNamespace(storage=storage)
-        self.path = "memory://object"
+        self.path = "memory:///object"
         self.extent = number * 200_000, 200_000
         self.extents = [(self.path, *self.extent)]
 
@@ -161,29 +192,23 @@ class Part:
 @pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("taken", [25, 3])
 def test_fragments_are_asked_for_before_their_turn_and_let_go_of(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
-    remote, held = Object(), Flight(1_000_000)
-    storage = SimpleNamespace(_states={remote.url: remote.state}, _flight=held, _object=lambda *_: remote)
-    answers: list[weakref.ref[Any]] = []
-    begin = held.begin
-
-    def begun(*given: Any) -> Any:
-        pieces = begin(*given)
-        answers.extend(weakref.ref(piece.answer) for piece in pieces)
-        return pieces
-
-    monkeypatch.setattr(held, "begin", begun)
+    remote, answers = Object(), Answers(monkeypatch)
+    fsspec.filesystem("memory").pipe("/object", DATA.tobytes())
+    storage = Storage({"bytes_in_flight": 1_000_000})
+    assert [file.path for file in storage.find(remote.url)] == [remote.url]
+    monkeypatch.setattr(Remote, "fetch", lambda _, start, end: remote.fetch(start, end))
     fragments = ask_ahead(Part(storage, number) for number in range(25))
     for fragment in itertools.islice(fragments, taken):
         start, length = fragment.extent
-        source = RemoteSource(remote, held, start + length)  # type: ignore[arg-type]
+        source = storage.open(remote.url, start + length)
         assert np.array_equal(source.read_window(start, length), DATA[start : start + length])
         source.close()
         del source
-        assert sum(answer() is not None for answer in answers) <= 9, "bounded by memory"
+        assert len(answers.held) <= 9, "bounded by memory"
     fragments.close()  # type: ignore[attr-defined]
     assert remote.most >= 4
     assert len({*remote.asked}) == len(remote.asked) <= taken + 6
-    assert not held._pieces
+    assert answers.are_let_go()
 
 
 KEYS = pa.table({name: pa.array([b"%05d" % number for number in range(2000)]) for name in ("key", "value")})
@@ -221,26 +246,17 @@ def test_files_of_the_next_fragments_are_on_their_way(
 ) -> None:
     monkeypatch.setattr(flight, "WHOLE_BYTES", 64)
     flight.find_paces.cache_clear()
-    asked: set[str] = set()
-    begin = Flight.begin
-
-    def begun(held: Flight, remote: Any, start: int, end: int) -> Any:
-        if start < end:
-            asked.add(remote.url)  # whether its bytes are asked for now, or are on their way since planning
-        return begin(held, remote, start, end)
-
     several(name, root, tmp_path)
     dataset = sawlog.open(root, format=name, use_threads=threads)
     fragments = dataset.fragments(10_000 if name == "leveldb_database" else 4000)
     assert 4 < len(fragments) <= flight.AHEAD_FILES, "so many are asked for at a time"
-    monkeypatch.setattr(Flight, "begin", begun)
+    answers = Answers(monkeypatch)
     ahead = ask_ahead(iter(fragments), 2 if threads else 1)
     next(ahead)
     files = {file if isinstance(file, str) else file.path for part in fragments for file, _, n in part.extents if n}
-    assert asked == files
+    assert answers.urls == files
     ahead.close()  # type: ignore[attr-defined]
-    held = dataset.scan.storage._flight
-    assert not held._pieces, "what nobody reads is let go of"
+    assert answers.are_let_go(), "what nobody reads"
     fetch, fetched = Remote.fetch, Counter[str]()
 
     def counted(remote: Remote, start: int, end: int) -> memoryview:
@@ -252,7 +268,7 @@ def test_files_of_the_next_fragments_are_on_their_way(
     sizes = {file.path: file.size for file in dataset.files}
     assert [path for path, count in fetched.items() if count > sizes[path]] == [], "nothing twice"
     assert rows == sum(part.inspect().rows for part in fragments)
-    assert not held._pieces
+    assert answers.are_let_go()
 
 
 def test_small_files_that_were_read_make_room_for_those_to_come(monkeypatch: pytest.MonkeyPatch) -> None:

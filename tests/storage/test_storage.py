@@ -160,7 +160,7 @@ def test_publishing_is_taken_back_when_one_file_fails(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_empty_file(place: tuple[Storage, str]) -> None:
+def test_an_empty_file_is_opened(place: tuple[Storage, str]) -> None:
     storage, root = place
     put(storage, f"{root}/empty", b"")
     source = storage.open(f"{root}/empty")
@@ -274,6 +274,15 @@ def test_staged_directories_are_swept(place: tuple[Storage, str]) -> None:
     storage.directories.stage_directory(f"{root}/t/loc").discard(storage)
     assert storage.directories.find_staged_paths(root, "") == []
     assert content(storage, f"{root}/t") == {"kept": b"x"}
+
+
+def test_links_to_nothing_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "a.log").symlink_to(tmp_path / "missing")
+    for path in ("a.log", "*.log"):
+        with pytest.raises(FileNotFoundError, match="no such file, directory or glob match"):
+            Storage().find(tmp_path / path)
+    (tmp_path / "b.log").write_bytes(b"x")
+    assert [file.name for file in Storage().find(tmp_path / "*.log")] == ["b.log"]
 
 
 def test_a_directory_that_cannot_be_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

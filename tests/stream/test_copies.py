@@ -279,7 +279,7 @@ def test_an_original_that_was_not_begun_had_more_than_its_copy(log) -> None:
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("gone", [False, True], ids=["emptied", "removed"])
 @pytest.mark.parametrize("longer", [1, 2], ids=["first is longer", "second is longer"])
-def test_two_copies(tmp_path: Path, log, later, begun: bool, gone: bool, longer: int) -> None:
+def test_two_copies_of_a_log_are_read_once(tmp_path: Path, log, later, begun: bool, gone: bool, longer: int) -> None:
     directory, source = log
     path = only_rows(directory)
     stream = Stream(directory)

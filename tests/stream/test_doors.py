@@ -330,7 +330,7 @@ def rotated(log: Log, path: Path, followed: str) -> Path:
 @pytest.mark.spread(6)
 @pytest.mark.parametrize("unread", [0, 2])
 @pytest.mark.parametrize("way", ["moved", "copied and emptied", "copied and deleted"])
-def test_rotation(door: type[Door], log: Log, later, place, way: str, unread: int) -> None:
+def test_a_rotated_log_is_read_to_its_end_once(door: type[Door], log: Log, later, place, way: str, unread: int) -> None:
     directory, followed = place
     path = directory / log.name(3)
     log.add(path, 0, 5)
@@ -505,7 +505,9 @@ def logs_of(root: Path) -> list[Path]:
     return sorted(path for path in (root / "insert_log").rglob("*") if path.is_file())
 
 
-def test_whole_files(door: type[Door], later, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_appear_whole_are_read_once(
+    door: type[Door], later, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listing, "SWEEP", -1)  # files that are finished are looked at each time
     log = Milvus("milvus_binlog", "", "100")
     root, other = tmp_path / "root", tmp_path / "other"

@@ -35,7 +35,7 @@ def test_rows_arrive_once_and_in_order_through_rolled_files(tmp_path: Path) -> N
     ("options", "most"),
     [({"maxrowspertrigger": 50}, 50), ({"maxbytespertrigger": 2000}, 70), ({"maxfilespertrigger": 1}, 140)],
 )
-def test_limits(tmp_path: Path, options: dict[str, int], most: int) -> None:
+def test_steps_are_no_larger_than_their_limits(tmp_path: Path, options: dict[str, int], most: int) -> None:
     source = Source(tmp_path)
     source.log(40)
     stream = Stream(tmp_path, **options)
@@ -312,7 +312,7 @@ def test_looking_costs_little_when_nothing_happens(tmp_path: Path, monkeypatch: 
     assert calls == []
 
 
-def test_options() -> None:
+def test_options_of_streams_are_parsed() -> None:
     assert [Bytes.from_text(text) for text in ("10", "2k", "64MB", "1 g")] == [10, 2048, 64 << 20, 1 << 30]
     assert [Duration.from_text(text) for text in ("10", "10 minutes", "1h", "2 days")] == [10, 600, 3600, 172_800]
     with pytest.raises(OptionError, match="'many': expected a number of bytes such as 64m"):

@@ -18,8 +18,11 @@ import sawlog
 from sawlog.deephaven.log import Logger
 from sawlog.errors import OptionError, SawlogError
 from sawlog.stream import records as module
-from sawlog.stream.offset import FINISHED_BYTES, Finished, FinishedFile, Offset, Place, hash_name
+from sawlog.stream.offset import Finished, FinishedFile, Offset, Place, hash_name
 from tests.stream.support import SCHEMA, Source, Stream, only_rows, quiet, restarted, rows
+
+FINISHED_BYTES = 30
+"""What a finished file adds to an offset, at most: 100,000 of them make it 3 MB large."""
 
 
 def test_a_file_that_waited_and_was_removed_is_missed(tmp_path: Path, later) -> None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import struct
 
-import crc32c
-
-
-def masked(data: bytes) -> int:
-    crc = crc32c.crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+from tests.bytes import mask_crc
 
 
 def record(data: bytes) -> bytes:
     length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked(length)) + data + struct.pack("<I", masked(data))
+    return length + struct.pack("<I", mask_crc(length)) + data + struct.pack("<I", mask_crc(data))
 
 
 def write(*records: bytes) -> bytes:

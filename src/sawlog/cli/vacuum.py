@@ -13,8 +13,7 @@ from sawlog.cli.errors import Exit
 from sawlog.cli.output import Outcome, render_count, show
 from sawlog.errors import OptionError
 from sawlog.storage.vacuum import vacuum as delete
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+from sawlog.stream.limits import SECONDS
 
 
 def vacuum(
@@ -57,4 +56,4 @@ def _parse_seconds(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
     if match is None:
         raise OptionError(f"--older-than {text!r}: expected a number and s, m, h or d, as in 12h")
-    return float(match[1]) * _UNITS[match[2]]
+    return float(match[1]) * SECONDS[match[2]]

@@ -35,7 +35,7 @@ from sawlog.format.planning import bind_scan, describe_files, plan_fragments, pl
 from sawlog.format.recognition import explain_unselected
 from sawlog.format.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.guard import wrap_errors
-from sawlog.storage import File
+from sawlog.storage import File, confirm_files
 
 if TYPE_CHECKING:
     from sawlog.dataset.watch import Watch
@@ -91,7 +91,7 @@ class Dataset:
         """Return facts about the content that cost no more than headers, for people to read."""
         with wrap_errors(f"{describe_files(self.contents)}: info failed"):
             facts = self.contents.facts(self.request)
-        self.scan.storage.confirm()
+        confirm_files(self.scan.storage)
         return facts
 
     def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
@@ -191,7 +191,7 @@ class Dataset:
             batches.append(batch.slice(0, missing))
             missing -= batches[-1].num_rows
             if missing <= 0:
-                self.scan.storage.confirm()
+                confirm_files(self.scan.storage)
                 break
         return pa.Table.from_batches(batches, self.schema)
 

@@ -49,10 +49,10 @@ class RecordingStorage(Storage):
         self._record_path(path)
         return super().read(path, offset, length)
 
-    def _open(self, name: str, path: PathLike | File, end: int | None) -> Source:
+    def _open(self, name: str, file: File | None, end: int | None) -> Source:
         """Open a file as it is, such as those that make up an object of a server's, and record its path."""
         self._note(name)
-        return super()._open(name, path, end)
+        return super()._open(name, file, end)
 
     def list_object_files(self, name: str) -> list[str]:
         """Return file; of an object that a server keeps, its metadata on drives: its parts are recorded when read."""

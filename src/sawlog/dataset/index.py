@@ -32,7 +32,7 @@ from sawlog.format.planning import (
 from sawlog.format.recognition import get_format, recognize
 from sawlog.format.scan import Scan
 from sawlog.guard import wrap_errors
-from sawlog.storage import File, Storage, note_answer
+from sawlog.storage import File, Storage, confirm_files, note_answer
 from sawlog.storage.index import (
     INDEX_NAME,
     STABLE_SECONDS,
@@ -143,7 +143,7 @@ def index(
         raise OptionError(
             f"{location}: no index is needed: {detected_format.name} is planned without a look into these files"
         )
-    storage.confirm()
+    confirm_files(storage)
     looked = [file for group in unknown for file in group]
     stable = [file for file in looked if _is_stable(storage, file, start_time)]
     old = before.of_files(known_files.difference(looked))

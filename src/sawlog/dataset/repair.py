@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import tempfile
@@ -18,7 +19,7 @@ from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
 from sawlog.format.capabilities import RemarksOnRepairs, RepairsParts, RepairsTogether, list_marks, list_tables
 from sawlog.format.contract import Format, Scan, repair_each
 from sawlog.format.damage import FileReport, Remark, Report, Skipped
-from sawlog.storage import File, PathLike, Source, Storage, discard_staged, normalize
+from sawlog.storage import File, PathLike, Source, Storage, confirm_files, discard_staged, normalize
 from sawlog.storage.staging import STAGED_SUFFIX, Staged, StagedFile, resolve_destination
 
 
@@ -33,9 +34,7 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             published then.
     """
     storage = scan.storage
-    holding = _HoldingStorage(
-        storage.options, storage.memory_map, storage.inputs, storage.chosen, None, storage._objects
-    )
+    holding = _HoldingStorage(**vars(copy.copy(storage)))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report says it
@@ -61,7 +60,7 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
     except BaseException as error:
         holding.drop()
         if isinstance(error, SawlogError) and not isinstance(error, StorageError | InternalError):
-            scan.storage.confirm()  # what cannot be repaired may have been replaced
+            confirm_files(scan.storage)  # what cannot be repaired may have been replaced
         raise
     return report
 

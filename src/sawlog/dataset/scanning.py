@@ -17,7 +17,7 @@ from sawlog.format.damage import MAX_LISTED, FileReport, Findings
 from sawlog.format.options import as_text, find_rescue_options
 from sawlog.format.planning import bind_scan, count_threads, plan_for_threads
 from sawlog.format.scan import Scan
-from sawlog.storage import File, ask_ahead
+from sawlog.storage import File, ask_ahead, confirm_files
 from sawlog.storage.workers import map_ordered, wrap_single_step
 
 OnFragmentDone = Callable[[Fragment, Findings], None]
@@ -85,7 +85,7 @@ def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> 
     ):
         total += findings.rows
         done(fragment, findings)
-    contents.scan.storage.confirm()
+    confirm_files(contents.scan.storage)
     return total
 
 
@@ -94,9 +94,9 @@ def confirm_after(contents: Contents, results: Iterable[_Result]) -> Iterator[_R
     try:
         yield from results
     except FINDING_ERRORS:
-        contents.scan.storage.confirm()  # what looks damaged may have been replaced
+        confirm_files(contents.scan.storage)  # what looks damaged may have been replaced
         raise
-    contents.scan.storage.confirm()
+    confirm_files(contents.scan.storage)
 
 
 def verify_contents(

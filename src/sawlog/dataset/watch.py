@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.format.contract import Contents, Scan
-from sawlog.storage import ask_ahead
+from sawlog.storage import ask_ahead, confirm_files
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.offset import Offset, Place
@@ -92,7 +92,7 @@ class Watch:
                 self._rows += waiting.num_rows
                 yield waiting
             raise
-        self._follower.storage.confirm()
+        confirm_files(self._follower.storage)
         self._offset, self._rows = self._end, 0
         if waiting is not None:
             yield waiting

@@ -44,7 +44,7 @@ from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, append_file_col
 from sawlog.spark.filters import is_pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import check_schema, make_arrow_schema, make_spark_schema
-from sawlog.storage import ask_ahead, find_answer
+from sawlog.storage import ask_ahead, confirm_files, find_answer
 from sawlog.storage.index import SEARCHES, Index, Notebook, find_remote_state
 from sawlog.storage.index import IndexedFileFacts as Known
 from sawlog.storage.names import is_remote
@@ -360,7 +360,7 @@ def look(part: Contents) -> Found:
     part = with_scan(part, replace(part.scan, storage=replace(part.scan.storage, index=notebook)))
     with contextlib.suppress(FileNotFoundError):  # whether that may be is its reader's to say
         scan_for_splits(part, bind_scan(part, part.scan))
-        part.scan.storage.confirm()
+        confirm_files(part.scan.storage)
         return [(file, notebook.of(file) or {_IN_VAIN: b"1"}) for file in part.files]
     return []
 
@@ -504,7 +504,7 @@ def _read_fragments(
             metrics.add(findings)
         for remark in describe_losses(findings, fragment.about):
             logger.warning(remark)
-        fragment.scan.storage.confirm()
+        confirm_files(fragment.scan.storage)
 
 
 def _join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ _MAX_FILES = 1000
 """Files per micro-batch, unless an option says otherwise: so many places at most does an offset gain at a time."""
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
-_SECONDS = {
+SECONDS = {
     "": 1,
     "s": 1,
     "second": 1,
@@ -49,7 +49,7 @@ class Duration(float):
         Raises:
             OptionError: For anything else.
         """
-        return cls(_measure(text, _SECONDS, "a length of time such as 10 minutes"))
+        return cls(_measure(text, SECONDS, "a length of time such as 10 minutes"))
 
 
 QUIET = Duration(600)

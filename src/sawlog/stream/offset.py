@@ -18,8 +18,6 @@ from sawlog.storage import File, Storage, find_answer, note_answer
 from sawlog.storage.typed_json import parse_json_as
 
 VERSION = 2
-FINISHED_BYTES = 30
-"""What a finished file adds to an offset, at most: 100,000 of them make it 3 MB large."""
 WAITING = 10_000
 """Files that were seen and not begun that an offset remembers, at most."""
 

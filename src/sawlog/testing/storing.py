@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from sawlog import api
 from sawlog.errors import InternalError, SawlogError, StorageError
 from sawlog.format.damage import OnDamage
+from sawlog.storage import confirm_files
 from sawlog.storage.names import HIDDEN
 from sawlog.testing.mutations import EFFORT, count_changes, make_random
 from sawlog.testing.outcome import list_places, read_rows, render_rows
@@ -30,7 +31,7 @@ Answer = Any
 def _answer_fragments(url: str, options: dict[str, Any]) -> Answer:
     dataset = api.open(url, on_damage="skip", **options)
     table, findings = read_rows(dataset)
-    dataset.scan.storage.confirm()
+    confirm_files(dataset.scan.storage)
     return render_rows(table), [place for all_findings in findings for place in list_places(all_findings.damages)]
 
 

@@ -248,7 +248,7 @@ def test_a_version_that_too_few_drives_have_does_not_count(tmp_path: Path) -> No
         storage.read(new)
 
 
-def test_directories_above() -> None:
+def test_directories_above_a_path_end_at_its_root() -> None:
     assert list(walk_upwards("/a/b")) == ["/a/b", "/a", "/"]
     assert list(walk_upwards("a/b")) == ["a/b", "a", ""]
     assert list(walk_upwards(".")) == [".", ""]

@@ -10,23 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import (
-    call_function,
-    make_array,
-    make_batch,
-    make_bitmap,
-    make_constant,
-    make_constant_string,
-    make_fixed_array,
-    pack_bits,
-)
+from sawlog.arrow import call_function, make_array, make_bitmap, make_constant, make_fixed_array, pack_bits
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.columns import PARTITION_KEY, make_constant_array, read_enum_table
 from sawlog.deephaven.log.header import Header, LogColumn
 from sawlog.deephaven.log.kernels import gather
 from sawlog.deephaven.text import WHOLE_CHARSETS, decode_characters, decode_text, make_string_array
 from sawlog.deephaven.types import BY_LOG, LogType
-from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.format.contract import PROVENANCE, assemble
 from sawlog.kernels.vector import SLACK
 
 FIRST_ROWS = 8 << 10
@@ -230,9 +221,14 @@ class RowBatch:
         self.bad_values = []
         bad = {place: self._judge(place, rows) for place in self._judged}
         self.bad_values.sort(key=lambda value: value.row)
-        arrays = [self._make_array(field, rows, bad) for field in self._schema]
+        columns = {
+            field.name: self._make_array(field, rows, bad)
+            for field in self._schema
+            if field not in PROVENANCE or field.name in self._stored or field.name in self._constants
+        }
         self._texts.clear()
-        return make_batch(arrays, self._schema, rows)
+        starts = make_fixed_array(pa.int64(), self.starts[:rows].copy())
+        return assemble(self._schema, rows, columns, self._path, starts)
 
     def _judge(self, place: int, rows: int) -> NDArray[np.bool_] | None:
         """Return a mask of the values of a column that are invalid; None where all are valid."""
@@ -264,10 +260,6 @@ class RowBatch:
             return self._make_stored_array(field, place, rows, bad.get(place))
         if field.name in self._constants:
             return make_constant_array(self._constants[field.name], field, rows)
-        if field.name == FILE_COLUMN:
-            return make_constant_string(self._path, rows)
-        if field.name == OFFSET_COLUMN:
-            return make_fixed_array(pa.int64(), self.starts[:rows].copy())
         if PARTITION_KEY in (field.metadata or {}):
             return make_constant(self._partition, pa.string(), rows)
         if pa.types.is_dictionary(field.type):

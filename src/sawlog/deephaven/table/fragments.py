@@ -16,7 +16,7 @@ from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles, Headers, decode_count, read_checkpoint
 from sawlog.deephaven.table.types import PARTITION_KEY
 from sawlog.errors import SchemaError
-from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.format.contract import PROVENANCE, Fragment, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.format.query import Condition
 from sawlog.storage import File
@@ -72,7 +72,7 @@ class RowRange(Fragment):
         self._report_lost(schema.names or self.projection.decoded.names, findings)
         end = self._find_committed_end()
         readers = self._open_readers(schema, findings)
-        columns = [(field, readers.get(field.name)) for field in schema]
+        fields = [field for field in schema if field.name in readers or field not in PROVENANCE]
         width = sum(reader.width for reader in readers.values())
         max_rows = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
         row = self.start
@@ -81,13 +81,14 @@ class RowRange(Fragment):
                 count = min(max_rows, end - row)
                 for reader in readers.values():
                     count = min(count, reader.fit(row, count))
-                arrays = [
-                    self._convert(reader.read(row, count), field)
-                    if reader is not None
-                    else self._make_constant(field, row, count)
-                    for field, reader in columns
-                ]
-                batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+                columns = {
+                    field.name: self._convert(readers[field.name].read(row, count), field)
+                    if field.name in readers
+                    else self._fill(field, count)
+                    for field in fields
+                }
+                rows = np.arange(row, row + count, dtype=np.int64)
+                batch = assemble(schema, count, columns, self.path, make_fixed_array(pa.int64(), rows))
                 self._check_groups(batch, row, findings)
                 findings.rows += count
                 row += count
@@ -129,12 +130,8 @@ class RowRange(Fragment):
                 " types= names another type, columns= leaves it out"
             ) from error
 
-    def _make_constant(self, field: pa.Field, row: int, count: int) -> pa.Array:
+    def _fill(self, field: pa.Field, count: int) -> pa.Array:
         """Return a column that is in no file."""
-        if field.name == FILE_COLUMN:
-            return make_constant_string(self.path, count)
-        if field.name == OFFSET_COLUMN:
-            return make_fixed_array(pa.int64(), np.arange(row, row + count, dtype=np.int64))
         partition = _find_partition(field)
         if partition is None:
             return pa.nulls(count, field.type)

@@ -71,7 +71,7 @@ from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.layout import COMPARATOR, EXTERNAL_VERSION
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, MapReader, on_keys, spared_blocks
 from sawlog.leveldb.table.rows import ReadOnce, table_map
-from sawlog.storage import File, Source
+from sawlog.storage import File, Source, confirm_files
 
 if TYPE_CHECKING:
     from sawlog.leveldb.database.pictures import Charts
@@ -379,7 +379,7 @@ class DatabaseContents(Contents):
             )
         for path, values in lost_values.items():  # files that are not there
             yield FileReport.of(path, 0, [values])
-        self.scan.storage.confirm()
+        confirm_files(self.scan.storage)
 
     def _files(self, request: BoundScan) -> Iterator[Fragment]:
         """Yield each file of all column families as a whole, and what is not there."""

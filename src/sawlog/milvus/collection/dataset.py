@@ -66,7 +66,7 @@ from sawlog.milvus.metadata.schema import parse_user_schema
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.types import DELETED, DYNAMIC_KEY, ID_KEY, INSERTED, NULLABLE_KEY, PLACE, SYSTEM, Field
-from sawlog.storage import File, Source, read_indexed
+from sawlog.storage import File, Source, confirm_files, read_indexed
 
 _ROW_VIEWS = ("rows", "inserts", "history")
 """The views of the rows of a collection."""
@@ -451,7 +451,7 @@ class CollectionContents(Contents):
             if fragment.path in sizes or inspected.kinds:
                 reports[fragment.path] = FileReport.of(fragment.path, sizes.get(fragment.path, 0), [inspected])
         note_rows(self.split_collections(), reports)
-        self.scan.storage.confirm()
+        confirm_files(self.scan.storage)
         yield from reports.values()
 
     def split_collections(self) -> Iterator[CollectionContents]:

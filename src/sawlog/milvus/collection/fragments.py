@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.arrow import make_array, make_constant, make_constant_string, make_fixed_array, view_values
+from sawlog.arrow import make_array, make_constant, make_fixed_array, view_values
 from sawlog.errors import SchemaError
-from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.format.contract import PROVENANCE, Fragment, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dynamic import DynamicField, expand
@@ -411,14 +411,17 @@ class _Join:
         if not self._schema:
             for name in stored:
                 self._decode(self._shared.fields.get(name, TIMESTAMP), stored[name])
-        arrays = [
-            extra[field.name] if field.name in extra else self._make_column(field, stored, keep, rows_left)
+        columns = extra | {
+            field.name: self._make_column(field, stored, rows_left)
             for field in self._schema
-        ]
+            if field.name not in extra
+            and (field not in PROVENANCE or field.name in stored or field.name in self._lives)
+        }
+        batch = assemble(self._schema, rows_left, columns, self._file, lambda: self._make_row_offsets(keep))
         self._position += count
         self._kept.append(keep)
         self._findings.rows += rows_left
-        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        yield batch
 
     def _take_stored(
         self, field: Field, count: int, streams: Mapping[int, ColumnStream], keep: NDArray[np.uint8]
@@ -531,9 +534,7 @@ class _Join:
         place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)
         return stored.payloads[place].make_error(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
 
-    def _make_column(
-        self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8], rows_left: int
-    ) -> pa.Array:
+    def _make_column(self, field: pa.Field, stored: Mapping[str, pa.Array], rows_left: int) -> pa.Array:
         """Return one delivered column of the rows that are left."""
         shared = self._shared
         if field.name in stored:
@@ -541,10 +542,6 @@ class _Join:
             return decoded if shared.raw else _with_default(shared.fields[field.name], decoded)
         if field.name in self._lives:
             return self._lives[field.name]
-        if field.name == FILE_COLUMN:
-            return make_constant_string(self._file, rows_left)
-        if field.name == OFFSET_COLUMN:
-            return self._make_row_offsets(keep)
         ids = dict(zip((field.name for field in PLACE), self._fragment.place, strict=True))
         if field.name in ids:
             return make_constant(ids[field.name], pa.int64(), rows_left)
