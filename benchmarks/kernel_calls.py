@@ -24,7 +24,7 @@ from sawlog.filodb.schemas import make_default_partition
 from sawlog.filodb.values import find_shards
 from sawlog.format.recognition import load_formats
 from sawlog.kernels import build, native
-from sawlog.kernels.jit import Entry, Kernel
+from sawlog.kernels.jit import Kernel, make_caller
 from sawlog.leveldb.database import kernels as of_databases
 from sawlog.map import survey
 
@@ -76,7 +76,9 @@ def recorded(place: Path, rows: int, wanted: Collection[str] | None = None) -> d
     library = native.load_library()
     missing = kernels()
     for kernel in missing.values():
-        vars(kernel)["_entry"] = Entry(kernel.signature, library.reader, library.find_entry(kernel.signature.name))
+        vars(kernel)["_entry"] = make_caller(
+            kernel.signature, library.reader, library.find_entry(kernel.signature.name)
+        )
     found: dict[str, Call] = {}
     for number, work in enumerate([*pieces_of_work(rows), tests]):
         if wanted is not None and missing.keys().isdisjoint(wanted):

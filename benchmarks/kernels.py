@@ -21,6 +21,8 @@ import statistics
 import time
 from collections.abc import Iterator
 from functools import partial
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ import numpy as np
 from benchmarks.harness import Probe, Settings
 from benchmarks.kernel_calls import copied, kernels, recorded, size
 from sawlog.kernels import native
-from sawlog.kernels.jit import JIT, MODE, Kernel
+from sawlog.kernels.jit import JIT, MODE, Kernel, make_caller
 from sawlog.kernels.signature import Array
 
 PLACES = 7
@@ -114,14 +116,15 @@ class Calls:
 
     def __init__(self, kernel: Kernel, arguments: tuple[Any, ...], copies: int) -> None:
         signature = kernel.signature
-        numbers, _ = signature.flatten(*arguments)
         self._words = np.zeros((copies, signature.words), np.int64)
-        self._words[:, : len(numbers)] = np.array([one & (1 << 64) - 1 for one in numbers], np.uint64).view(np.int64)
+        fill = make_caller(signature, None, lambda filled: self._words.__setitem__(slice(None), filled[:-1]))
+        fill(*arguments)
         self._held: list[Any] = []
         self._restored: list[tuple[Any, Any]] = []
         for words in self._words:
-            _, objects = signature.flatten(*copied(arguments))
-            for leaf, value in zip(signature.objects, objects, strict=True):
+            named = SimpleNamespace(**dict(zip(signature.parameters, copied(arguments), strict=True)))
+            for leaf in signature.objects:
+                value = attrgetter(leaf.path)(named)
                 is_array = isinstance(leaf.kind, Array)
                 place = signature.places[leaf.path]
                 array = value if is_array else np.array([value], value.dtype)

@@ -36,20 +36,22 @@ class Column:
     """
 
     def __init__(self, dtype: Any, capacity: int) -> None:
-        self._dtype = np.dtype(dtype)
-        size = capacity * self._dtype.itemsize
+        self._dtype = dtype = np.dtype(dtype)
+        size = capacity * dtype.itemsize
         self._buffer = buffer = pa.allocate_buffer(size) if size > _SMALL_BYTES else None
-        self.values: NDArray[Any] = np.empty(capacity, dtype) if buffer is None else np.frombuffer(buffer, self._dtype)
+        self.values: NDArray[Any] = np.empty(capacity, dtype) if buffer is None else np.frombuffer(buffer, dtype)
 
     def take(self, length: int) -> pa.Buffer:
         """Return the first `length` values as an Arrow buffer, which owns the memory from then on."""
         used = length * self._dtype.itemsize
-        if used < self.values.nbytes // 2:
+        if self._buffer is None:  # to copy what is small takes no longer than to hand it over
+            return pa.py_buffer(self.values[:length].tobytes())
+        if used < self._buffer.size // 2:
             # Little was used of much: do not keep the rest alive with the batch. Bytes would be copied under the GIL.
             column = Column(self._dtype, length)
             np.copyto(column.values, self.values[:length])
             return column.take(length)
-        return pa.py_buffer(self.values[:length]) if self._buffer is None else self._buffer.slice(0, used)
+        return self._buffer.slice(0, used)
 
 
 def is_text(kind: pa.DataType) -> bool:

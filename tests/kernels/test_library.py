@@ -25,7 +25,7 @@ from sawlog.deephaven.table.kernels import reaches
 from sawlog.errors import InternalError
 from sawlog.kernels import build, native
 from sawlog.kernels.columns import gather_slices
-from sawlog.kernels.jit import Entry, Kernel
+from sawlog.kernels.jit import Kernel, make_caller
 from sawlog.kernels.signature import Signature
 from sawlog.map import kernels as map_kernels
 from sawlog.testing.sample import place_sample
@@ -109,8 +109,8 @@ def test_a_cpu_without_wide_vectors_never_gets_a_second_entry(monkeypatch: pytes
         monkeypatch.setattr(native, "read_cpu_flags", lambda: of)
         library = native.Library()
         called.clear()
-        Entry(hash_rows.signature, None, library.find_entry(hash_rows.signature.name))(numbers.view(np.uint64))
-        Entry(count_order.signature, None, library.find_entry(count_order.signature.name))(
+        make_caller(hash_rows.signature, None, library.find_entry(hash_rows.signature.name))(numbers.view(np.uint64))
+        make_caller(count_order.signature, None, library.find_entry(count_order.signature.name))(
             numbers, 0, numbers, numbers, numbers
         )
         return called
@@ -142,7 +142,7 @@ def test_second_entries_give_what_the_first_ones_give() -> None:
         for kernel, arguments in calls:
             found = []
             for wide in (False, True):
-                entry = Entry(
+                entry = make_caller(
                     kernel.signature, None, getattr(loaded, native.make_symbol(kernel.signature.name, wide=wide))
                 )
                 given = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
@@ -223,7 +223,7 @@ def test_where_arrays_lie_otherwise_in_memory_python_reads_them(monkeypatch: pyt
     assert not native.reads_objects(library.reader)
     monkeypatch.setattr(library, "reader", None)
     ends, out = np.zeros(2, np.int32), np.zeros(3, np.uint8)
-    entry = Entry(gather_slices.signature, library.reader, library.find_entry(gather_slices.signature.name))
+    entry = make_caller(gather_slices.signature, library.reader, library.find_entry(gather_slices.signature.name))
     data = np.frombuffer(b"abcdef", np.uint8)
     entry(data, np.array([2], np.int64), np.array([3], np.int64), out, ends.view(np.uint8))
     assert (bytes(out), ends.tolist()) == (b"cde", [0, 3])

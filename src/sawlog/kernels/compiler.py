@@ -351,7 +351,7 @@ def optimize(module: Any, machine: Any) -> None:
 
 
 def _read_objects(objects: Any, layout: Any, words: Any) -> None:
-    """Translate NumPy's arrays and records into words, see `sawlog.kernels.jit.Entry`."""
+    """Translate NumPy's arrays and records into words, see `sawlog.kernels.jit.make_caller`."""
     head = layout[0]
     misfits = 0
     for i in range(layout[1]):

@@ -20,12 +20,13 @@ import importlib.util
 import os
 import struct
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sawlog.kernels import native
-from sawlog.kernels.signature import Array, Signature
+from sawlog.kernels.signature import NUMBERS, Signature
 
 LIBRARY, JIT, PYTHON = "library", "jit", "python"
 
@@ -69,11 +70,11 @@ else:  # what generates instructions is not called
         return function
 
 
-__all__ = ["CHECKED", "MODE", "PLAIN", "Entry", "Kernel", "cgutils", "intrinsic", "ir", "types"]
+__all__ = ["CHECKED", "MODE", "PLAIN", "Kernel", "cgutils", "intrinsic", "ir", "make_caller", "types"]
 
 
-class Entry:
-    """A kernel of machine code, as Python calls it.
+def make_caller(signature: Signature, reader: Any, function: Any) -> Callable[..., Any]:
+    """Return a kernel of machine code as Python calls it.
 
     A call costs few microseconds, for wide kernels, too: `reader`, which is machine code, looks at arrays and records
     as NumPy's C API describes them (`PyArrayObject_fields`, `PyVoidScalarObject`), and compares them with what is
@@ -82,48 +83,23 @@ class Entry:
     Args:
         signature: Its declaration.
         reader: `reader(objects, layout, words)`: fills the words of arrays and records in; None where Python does it.
-        function: The entry.
+        function: The machine code.
     """
-
-    def __init__(self, signature: Signature, reader: Any, function: Any) -> None:
-        self._signature = signature
-        self._flatten = signature.flatten
-        self._function = function
-        self._reader = reader
-        self._last = signature.words
-        self._words = ctypes.c_int64 * (self._last + 1)
-        self._places = struct.Struct(f"{len(signature.objects)}q").pack
-        self._types = tuple(np.ndarray if isinstance(leaf.kind, Array) else np.void for leaf in signature.objects)
-        self._layout = native.make_layout(signature)
-        self._returned = signature.returned
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Run it; see `Kernel`."""
-        try:
-            numbers, objects = self._flatten(*arguments)
-        except (AttributeError, KeyError, TypeError):
-            self._signature.check(arguments)
-            raise
-        words = self._words(*numbers)
-        places = self._places(*map(id, objects))  # an array of `py_object` takes longer than all else here
-        fits = self._reader is not None and all(map(isinstance, objects, self._types))
-        if fits:
-            self._reader(places, self._layout, words)
-            fits = words[self._last] == 0
-        if not fits:
-            self._signature.check(arguments)
-            self._fill(objects, words)
-        if self._function(words):
-            raise IndexError(f"{self._signature.name}: an index is out of bounds")
-        return self._returned(words)
-
-    def _fill(self, objects: tuple[Any, ...], words: Any) -> None:
-        """Fill in the words of arrays and records that fit, but are described by other objects."""
-        for leaf, value in zip(self._signature.objects, objects, strict=True):
-            place = self._signature.places[leaf.path]
-            words[place] = value.__array_interface__["data"][0]
-            if isinstance(leaf.kind, Array):
-                words[place + 1 : place + 1 + leaf.kind.ndim] = value.shape
+    names: dict[str, Any] = {
+        **NUMBERS,
+        "_words": ctypes.c_int64 * (signature.words + 1),
+        "_pack": struct.Struct(f"{len(signature.objects)}q").pack,
+        "_array": np.ndarray,
+        "_record": np.void,
+        "_reader": reader,
+        "_layout": native.make_layout(signature),
+        "_check": signature.check,
+        "_fill": signature.fill,
+        "_function": function,
+    }
+    exec(signature.caller, names)  # noqa: S102 # from the declaration
+    call: Callable[..., Any] = names["call"]
+    return call
 
 
 class Kernel:
@@ -153,7 +129,7 @@ class Kernel:
         if MODE == PYTHON:
             return self._run_plain
         if MODE == JIT:
-            return Entry(self.signature, compiler.compile_reader(), compiler.compile_entry(self))
+            return make_caller(self.signature, compiler.compile_reader(), compiler.compile_entry(self))
         package = self.__module__.partition(".")[0]
         reason = native.find_misfit(package) if package != native.SAWLOG else None
         if reason is not None:
@@ -161,7 +137,7 @@ class Kernel:
                 warnings.warn(f"{package}: {reason}: its kernels are slow, plain Python", RuntimeWarning, stacklevel=3)
             return self._run_plain
         library = native.load_library(package)
-        return Entry(self.signature, library.reader, library.find_entry(self.signature.name))
+        return make_caller(self.signature, library.reader, library.find_entry(self.signature.name))
 
     def _run_plain(self, *arguments: Any) -> Any:
         self.signature.check(arguments)

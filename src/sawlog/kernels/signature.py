@@ -12,7 +12,7 @@ The compiler, the loader of the library and the kernels in plain Python all go b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter, index
@@ -110,7 +110,6 @@ class ArgumentError(InternalError, TypeError):
 
 _FLOAT = Struct("=d")
 _WORD = Struct("=q")
-_BOOL = {False: 0, True: 1}
 
 
 def _describe_type(dtype: Any) -> str:
@@ -118,11 +117,20 @@ def _describe_type(dtype: Any) -> str:
     return str(dtype.name) if dtype.names is None else f"({', '.join(dtype.names)})"
 
 
-def encode_float(value: Any) -> int:
+def _encode_float(value: Any) -> int:
     """Return the bits of a float64."""
     if not isinstance(value, (float, int, np.floating, np.integer)):
         raise TypeError
     return int(_WORD.unpack(_FLOAT.pack(value))[0])
+
+
+NUMBERS = {
+    "_bool": {False: 0, True: 1},
+    "_index": index,
+    "_float": _encode_float,
+    "_unpack": lambda word: _FLOAT.unpack(_WORD.pack(word))[0],
+}
+"""What callers refer to that turns numbers into words, and words into numbers."""
 
 
 @dataclass(frozen=True)
@@ -228,15 +236,41 @@ class Signature:
         """Return the number of words."""
         return self.places[""] + len(self.results)
 
-    @cached_property
-    def flatten(self) -> Callable[..., tuple[tuple[int, ...], tuple[Any, ...]]]:
-        """`flatten(*arguments)`: the words of numbers, and arrays and records, which are not checked."""
-        words = "".join(_WRITTEN[np.dtype(leaf.kind.dtype).kind].format(leaf.path) + ", " for leaf in self.numbers)
-        objects = "".join(f"{leaf.path}, " for leaf in self.objects)
-        source = f"lambda {', '.join(self.parameters)}: (({words}), ({objects}))"
-        names = {"_bool": _BOOL, "_index": index, "_float": encode_float}
-        flatten_arguments: Callable[..., tuple[tuple[int, ...], tuple[Any, ...]]] = eval(source, names)  # noqa: S307 # from the declaration
-        return flatten_arguments
+    @property
+    def caller(self) -> str:
+        """The Python source of `call(*arguments)`: it fills the words, runs machine code, and returns what that left.
+
+        It is written for the kernel: loops over its arguments would take longer than many a kernel. Besides `NUMBERS`
+        it refers to `_words`, the type of the array; `_pack`, which packs addresses of objects; `_reader`, which fills
+        in the words of arrays and records, or None; `_layout`, what that compares with; `_array` and `_record`, NumPy's
+        types; `_check(arguments)`, `_fill(objects, words)` and `_function(words)`.
+        """
+        numbers = ", ".join(_WRITTEN[np.dtype(leaf.kind.dtype).kind].format(leaf.path) for leaf in self.numbers)
+        places = [f"_{number}" for number in range(len(self.objects))]
+        types = ["_array" if isinstance(leaf.kind, Array) else "_record" for leaf in self.objects]
+        fits = [f"isinstance({place}, {type})" for place, type in zip(places, types, strict=True)]
+        kinds = enumerate((np.dtype(kind.dtype).kind for kind in self.results), self.places[""])
+        results = "".join(_READ[kind].format(f"_filled[{place}]") + ", " for place, kind in kinds)
+        return f"""
+def call(*_arguments):
+    try:
+        {"".join(f"{name}, " for name in self.parameters)} = _arguments
+        _filled = _words({numbers})
+        {"; ".join(f"{place} = {leaf.path}" for place, leaf in zip(places, self.objects, strict=True))}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        _check(_arguments)
+        raise
+    _fits = {" and ".join(["_reader is not None", *fits])}
+    if _fits:
+        _reader(_pack({", ".join(f"id({place})" for place in places)}), _layout, _filled)
+        _fits = not _filled[{self.words}]
+    if not _fits:
+        _check(_arguments)
+        _fill(({"".join(f"{place}, " for place in places)}), _filled)
+    if _function(_filled):
+        raise IndexError({f"{self.name}: an index is out of bounds"!r})
+    return {f"({results})" if self.returns_tuple else results.rstrip(", ") or None}
+"""
 
     def check(self, arguments: tuple[Any, ...]) -> None:
         """Compare arguments with the declaration.
@@ -258,19 +292,17 @@ class Signature:
             if not _fits(leaf.kind, value):
                 raise ArgumentError(f"{self.name}: {leaf.path}: expected {leaf.kind}, found {_describe_value(value)}")
 
+    def fill(self, objects: tuple[Any, ...], words: Any) -> None:
+        """Fill in the words of arrays and records that fit, but are described by other objects than usual."""
+        for leaf, value in zip(self.objects, objects, strict=True):
+            place = self.places[leaf.path]
+            words[place] = value.__array_interface__["data"][0]
+            if isinstance(leaf.kind, Array):
+                words[place + 1 : place + 1 + leaf.kind.ndim] = value.shape
+
     def convert_arguments(self, arguments: tuple[Any, ...]) -> list[Any]:
         """Arguments that have been checked, as a kernel in plain Python takes them: nobody writes to what is read."""
         return [_convert_value(member, value) for member, value in zip(self.members, arguments, strict=True)]
-
-    @cached_property
-    def returned(self) -> Callable[[Any], Any]:
-        """`returned(words)`: the result, from what a kernel left in its words."""
-        kinds = enumerate((np.dtype(kind.dtype).kind for kind in self.results), self.places[""])
-        values = "".join(_READ[kind].format(f"words[{place}]") + ", " for place, kind in kinds)
-        source = f"({values})" if self.returns_tuple else values.rstrip(", ") or "None"
-        names = {"_pack": _WORD.pack, "_unpack": _FLOAT.unpack}
-        convert_words: Callable[[Any], Any] = eval(f"lambda words: {source}", names)  # noqa: S307 # from the declaration
-        return convert_words
 
     def convert_result(self, result: Any) -> Any:
         """Return the result, from what a kernel in plain Python returned."""
@@ -283,7 +315,7 @@ class Signature:
         return converted_values if self.returns_tuple else converted_values[0]
 
 
-_READ = {"b": "{} != 0", "i": "{}", "u": f"{{}} & {(1 << 64) - 1}", "f": "_unpack(_pack({}))[0]"}
+_READ = {"b": "{} != 0", "i": "{}", "u": f"{{}} & {(1 << 64) - 1}", "f": "_unpack({})"}
 _WRITTEN = {"b": "_bool[{}]", "i": "_index({})", "u": "_index({})", "f": "_float({})"}
 
 

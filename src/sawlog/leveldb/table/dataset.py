@@ -153,11 +153,11 @@ class TableContents(Contents):
 
         Where the index cannot be read, or without `task_bytes`, one per file.
         """
+        pruned = self._prunes(request)
         for file in self.files:
             table = ReadOnce[TableMap]() if task_bytes is not None and file.size > task_bytes else None
             starts = [0, *(self._cuts(file, task_bytes or 0, table) if table is not None else ())]
             for start, end in zip(starts, [*starts[1:], file.size], strict=True):
-                pruned = self._prunes(request)
                 yield kind(*request, file.path, end - start, file, start, end, pruned, table)
 
     def _cuts(self, file: File, task_bytes: int, table: ReadOnce[TableMap]) -> Iterator[int]:
