@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,12 @@ from rocksdict import Options, Rdict
 
 import sawlog
 from sawlog import DamageError
+from sawlog.leveldb.database.dataset import DatabaseContents
 from sawlog.leveldb.database.fragments import KeyRange, LogEntries
+from sawlog.leveldb.database.version import LiveTable
 from sawlog.leveldb.table import rows as table_rows
+from sawlog.storage import File
+from tests.leveldb_database.support import GOLDEN
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
@@ -122,3 +127,39 @@ def test_tables_give_what_the_engine_answers_however_they_overlap(tmp_path: Path
         batches = [batch for part in dataset.fragments(size) for batch in part.to_batches()]
         table = pa.Table.from_batches(batches, dataset.schema)
         assert list(zip(*(table.column(name).to_pylist() for name in ("key", "value")), strict=True)) == expected
+
+
+class CountedKey(bytes):
+    """A key that counts how often it is compared."""
+
+    comparisons = 0
+
+    def __lt__(self, other: bytes) -> bool:
+        CountedKey.comparisons += 1
+        return bytes(self) < bytes(other)
+
+    def __gt__(self, other: bytes) -> bool:
+        CountedKey.comparisons += 1
+        return bytes(self) > bytes(other)
+
+    def __le__(self, other: bytes) -> bool:
+        CountedKey.comparisons += 1
+        return bytes(self) <= bytes(other)
+
+
+def test_planning_compares_keys_of_tables_as_often_for_each_of_many() -> None:
+    counts = {}
+    for tables in (100, 400):
+        dataset = sawlog.open(GOLDEN / "rocksdb-11.8.1-timed-put" / "db", format="leveldb_database")
+        contents = dataset.contents
+        assert isinstance(contents, DatabaseContents)
+        bounds = [(CountedKey(b"%06d" % number), CountedKey(b"%06d~" % number)) for number in range(tables)]
+        live = tuple(
+            LiveTable(File(f"{number:06}.sst", 10), 1, smallest, end) for number, (smallest, end) in enumerate(bounds)
+        )
+        contents.version = replace(contents.version, tables=live)
+        CountedKey.comparisons = 0
+        ranges = dataset.fragments(10)
+        assert len(ranges) >= tables // 2
+        counts[tables] = CountedKey.comparisons
+    assert counts[400] <= 6 * counts[100]  # sorting them grows by a little more

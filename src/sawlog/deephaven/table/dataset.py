@@ -52,7 +52,7 @@ class DeephavenTableContents(Contents):
         self._storage = scan.storage
         self._verdicts: dict[str, Verdict] = {}
         walk = TreeWalk(scan.roots, files)
-        chosen_locations = self._choose(find_locations(walk, files, self._options.layout, scan.storage))
+        chosen_locations = self._choose(find_locations(walk, self._options.layout, scan.storage))
         location_files = [file for location in chosen_locations for file in location.files]
         self._links = {**walk.find_escaping_files(chosen_locations), **walk.escaping}
         safe = chosen_locations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import Final
 
 from sawlog.deephaven.types import ARRAYS
@@ -169,6 +170,7 @@ class ColumnDamageKind(DamageKind):
     UNSAFE_PATH = 8
 
 
+@lru_cache(1024)  # locations of a table have files of the same names
 def split_name(name: str) -> tuple[str, str] | None:
     """Return the column and suffix of a column file's name; None when it is not called like one."""
     for suffix in SUFFIXES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -26,8 +26,8 @@ _LISTERS = 16
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def find_locations(walk: TreeWalk, files: Sequence[File], layout_kind: Layout, storage: Storage) -> list[Location]:
-    """Return the locations that files lie in, by table, column partition and internal partition.
+def find_locations(walk: TreeWalk, layout_kind: Layout, storage: Storage) -> list[Location]:
+    """Return the locations that files of a walk lie in, by table, column partition and internal partition.
 
     A directory is listed again: its files may have grown, and names that begin with an underscore are names of columns.
     Files that were named by themselves stand for their columns.
@@ -35,9 +35,7 @@ def find_locations(walk: TreeWalk, files: Sequence[File], layout_kind: Layout, s
     Raises:
         FormatError: For a directory whose name would lead out of the tree.
     """
-    directories: dict[str, list[File]] = {}
-    for file in (*files, *walk.inner):
-        directories.setdefault(_find_directory(file), []).append(file)
+    directories = walk.directories | _by_directory(walk.inner)
     listed = walk.listed | _list([name for name in directories if name not in walk.listed], storage)
     locations = []
     for directory, named_files in directories.items():
@@ -59,8 +57,12 @@ def find_locations(walk: TreeWalk, files: Sequence[File], layout_kind: Layout, s
     return remove_duplicates(sorted(locations, key=_order))
 
 
-def _find_directory(file: File) -> str:
-    return posixpath.dirname(file.path) or "."
+def _by_directory(files: Iterable[File]) -> dict[str, list[File]]:
+    """Return files by the directories that they lie in."""
+    directories: dict[str, list[File]] = {}
+    for file in files:
+        directories.setdefault(posixpath.dirname(file.path) or ".", []).append(file)
+    return directories
 
 
 def parse_location(directory: str, layout_kind: Layout) -> Location:
@@ -103,6 +105,7 @@ class TreeWalk:
         files: The files that were found there: their directories' listings are kept.
 
     Attributes:
+        directories: The files, by directory.
         listed: Those listings: all files, by directory, those with hidden names included.
         inner: Files in linked directories that stay inside.
         escaping: Linked directories that lead out of what was named, and where to.
@@ -110,9 +113,7 @@ class TreeWalk:
 
     def __init__(self, roots: Sequence[str], files: Sequence[File]) -> None:
         self._roots = [os.path.realpath(root) for root in roots if not is_remote(root)]
-        self._holding: dict[str, set[str]] = defaultdict(set)
-        for file in files:
-            self._holding[_find_directory(file)].add(file.path)
+        self.directories = _by_directory(files)
         self._visits: Counter[str] = Counter()
         self._links: set[str] = set()
         self.listed: dict[str, list[File]] = {}
@@ -140,12 +141,14 @@ class TreeWalk:
         """Walk down a directory; in linked ones, note the files too."""
         with os.scandir(directory) as iterator:
             entries = sorted(iterator, key=lambda entry: entry.name)
-        if linked or directory in self._holding:
+        if linked or directory in self.directories:
             # Spelled as `Storage.list_files` does: files in the current directory have nothing in front of them.
             paths = {entry.name if directory == "." else entry.path: entry for entry in entries if entry.is_file()}
             listed = [File(path, entry.stat().st_size, explicit=False) for path, entry in paths.items()]
             self._links |= {path for path, entry in paths.items() if entry.is_symlink()}
-            if linked or self._holding[directory] <= paths.keys():  # others are objects that a server keeps
+            if linked or all(
+                file.path in paths for file in self.directories[directory]
+            ):  # others are objects that a server keeps
                 self.listed[directory] = listed
             if linked:
                 self.inner += [

@@ -8,10 +8,11 @@ import itertools
 import posixpath
 import re
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -245,14 +246,18 @@ class DatabaseContents(Contents):
         if task_bytes and request.scan.threads > 1:
             task_bytes *= _THREAD_PIECES
         cuts = self._cuts(version, task_bytes) if version.bytewise else iter(())
+        waiting = deque(sorted(enumerate(version.tables), key=lambda numbered: numbered[1].smallest))
+        overlapping: dict[int, LiveTable] = {}
+        log_bytes = sum(file.size for file in version.logs)
         shared: SharedFiles | None = None
         low: bytes | None = b""
         while low is not None:
             high = next(cuts, None)
-            tables = version.tables
-            if version.bytewise:
-                tables = tuple(table for table in tables if table.end > low and (high is None or table.smallest < high))
-            size = sum(file.size for file in version.logs) + sum(table.file.size for table in tables)
+            while waiting and (high is None or waiting[0][1].smallest < high):
+                overlapping.update([waiting.popleft()])
+            overlapping = {number: table for number, table in overlapping.items() if table.end > low}
+            tables = tuple(table for _, table in sorted(overlapping.items(), key=itemgetter(0)))
+            size = log_bytes + sum(table.file.size for table in tables)
             if low or high is not None:
                 shared = SharedFiles(tables, shared)
             yield kind(*request, version.path, size, version, tables, low, high, shared)
