@@ -113,7 +113,7 @@ import json, sys
 import pyarrow as pa
 import pyspark.worker
 from pyspark.serializers import CPickleSerializer
-from sawlog.arrow import array_of
+from sawlog.arrow import make_array
 from sawlog.spark.planner import Conversation
 
 planning, options = Conversation(), {"path": sys.argv[1]}
@@ -122,8 +122,8 @@ side = {"wanted": json.dumps({**json.loads(full), "fields": []}), "filters": []}
 asked = {"options": options, "full": full, "sides": [side], "parallelism": 2}
 _, pickled, *parts = planning.answer("plan", asked)
 function, _ = CPickleSerializer().loads(pickled)
-stop = array_of([sys.argv[2]], pa.string())
-given = [pa.record_batch({"part": array_of([one], pa.binary()), "stop": stop}) for one in parts]
+stop = make_array([sys.argv[2]], pa.string())
+given = [pa.record_batch({"part": make_array([one], pa.binary()), "stop": stop}) for one in parts]
 rows = sum(value for one in given for batch in function(iter([one])) for value in batch.column(0).to_pylist())
 print(json.dumps([rows, sorted({"pandas", "pyarrow.compute", "numba"} & sys.modules.keys())]))
 """

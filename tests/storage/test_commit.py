@@ -282,7 +282,7 @@ def test_an_owner_has_exited_or_runs_or_is_unknown() -> None:
 
 def test_in_a_worker_of_spark_the_driver_owns() -> None:
     worker = subprocess.run(
-        [sys.executable, "-c", "from sawlog.storage.owners import this_owner; print(this_owner())"],
+        [sys.executable, "-c", "from sawlog.storage.owners import find_current_owner; print(find_current_owner())"],
         env={**os.environ, "PYTHON_WORKER_FACTORY_PORT": "1"},
         stdout=subprocess.PIPE,
         text=True,

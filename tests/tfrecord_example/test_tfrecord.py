@@ -133,10 +133,10 @@ def test_without_a_library_it_is_compiled_and_helpers_stay_inside_of_kernels(
     path.write_bytes(write(b"one"))
     script = f"""
 import sawlog
-from sawlog.chain.kernels import head_window
+from sawlog.chain.kernels import make_head_window
 from sawlog_tfrecord import kernels
 print(sawlog.open({str(path)!r}).format.name)
-kernels.sound(head_window(bytes(12), 12), 0, None, None)
+kernels.sound(make_head_window(bytes(12), 12), 0, None, None)
 """
     done = run({**installed, "SAWLOG_KERNELS": "jit"}, "-c", script)
     assert (done.returncode, done.stdout) == (1, "tfrecord\n"), done.stderr
