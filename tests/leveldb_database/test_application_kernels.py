@@ -1015,3 +1015,29 @@ def test_rows_are_put_in_their_places(step: int) -> None:
     for place, value in zip(places.tolist(), rows.to_pylist(), strict=True):
         expected[place] = value
     assert put_rows(column, places, rows).to_pylist() == expected
+
+
+def test_values_that_are_too_many_bytes_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.leveldb.applications.protobuf_rows.MAX_BYTES", 4)
+    assert plain("site_characteristics", [(b"database_metadata", b"1")]) == [True]
+    assert plain("site_characteristics", [(b"database_metadata", b"1"), (b"0" * 32, b"\x08\x01")] * 2) == [False] * 4
+
+
+def test_states_and_versions_of_data_types_are_what_python_says() -> None:
+    entries = {
+        sync_data.SCHEMA: (b"\x08\x01", True),
+        b"preferences-GlobalMetadata": (b"\x2a\x01a\x48\x03", True),
+        b"sessions-GlobalMetadata": (b"", True),
+        b"preferences-dt-DATABASE_METADATA": (b"\x08\x05", True),
+        b"preferences-md-DATABASE_METADATA": (b"\x08\x05", True),
+        b"sessions-dt-DATABASE_METADATA": (b"\x08\x05", False),
+        b"1x-GlobalMetadata": (b"", False),
+        b"preferences-GlobalMetadata-x": (b"", False),
+        b"preferences-dt": (b"", False),
+        b"preferences-\xff": (b"", False),
+        b"ABC-preferences-GlobalMetadata": (b"", False),
+        b"preferences-GlobalMetadata\xff": (b"", False),
+    }
+    expected = [is_plain for _, is_plain in entries.values()]
+    assert plain("sync_data", [(key, value) for key, (value, _) in entries.items()]) == expected
+    assert not any(plain("sync_data", [(key, value + b"\x08") for key, (value, _) in entries.items()]))

@@ -12,28 +12,7 @@ import pyarrow as pa
 from sawlog.arrow import call_function, cast, make_array, view_binary
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import bedrock_kernels as k
-from sawlog.leveldb.applications.bedrock_layout import (
-    ACTOR,
-    ACTOR_SIZE,
-    ARRAYS,
-    BLOCK_BITS,
-    BLOCKS,
-    CHUNK_SIZES,
-    COMPOUND,
-    DICTIONARY,
-    DIGEST,
-    HASH_SIZE,
-    LIST,
-    NAMES,
-    NUMBERS,
-    PREFIXES,
-    SUBCHUNK,
-    TAGS,
-    TEXT,
-    VERSIONS,
-    WORD_BITS,
-    WORLD_CHUNKS,
-)
+from sawlog.leveldb.applications import bedrock_layout as layout
 from sawlog.leveldb.applications.script_values import MAX_DEPTH, binary, number, to_json
 from sawlog.leveldb.applications.view import (
     ApplicationView,
@@ -43,6 +22,7 @@ from sawlog.leveldb.applications.view import (
     TextColumn,
     UnknownBytesError,
     columns_of,
+    make_columns,
     text,
     text_array,
 )
@@ -64,19 +44,21 @@ def _tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
     """Return the payload of a tag of NBT, little endian."""
     if depth > MAX_DEPTH:
         raise UnknownBytesError(f"tags in tags, deeper than {MAX_DEPTH}")
-    if kind in NUMBERS:
-        return number(struct.unpack(NUMBERS[kind], cursor.take(struct.calcsize(NUMBERS[kind]), "number"))[0])
-    if kind in ARRAYS:
-        width = struct.calcsize(ARRAYS[kind])
-        return np.frombuffer(cursor.take(width * _length(cursor), "array"), ARRAYS[kind]).tolist()
-    if kind == TEXT:
+    if kind in layout.NUMBERS:
+        return number(
+            struct.unpack(layout.NUMBERS[kind], cursor.take(struct.calcsize(layout.NUMBERS[kind]), "number"))[0]
+        )
+    if kind in layout.ARRAYS:
+        width = struct.calcsize(layout.ARRAYS[kind])
+        return np.frombuffer(cursor.take(width * _length(cursor), "array"), layout.ARRAYS[kind]).tolist()
+    if kind == layout.TEXT:
         return _text(cursor)
-    if kind == LIST:
+    if kind == layout.LIST:
         inner, length = cursor.take_byte(), _length(cursor)
         if length > cursor.left:
             raise UnknownBytesError(f"a list of {length} tags in {cursor.left} bytes, at byte {cursor.position}")
         return [_tag(cursor, inner, depth + 1) for _ in range(length)]
-    if kind != COMPOUND:
+    if kind != layout.COMPOUND:
         raise UnknownBytesError(f"tag {kind} of NBT, before byte {cursor.position}")
     return _compound(cursor, depth)
 
@@ -171,7 +153,7 @@ def _dictionary(cursor: Cursor) -> Any:
     for _ in range(_length(cursor)):
         if cursor.reasons and not cursor.left:
             break
-        entry: dict[str, Any] = {"hash": cursor.little(HASH_SIZE)}
+        entry: dict[str, Any] = {"hash": cursor.little(layout.HASH_SIZE)}
         kind = cursor.take_byte()
         _name(cursor)
         entries.append(entry | {"value": _tag(cursor, kind)})
@@ -188,7 +170,7 @@ def _number(cursor: Cursor) -> Any:
 def _subchunk(cursor: Cursor) -> Any:
     """Return layers of 16 by 16 by 16 blocks: the kinds of blocks, and how many there are of each."""
     version = cursor.take_byte()
-    if version not in VERSIONS:
+    if version not in layout.VERSIONS:
         raise UnknownBytesError(f"version {version} of a subchunk")
     layers = 1 if version == 1 else cursor.take_byte()
     subchunk: dict[str, Any] = {"version": version}
@@ -201,15 +183,15 @@ def _subchunk(cursor: Cursor) -> Any:
 def _layer(cursor: Cursor) -> list[Any]:
     """Return numbers of blocks, packed into words of 32 bits, then what they stand for."""
     bits = cursor.take_byte() >> 1
-    if bits not in BLOCK_BITS:
+    if bits not in layout.BLOCK_BITS:
         raise UnknownBytesError(f"{bits} bits per block, before byte {cursor.position}")
-    counts = np.array([BLOCKS])
+    counts = np.array([layout.BLOCKS])
     size = 1
     if bits:
-        each = WORD_BITS // bits
-        words = np.frombuffer(cursor.take(-(-BLOCKS // each) * 4, "blocks"), "<u4")
+        each = layout.WORD_BITS // bits
+        words = np.frombuffer(cursor.take(-(-layout.BLOCKS // each) * 4, "blocks"), "<u4")
         numbers = words[:, None] >> np.arange(each, dtype=np.uint32) * np.uint32(bits) & np.uint32((1 << bits) - 1)
-        counts = np.bincount(numbers.reshape(-1)[:BLOCKS].astype(np.int64))
+        counts = np.bincount(numbers.reshape(-1)[: layout.BLOCKS].astype(np.int64))
         size = _length(cursor)
     if len(counts) > size or size > cursor.left:
         raise UnknownBytesError(
@@ -237,20 +219,20 @@ _READERS: Mapping[str, Callable[[Cursor], Any]] = {
 
 def place_of(key: bytes) -> Place | None:
     """Return the fields of a chunk's key; `None` for other keys."""
-    if len(key) not in CHUNK_SIZES:
+    if len(key) not in layout.CHUNK_SIZES:
         return None
     x, z = struct.unpack_from("<ii", key)
-    tag_at = 8 if len(key) < CHUNK_SIZES[2] else 12
+    tag_at = 8 if len(key) < layout.CHUNK_SIZES[2] else 12
     dimension = int.from_bytes(key[8:tag_at], "little", signed=True)
     subchunk = struct.unpack_from("b", key, tag_at + 1)[0] if len(key) > tag_at + 1 else None
-    if key[tag_at] not in TAGS or (key[tag_at] == SUBCHUNK) != (subchunk is not None):
+    if key[tag_at] not in layout.TAGS or (key[tag_at] == layout.SUBCHUNK) != (subchunk is not None):
         return None
     return Place(x, z, dimension, key[tag_at], subchunk)
 
 
 def _is_within_world(place: Place | None) -> bool:
     """Return whether a chunk is inside of a world, which few other keys of the same length say."""
-    return place is not None and max(abs(place.x), abs(place.z)) <= WORLD_CHUNKS
+    return place is not None and max(abs(place.x), abs(place.z)) <= layout.WORLD_CHUNKS
 
 
 _UNDECODED = " bytes of a kind that is not decoded"
@@ -264,14 +246,7 @@ class Bedrock(ApplicationView):
     """View of a Minecraft Bedrock world: a row per part of a chunk, actor, player or other thing."""
 
     title = "Minecraft Bedrock's worlds: kind, x, z, dimension, subchunk, name, value (JSON)"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            *((name, pa.int32()) for name in ("x", "z", "dimension", "subchunk")),
-            ("name", pa.string()),
-            ("value", pa.string()),
-        ]
-    )
+    columns: ClassVar = make_columns("kind x:int32 z:int32 dimension:int32 subchunk:int32 name value")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like Bedrock's: half of its first keys are of chunks, actors or by names."""
@@ -295,7 +270,7 @@ class Bedrock(ApplicationView):
         used = k.render_world(entries, contents, rendered, k.new_scratch())
         is_actor, is_list, is_named = (kinds == k.KINDS.index(name) for name in ("actor", "actors", "named"))
         is_chunk = ~(is_actor | is_list | is_named)
-        is_subchunk = kinds == k.KINDS.index(TAGS[SUBCHUNK][0])
+        is_subchunk = kinds == k.KINDS.index(layout.TAGS[layout.SUBCHUNK][0])
         validity = [is_chunk | is_list, is_chunk | is_list, is_chunk | is_list, is_subchunk]
         columns = {
             name: make_array(column, pa.int32(), ~is_there)
@@ -320,7 +295,7 @@ class Bedrock(ApplicationView):
         if (named := _read_named_key(entry.key)) is not None:
             row, read = named
         elif (place := place_of(entry.key)) is not None:
-            kind, content = TAGS[place.tag]
+            kind, content = layout.TAGS[place.tag]
             read = _READERS[content]
             row = {"kind": kind, "x": place.x, "z": place.z, "dimension": place.dimension, "subchunk": place.subchunk}
         else:
@@ -336,19 +311,21 @@ class Bedrock(ApplicationView):
 
 def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
     """Return the columns of a key that is not of a chunk, and the reader of its value; `None` for unknown ones."""
-    tail = key.removeprefix(ACTOR)
-    if tail != key and len(tail) == ACTOR_SIZE:
+    tail = key.removeprefix(layout.ACTOR)
+    if tail != key and len(tail) == layout.ACTOR_SIZE:
         return {"kind": "actor", "name": tail.hex()}, _root
-    tail = key.removeprefix(DIGEST)
+    tail = key.removeprefix(layout.DIGEST)
     if tail != key and len(tail) in (8, 12):
         x, z = struct.unpack_from("<ii", tail)
         return {"kind": "actors", "x": x, "z": z, "dimension": int.from_bytes(tail[8:], "little", signed=True)}, _actors
     name, wrong = text(key, "utf-8")
-    if name in NAMES or name.startswith(PREFIXES):
-        return {"kind": "named", "name": name, "reason": wrong}, _dictionary if name == DICTIONARY else _root
+    if name in layout.NAMES or name.startswith(layout.PREFIXES):
+        return {"kind": "named", "name": name, "reason": wrong}, _dictionary if name == layout.DICTIONARY else _root
     return None
 
 
 def _actors(cursor: Cursor) -> Any:
     """Return the numbers of actors, as their keys have them."""
-    return [cursor.take(ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // ACTOR_SIZE))]
+    return [
+        cursor.take(layout.ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // layout.ACTOR_SIZE))
+    ]

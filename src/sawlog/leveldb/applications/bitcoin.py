@@ -13,39 +13,7 @@ import pyarrow as pa
 
 from sawlog.arrow import make_array, make_fixed_array, view_binary
 from sawlog.leveldb.applications import bitcoin_kernels as k
-from sawlog.leveldb.applications.bitcoin_layout import (
-    BEST_BLOCK,
-    BLOCK,
-    COIN,
-    CURVE,
-    FIELD,
-    FILE,
-    FLAG,
-    HASH_SIZE,
-    HAVE_DATA,
-    HAVE_UNDO,
-    HEAD_BLOCKS,
-    HEADER,
-    LAST_FILE,
-    MAX_VARINT_BYTES,
-    MOST_SCRIPT,
-    OBFUSCATION,
-    P2PK,
-    P2PK_PARTS,
-    P2PKH,
-    P2PKH_PARTS,
-    P2SH,
-    P2SH_PARTS,
-    PUBLIC_KEY_SIZE,
-    REINDEXING,
-    SCRIPT_HASH_SIZE,
-    SCRIPT_TYPES,
-    SPECIAL,
-    TRANSACTION,
-    UNCOMPRESSED,
-    UNCOMPRESSED_PARTS,
-    VARINT_BITS,
-)
+from sawlog.leveldb.applications import bitcoin_layout as layout
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Cursor,
@@ -56,6 +24,7 @@ from sawlog.leveldb.applications.view import (
     TextColumn,
     UnknownBytesError,
     columns_of,
+    make_columns,
 )
 from sawlog.leveldb.columns import name_codes
 from sawlog.leveldb.records.kernels import Strings
@@ -70,10 +39,10 @@ def varint(cursor: Cursor) -> int:
     Every byte but the last adds one, so that there is one encoding only.
     """
     start, value = cursor.position, 0
-    for length, byte in enumerate(cursor.data[start : start + MAX_VARINT_BYTES], 1):
+    for length, byte in enumerate(cursor.data[start : start + layout.MAX_VARINT_BYTES], 1):
         value = value << 7 | byte & 127
-        if value >> VARINT_BITS:
-            raise UnknownBytesError(f"varint of more than {VARINT_BITS} bits at byte {start}")
+        if value >> layout.VARINT_BITS:
+            raise UnknownBytesError(f"varint of more than {layout.VARINT_BITS} bits at byte {start}")
         if byte < 128:
             cursor.position += length
             return value
@@ -91,7 +60,7 @@ def amount(code: int) -> int:
         code, digit = divmod(code, 9)
         code = code * 10 + digit
     satoshis: int = (code + 1) * 10**exponent
-    if satoshis >> VARINT_BITS:
+    if satoshis >> layout.VARINT_BITS:
         raise UnknownBytesError(f"an amount of {satoshis} satoshis")
     return satoshis
 
@@ -99,18 +68,18 @@ def amount(code: int) -> int:
 def script(cursor: Cursor) -> tuple[str, bytes]:
     """Return the kind and the bytes of a compressed script."""
     size = varint(cursor)
-    if size == P2PKH:
-        return "p2pkh", _wrap_parts(P2PKH_PARTS, cursor.take(SCRIPT_HASH_SIZE, "hash"))
-    if size == P2SH:
-        return "p2sh", _wrap_parts(P2SH_PARTS, cursor.take(SCRIPT_HASH_SIZE, "hash"))
-    if size in P2PK:
-        return "p2pk", _wrap_parts(P2PK_PARTS, bytes([size]) + cursor.take(PUBLIC_KEY_SIZE, "public key"))
-    if size in UNCOMPRESSED:
-        x = cursor.take(PUBLIC_KEY_SIZE, "public key")
-        return "p2pk", _wrap_parts(UNCOMPRESSED_PARTS, x + _y(int.from_bytes(x, "big"), size & 1))
-    if size - SPECIAL > MOST_SCRIPT:
-        raise UnknownBytesError(f"a script of {size - SPECIAL} bytes, of which {MOST_SCRIPT} are allowed")
-    return "other", cursor.take(size - SPECIAL, "script")
+    if size == layout.P2PKH:
+        return "p2pkh", _wrap_parts(layout.P2PKH_PARTS, cursor.take(layout.SCRIPT_HASH_SIZE, "hash"))
+    if size == layout.P2SH:
+        return "p2sh", _wrap_parts(layout.P2SH_PARTS, cursor.take(layout.SCRIPT_HASH_SIZE, "hash"))
+    if size in layout.P2PK:
+        return "p2pk", _wrap_parts(layout.P2PK_PARTS, bytes([size]) + cursor.take(layout.PUBLIC_KEY_SIZE, "public key"))
+    if size in layout.UNCOMPRESSED:
+        x = cursor.take(layout.PUBLIC_KEY_SIZE, "public key")
+        return "p2pk", _wrap_parts(layout.UNCOMPRESSED_PARTS, x + _y(int.from_bytes(x, "big"), size & 1))
+    if size - layout.SPECIAL > layout.MOST_SCRIPT:
+        raise UnknownBytesError(f"a script of {size - layout.SPECIAL} bytes, of which {layout.MOST_SCRIPT} are allowed")
+    return "other", cursor.take(size - layout.SPECIAL, "script")
 
 
 def _wrap_parts(parts: tuple[bytes, bytes], stored: bytes) -> bytes:
@@ -120,16 +89,16 @@ def _wrap_parts(parts: tuple[bytes, bytes], stored: bytes) -> bytes:
 
 def _y(x: int, odd: int) -> bytes:
     """Return the other coordinate of a public key."""
-    square = (pow(x, 3, FIELD) + CURVE) % FIELD
-    y = pow(square, (FIELD + 1) // 4, FIELD)
-    if x >= FIELD or y * y % FIELD != square:
+    square = (pow(x, 3, layout.FIELD) + layout.CURVE) % layout.FIELD
+    y = pow(square, (layout.FIELD + 1) // 4, layout.FIELD)
+    if x >= layout.FIELD or y * y % layout.FIELD != square:
         raise UnknownBytesError("a public key that is not on the curve")
-    return (y if y & 1 == odd else FIELD - y).to_bytes(32, "big")
+    return (y if y & 1 == odd else layout.FIELD - y).to_bytes(32, "big")
 
 
 def block_hash(cursor: Cursor) -> str:
     """Return a hash as people write it: the last byte first."""
-    return cursor.take(HASH_SIZE, "hash")[::-1].hex()
+    return cursor.take(layout.HASH_SIZE, "hash")[::-1].hex()
 
 
 def _coin(cursor: Cursor) -> dict[str, Any]:
@@ -152,7 +121,7 @@ def _coin(cursor: Cursor) -> dict[str, Any]:
 def _hashes(cursor: Cursor) -> dict[str, Any]:
     """Return blocks, such as those between which the chainstate is while it is written."""
     count = cursor.take_byte()
-    if count * HASH_SIZE > cursor.left:
+    if count * layout.HASH_SIZE > cursor.left:
         raise UnknownBytesError(f"{count} hashes in {cursor.left} bytes")
     return {"blocks": [block_hash(cursor) for _ in range(count)]}
 
@@ -161,13 +130,13 @@ def _block(cursor: Cursor) -> dict[str, Any]:
     """Return the columns of a block: what is known of it, then its header."""
     varint(cursor)  # the version that wrote it
     row: dict[str, Any] = {"height": varint(cursor), "status": varint(cursor), "transactions": varint(cursor)}
-    if row["status"] & (HAVE_DATA | HAVE_UNDO):
+    if row["status"] & (layout.HAVE_DATA | layout.HAVE_UNDO):
         row["file"] = varint(cursor)
-    if row["status"] & HAVE_DATA:
+    if row["status"] & layout.HAVE_DATA:
         row["offset"] = varint(cursor)
-    if row["status"] & HAVE_UNDO:
+    if row["status"] & layout.HAVE_UNDO:
         row["undo_offset"] = varint(cursor)
-    fields = HEADER.unpack(cursor.take(HEADER.size, "header"))
+    fields = layout.HEADER.unpack(cursor.take(layout.HEADER.size, "header"))
     row["version"], previous, merkle_root, row["time"], row["bits"], row["nonce"] = fields
     return row | {"previous": previous[::-1].hex(), "merkle_root": merkle_root[::-1].hex()}
 
@@ -192,7 +161,7 @@ def _locator(cursor: Cursor) -> dict[str, Any]:
 class Bitcoin(ApplicationView):
     """Base of the views of both databases: values may be obfuscated."""
 
-    names: ClassVar = (OBFUSCATION, OBFUSCATION + b"\0")
+    names: ClassVar = (layout.OBFUSCATION, layout.OBFUSCATION + b"\0")
     kinds: ClassVar[Mapping[bytes, tuple[str, Callable[[Cursor], dict[str, Any]], Callable[[Cursor], dict[str, Any]]]]]
     """By the first byte of keys: what they are of, and how the rest of the key and the value are read."""
 
@@ -204,7 +173,7 @@ class Bitcoin(ApplicationView):
 
     def decode(self, entry: Entry, context: bytes) -> Mapping[str, Any]:
         """Return the key by its first byte; the value, after its obfuscation is undone."""
-        if entry.key == OBFUSCATION:
+        if entry.key == layout.OBFUSCATION:
             return {"kind": "obfuscation"}
         if entry.key[:1] not in self.kinds:
             raise UnknownBytesError(f"a key that begins with {entry.key[:1]!r}")
@@ -235,18 +204,8 @@ class Chainstate(Bitcoin):
     """View of the set of unspent outputs, a row each."""
 
     title = "Bitcoin's chainstate: txid, output, height, amount, script of unspent outputs"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("txid", pa.string()),
-            ("output", pa.int64()),
-            ("height", pa.int64()),
-            ("coinbase", pa.bool_()),
-            ("amount", pa.int64()),
-            ("script_type", pa.string()),
-            ("script", pa.binary()),
-            ("blocks", pa.list_(pa.string())),
-        ]
+    columns: ClassVar = make_columns(
+        "kind txid output:int height:int coinbase:bool amount:int script_type script:bytes blocks:texts"
     )
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
@@ -264,41 +223,31 @@ class Chainstate(Bitcoin):
             "kind": name_codes(kinds, _KINDS),
             "txid": hashes.take(pa.string()),
             "coinbase": make_array(coinbase != 0, pa.bool_()),
-            "script_type": name_codes(script_types, SCRIPT_TYPES),
+            "script_type": name_codes(script_types, layout.SCRIPT_TYPES),
             "script": scripts.take(pa.binary()),
         }
         return PlainRows(kinds != k.DOUBTFUL, columns)
 
     kinds: ClassVar = {
-        COIN: ("coin", lambda key: {"txid": block_hash(key), "output": varint(key)}, _coin),
-        BEST_BLOCK: ("best_block", lambda key: {}, lambda value: {"blocks": [block_hash(value)]}),
-        HEAD_BLOCKS: ("head_blocks", lambda key: {}, _hashes),
+        layout.COIN: ("coin", lambda key: {"txid": block_hash(key), "output": varint(key)}, _coin),
+        layout.BEST_BLOCK: ("best_block", lambda key: {}, lambda value: {"blocks": [block_hash(value)]}),
+        layout.HEAD_BLOCKS: ("head_blocks", lambda key: {}, _hashes),
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directory, or by its coins."""
         del comparator
-        return path.endswith("/chainstate") or any(key[:1] == COIN and 34 <= len(key) <= 38 for key in keys)
+        return path.endswith("/chainstate") or any(key[:1] == layout.COIN and 34 <= len(key) <= 38 for key in keys)
 
 
 class BlockIndex(Bitcoin):
     """View of the index of blocks: a row per block, file of blocks, or transaction."""
 
     title = "Bitcoin's index of blocks and transactions: hash, height, file, offset, header"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("hash", pa.string()),
-            *((name, pa.int64()) for name in ("height", "status", "transactions", "file", "offset", "undo_offset")),
-            ("transaction_offset", pa.int64()),
-            ("version", pa.int64()),
-            ("previous", pa.string()),
-            ("merkle_root", pa.string()),
-            *((name, pa.int64()) for name in ("time", "bits", "nonce", "blocks", "size", "undo_size")),
-            *((name, pa.int64()) for name in ("first_height", "last_height", "first_time", "last_time")),
-            ("name", pa.string()),
-            ("value", pa.string()),
-        ]
+    columns: ClassVar = make_columns(
+        "kind hash height:int status:int transactions:int file:int offset:int undo_offset:int "
+        "transaction_offset:int version:int previous merkle_root time:int bits:int nonce:int blocks:int "
+        "size:int undo_size:int first_height:int last_height:int first_time:int last_time:int name value"
     )
 
     def plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
@@ -324,29 +273,31 @@ class BlockIndex(Bitcoin):
         return PlainRows(kinds != k.DOUBTFUL, columns)
 
     kinds: ClassVar = {
-        BLOCK: ("block", lambda key: {"hash": block_hash(key)}, _block),
-        FILE: ("file", lambda key: {"file": key.little(4)}, _FILE_FIELDS),
-        LAST_FILE: ("last_file", lambda key: {}, lambda value: {"file": value.little(4)}),
-        TRANSACTION: (
+        layout.BLOCK: ("block", lambda key: {"hash": block_hash(key)}, _block),
+        layout.FILE: ("file", lambda key: {"file": key.little(4)}, _FILE_FIELDS),
+        layout.LAST_FILE: ("last_file", lambda key: {}, lambda value: {"file": value.little(4)}),
+        layout.TRANSACTION: (
             "transaction",
             lambda key: {"hash": block_hash(key)},
             _varints("file", "offset", "transaction_offset"),
         ),
-        FLAG: (
+        layout.FLAG: (
             "flag",
             lambda key: {"name": key.take(key.take_byte(), "name").decode("ascii", "backslashreplace")},
             _setting,
         ),
-        REINDEXING: (
+        layout.REINDEXING: (
             "reindexing",
             lambda key: {},
             _setting,
         ),
-        BEST_BLOCK: ("best_block", lambda key: {}, _locator),
+        layout.BEST_BLOCK: ("best_block", lambda key: {}, _locator),
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like Bitcoin's: by its directory, or by keys of blocks or transactions."""
         del comparator
         named = path.endswith(("/blocks/index", "/indexes/txindex"))
-        return named or any(key[:1] in (BLOCK, TRANSACTION) and len(key) == 1 + HASH_SIZE for key in keys)
+        return named or any(
+            key[:1] in (layout.BLOCK, layout.TRANSACTION) and len(key) == 1 + layout.HASH_SIZE for key in keys
+        )

@@ -21,6 +21,7 @@ from sawlog.leveldb.applications.view import (
     PlainRows,
     UnknownBytesError,
     columns_of,
+    make_columns,
     microseconds,
     row_of,
     text,
@@ -34,7 +35,7 @@ _AREAS = {
     "Sync App Settings": "sync",
 }
 """Directories that hold a database per extension, named by its ID, and the areas of `chrome.storage` that they are."""
-SHARED = {"Extension State": "state", "Extension Rules": "rules", "Extension Scripts": "scripts"}
+_SHARED = {"Extension State": "state", "Extension Rules": "rules", "Extension Scripts": "scripts"}
 """Databases of all extensions: keys begin with an ID and a dot."""
 
 
@@ -49,7 +50,7 @@ class ChromeStorage(ApplicationView):
     """View of `chrome.storage`: a row per key of an extension."""
 
     title = "Chromium's chrome.storage of extensions: area, extension, key, value (JSON)"
-    columns: ClassVar = pa.schema([(name, pa.string()) for name in ("area", "extension", "key", "value")])
+    columns: ClassVar = make_columns("area extension key value")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directory."""
@@ -61,14 +62,12 @@ class ChromeStorage(ApplicationView):
         del entries
         return _place(home.path)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: tuple[str | None, str | None]) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: tuple[str | None, str | None]) -> PlainRows:
         """Return values that are JSON."""
         area, extension = context
-        is_shared = area in SHARED.values()
+        is_shared = area in _SHARED.values()
         stored = (_SHARED_KEYS if is_shared else _OWN_KEYS).read(keys)
         rendered = _SETTINGS.render(values, stored.roots)
-        if rendered is None:
-            return None
         columns = {
             "area": make_constant(area, pa.string(), len(keys)),
             "extension": stored.texts("extension") if is_shared else make_constant(extension, pa.string(), len(keys)),
@@ -82,7 +81,7 @@ class ChromeStorage(ApplicationView):
         """Return the value as it is stored, if it is JSON."""
         area, extension = context
         key, wrong = text(entry.key, "utf-8")
-        if area in SHARED.values():
+        if area in _SHARED.values():
             extension, _, key = key.partition(".")
         row = {"area": area, "extension": extension or None, "key": key, "reason": wrong}
         if entry.value is not None:
@@ -99,12 +98,12 @@ class ChromeStorage(ApplicationView):
 def _place(path: str) -> tuple[str | None, str | None]:
     """Return area and extension that a directory is named for."""
     _, above, name = f"//{path}".rsplit("/", 2)
-    return (_AREAS[above], name) if above in _AREAS else (SHARED.get(name), None)
+    return (_AREAS[above], name) if above in _AREAS else (_SHARED.get(name), None)
 
 
-VERSION = b"VERSION"
-ITEM = b"_"
-PREFIXES = {ITEM: "item", b"META:": "modified", b"METAACCESS:": "accessed"}
+_VERSION = b"VERSION"
+_ITEM = b"_"
+_PREFIXES = {_ITEM: "item", b"META:": "modified", b"METAACCESS:": "accessed"}
 """How keys begin, and the kinds of entries."""
 _UTF_16, _LATIN_1 = 0, 1
 _ENCODINGS = {_UTF_16: "utf-16-le", _LATIN_1: "latin-1"}
@@ -113,11 +112,11 @@ _METADATA = Messages("Metadata: 1 time int, 2 size int")
 _ITEMS = MessageRows(_METADATA, {"Metadata": {"time": ("time",), "size": ("size",)}})
 _ITEM_KEYS = KeyPatterns(
     [
-        KeyPattern(ITEM, PREFIXES[ITEM], (Part("storage_key", "text", b"\0"), Part("key", "bytes")), k.MARKED_TEXT),
+        KeyPattern(_ITEM, _PREFIXES[_ITEM], (Part("storage_key", "text", b"\0"), Part("key", "bytes")), k.MARKED_TEXT),
         *(
             KeyPattern(prefix, kind, (Part("storage_key"),), "Metadata")
-            for prefix, kind in PREFIXES.items()
-            if prefix != ITEM
+            for prefix, kind in _PREFIXES.items()
+            if prefix != _ITEM
         ),
     ],
     _ITEMS,
@@ -128,31 +127,20 @@ class LocalStorage(ApplicationView):
     """View of `localStorage`: a row per item of a page, and per piece of metadata on its origin."""
 
     title = "Chromium's Local Storage: kind, storage_key, key, value"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("storage_key", pa.string()),
-            ("key", pa.string()),
-            ("value", pa.string()),
-            ("time", pa.timestamp("us", "UTC")),
-            ("size", pa.int64()),
-        ]
-    )
+    columns: ClassVar = make_columns("kind storage_key key value time:time size:int")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directory, or by metadata on origins."""
         del comparator
         return path.endswith("Local Storage/leveldb") or any(key.startswith((b"META:", b"METAACCESS:")) for key in keys)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return all but the version."""
         del context
         stored = _ITEM_KEYS.read(keys)
-        are_items = stored.are_of(PREFIXES[ITEM])
+        are_items = stored.are_of(_PREFIXES[_ITEM])
         rendered = _ITEMS.render(values, stored.roots)
         names = _ITEMS.render(stored.spans("key"), np.where(are_items, k.MARKED_TEXT, k.NOTHING))
-        if rendered is None or names is None:
-            return None
         columns = {
             "kind": stored.kinds,
             "storage_key": stored.texts("storage_key"),
@@ -166,17 +154,17 @@ class LocalStorage(ApplicationView):
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """Return items in two encodings, metadata in protobuf, the version as text."""
         del context
-        if entry.key == VERSION:
+        if entry.key == _VERSION:
             value = None if entry.value is None else entry.value.decode("ascii", "backslashreplace")
             return {"kind": "version", "value": value}
-        prefix = next((candidate for candidate in PREFIXES if entry.key.startswith(candidate)), None)
+        prefix = next((candidate for candidate in _PREFIXES if entry.key.startswith(candidate)), None)
         if prefix is None:
-            raise UnknownBytesError(f"a key that begins with neither of {', '.join(map(repr, PREFIXES))}")
+            raise UnknownBytesError(f"a key that begins with neither of {', '.join(map(repr, _PREFIXES))}")
         suffix = entry.key[len(prefix) :]
-        if prefix != ITEM:
+        if prefix != _ITEM:
             origin, wrong = text(suffix, "utf-8")
             metadata = columns_of(entry.value, _metadata)
-            return row_of({"kind": PREFIXES[prefix], "storage_key": origin}, wrong, metadata)
+            return row_of({"kind": _PREFIXES[prefix], "storage_key": origin}, wrong, metadata)
         stored, end, name = suffix.partition(b"\0")
         if not end:
             raise UnknownBytesError("an item without the byte 0 after its origin")
@@ -205,7 +193,7 @@ def _metadata(value: bytes) -> dict[str, Any]:
 
 MAP, NAMESPACE = b"map-", b"namespace-"
 """How keys begin: of an item, then the number of its map; of an origin in a tab, whose value is such a number."""
-SINGLE = {b"version": "version", b"next-map-id": "next_map_id"}
+_SINGLE = {b"version": "version", b"next-map-id": "next_map_id"}
 _ID_LENGTH = 36
 """Characters that a tab is known by."""
 
@@ -248,16 +236,7 @@ class SessionStorage(ApplicationView):
     """View of `sessionStorage`: a row per item of a page, and per origin in a tab."""
 
     title = "Chromium's Session Storage: kind, namespaces (tabs), storage_key, key, value"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("namespaces", pa.list_(pa.string())),
-            ("storage_key", pa.string()),
-            ("map_id", pa.string()),
-            ("key", pa.string()),
-            ("value", pa.string()),
-        ]
-    )
+    columns: ClassVar = make_columns("kind namespaces:texts storage_key map_id key value")
     names: ClassVar = (NAMESPACE, NAMESPACE[:-1] + b".")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
@@ -284,12 +263,10 @@ class SessionStorage(ApplicationView):
                 tabs.setdefault(number, {}).setdefault(tab, origin)
         return _Maps(tabs)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Maps) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Maps) -> PlainRows:
         """Return items."""
         stored = _MAP_KEYS.read(keys)
         rendered = _SETTINGS.render(values, stored.roots)
-        if rendered is None:
-            return None
         numbers = stored.texts("map_id")
         columns = {
             "kind": stored.kinds,
@@ -303,8 +280,8 @@ class SessionStorage(ApplicationView):
     def decode(self, entry: Entry, context: _Maps) -> Mapping[str, Any]:
         """Return items in UTF-16, numbers of maps as text."""
         key, value = entry.key, entry.value
-        if key in SINGLE:
-            return {"kind": SINGLE[key], "value": None if value is None else value.decode("ascii", "backslashreplace")}
+        if key in _SINGLE:
+            return {"kind": _SINGLE[key], "value": None if value is None else value.decode("ascii", "backslashreplace")}
         if key.startswith(NAMESPACE) and len(key) > len(NAMESPACE) + _ID_LENGTH:
             tab, origin, wrong = _namespace(key)
             shared = None if value is None else value.decode("ascii", "backslashreplace")

@@ -20,8 +20,8 @@ from sawlog.leveldb.applications.protobuf_rows import (
     Lookup,
     MessageRows,
     Part,
-    coalesce,
     spans_of,
+    take_texts,
     times,
 )
 from sawlog.leveldb.applications.view import (
@@ -34,12 +34,12 @@ from sawlog.leveldb.applications.view import (
     UnknownBytesError,
     columns_of,
     integer_of,
+    make_columns,
     microseconds,
+    read_text,
     row_of,
     text,
 )
-
-_TIME = pa.field("time", pa.timestamp("us", "UTC"))
 
 SITE_VERSION = b"database_metadata"
 _DIGITS = 32
@@ -64,20 +64,18 @@ class SiteCharacteristics(ApplicationView):
     """View of what Chromium has seen sites do in the background: a row per host."""
 
     title = "Chromium's Site Characteristics: MD5 of a host, when it was loaded, what it does in the background (JSON)"
-    columns: ClassVar = pa.schema([("kind", pa.string()), ("host_md5", pa.string()), _TIME, ("value", pa.string())])
+    columns: ClassVar = make_columns("kind host_md5 time:time value")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directory, or the key of its version."""
         del comparator
         return path.endswith("/Site Characteristics Database") or SITE_VERSION in keys
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return sites, and the version."""
         del context
         stored = _SITE_KEYS.read(keys)
         rendered = _SITE_ROWS.render(values, stored.roots)
-        if rendered is None:
-            return None
         columns = {
             "kind": stored.kinds,
             "host_md5": stored.texts("host_md5"),
@@ -101,10 +99,7 @@ def _site(value: bytes) -> dict[str, Any]:
     return columns_of_message(site, reason) | {"time": microseconds(integer(site, "last_loaded"), 1_000_000, 0)}
 
 
-def _read_text(value: bytes) -> dict[str, Any]:
-    """Return the text of a value."""
-    plain, wrong = text(value, "utf-8")
-    return {"value": plain, "reason": wrong}
+_read_text = partial(read_text, "value")
 
 
 def _time(value: bytes) -> dict[str, Any]:
@@ -232,9 +227,7 @@ class GcmStore(ApplicationView):
     """View of Google Cloud Messaging: registrations of applications, messages, and their keys."""
 
     title = "Chromium's GCM Store (push messages): kind, app, sender, scope, name, value, time"
-    columns: ClassVar = pa.schema(
-        [(name, pa.string()) for name in ("kind", "app", "sender", "scope", "name", "value")] + [_TIME]
-    )
+    columns: ClassVar = make_columns("kind app sender scope name value time:time")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directories, or by keys that only it has."""
@@ -246,7 +239,7 @@ class GcmStore(ApplicationView):
         del entries
         return home.path.endswith("/Encryption")
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: bool) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: bool) -> PlainRows:
         """Return messages, settings, registrations, and keys of applications."""
         patterns = _ENCRYPTION_KEYS if context else _PUSH_KEYS
         stored = patterns.read(keys)
@@ -255,19 +248,23 @@ class GcmStore(ApplicationView):
         are_sent[are_sent] = spans.data[spans.starts[are_sent]] == _DATA_MESSAGE
         roots = np.where(stored.are_of("outgoing_message") & ~are_sent, k.UNREAD, stored.roots)
         rendered = _PUSH_ROWS.render(spans._replace(starts=spans.starts + are_sent), roots)
-        if rendered is None:
-            return None
         columns = {"kind": stored.kinds, **{name: stored.texts(name) for name in patterns.names}}
         if context:
             return PlainRows(rendered.is_plain, {**columns, "value": rendered.values()})
-        texts = _PUSH_VALUES.read(values, stored.patterns)
+        texts = _PUSH_VALUES.read(spans, stored.patterns)
         are_texts = (texts.patterns > 0) & (texts.lengths("sender") != 0)
         numbers = np.where(are_texts, texts.numbers("time"), rendered.numbers("sent"))
         are_times = texts.are_there("time") | rendered.are_there("sent")
+        # Both are in values.
+        senders = k.Texts(
+            spans.data,
+            np.where(are_texts, texts.numbers("sender"), rendered.numbers("to")),
+            np.where(are_texts, texts.lengths("sender"), rendered.lengths("to")),
+        )
         columns |= {
-            "app": coalesce(columns["app"], rendered.texts("category")),
-            "sender": coalesce(columns["sender"], texts.texts("sender"), rendered.texts("to")),
-            "value": coalesce(texts.texts("value"), rendered.values()),
+            "app": take_texts(stored.find_texts("app"), rendered.find_texts("category")),
+            "sender": take_texts(stored.find_texts("sender"), senders),
+            "value": take_texts(texts.find_texts("value"), rendered.find_values(rendered.is_plain)),
             "time": times(numbers, are_times, np.where(are_texts, 1, 1_000_000)),
         }
         return PlainRows(rendered.is_plain | are_texts, columns)
@@ -410,9 +407,7 @@ class SharedProto(ApplicationView):
     """View of the database that many services of Chromium share: a row per message of protobuf."""
 
     title = "Chromium's shared_proto_db: name and number of a database in it, key, value (JSON), time"
-    columns: ClassVar = pa.schema(
-        [("database", pa.string()), ("number", pa.int64()), ("key", pa.string()), ("value", pa.string()), _TIME]
-    )
+    columns: ClassVar = make_columns("database number:int key value time:time")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directories, or the key of metadata on all."""
@@ -425,7 +420,7 @@ class SharedProto(ApplicationView):
         del entries
         return home.path.rpartition("/")[2]
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: str) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: str) -> PlainRows:
         """Return messages with a number or in a database apart."""
         name = _APART.get(context)
         stored = (_NUMBERED_KEYS if name is None else _APART_KEYS).read(keys)
@@ -440,15 +435,16 @@ class SharedProto(ApplicationView):
         rendered = _SHARED_ROWS.render(values, roots)
         are_signals = are_clients & (numbers == _CLIENTS.index(_SIGNALS)) & (not is_metadata)
         texts = _SHARED_ROWS.render(stored.spans("key"), np.where(are_signals, k.NOTHING, k.PLAIN_TEXT))
-        if rendered is None or texts is None:
-            return None
         units = np.ones(len(keys), np.int64)
         units[are_clients] = _CLIENT_UNITS[numbers[are_clients]]
         is_plain = rendered.is_plain & texts.is_plain & (~are_signals | (stored.lengths("key") == _SIGNAL_SIZE))
+        keys_shown = texts.values(~are_signals)
+        if are_signals.any():
+            keys_shown = call_function("coalesce", _show_signals(stored, are_signals & is_plain), keys_shown)
         columns = {
             "database": _NAME_OF.take(numbers),
             "number": make_fixed_array(pa.int64(), numbers),
-            "key": coalesce(_show_signals(stored, are_signals & is_plain), texts.values(~are_signals)),
+            "key": keys_shown,
             "value": rendered.values(),
             "time": times(rendered.numbers("time"), rendered.are_there("time"), units),
         }

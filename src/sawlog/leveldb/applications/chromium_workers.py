@@ -19,11 +19,10 @@ from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, i
 from sawlog.leveldb.applications.protobuf_rows import (
     KeyPattern,
     KeyPatterns,
-    KeyRows,
     Lookup,
     MessageRows,
     Part,
-    coalesce,
+    take_texts,
     times,
 )
 from sawlog.leveldb.applications.script_values import binary, decode_script_value, to_json
@@ -37,8 +36,11 @@ from sawlog.leveldb.applications.view import (
     UnknownBytesError,
     columns_of,
     integer_of,
+    make_columns,
     microseconds,
     put_rows,
+    read_integer,
+    read_text,
     row_of,
     text,
 )
@@ -162,17 +164,8 @@ class Kind(NamedTuple):
     read: Callable[[bytes], dict[str, Any]] | None = None
 
 
-def _number(column: str, value: bytes) -> dict[str, Any]:
-    return {column: integer_of(value)}
-
-
 def _version(value: bytes) -> dict[str, Any]:
     return {"value": to_json(integer_of(value))}
-
-
-def _site(value: bytes) -> dict[str, Any]:
-    site, wrong = text(value, "utf-8")
-    return {"storage_key": site, "reason": wrong}
 
 
 def _registration(value: bytes) -> dict[str, Any]:
@@ -220,15 +213,15 @@ def _user_data(name: str, value: bytes) -> dict[str, Any]:
 
 _KINDS: Mapping[bytes, Kind] = {
     b"INITDATA_DB_VERSION": Kind("version", (), _version),
-    b"INITDATA_NEXT_REGISTRATION_ID": Kind("next_registration_id", (), partial(_number, "registration_id")),
-    b"INITDATA_NEXT_VERSION_ID": Kind("next_version_id", (), partial(_number, "version_id")),
-    b"INITDATA_NEXT_RESOURCE_ID": Kind("next_resource_id", (), partial(_number, "resource_id")),
+    b"INITDATA_NEXT_REGISTRATION_ID": Kind("next_registration_id", (), partial(read_integer, "registration_id")),
+    b"INITDATA_NEXT_VERSION_ID": Kind("next_version_id", (), partial(read_integer, "version_id")),
+    b"INITDATA_NEXT_RESOURCE_ID": Kind("next_resource_id", (), partial(read_integer, "resource_id")),
     b"INITDATA_DISKCACHE_MIGRATION_NOT_NEEDED": Kind("disk_cache_migrated", ()),
     b"INITDATA_OLD_DISKCACHE_DELETION_NOT_NEEDED": Kind("old_disk_cache_deleted", ()),
     b"INITDATA_UNIQUE_ORIGIN:": Kind("site", ("storage_key",)),
     b"INITDATA_FOREIGN_FETCH_ORIGIN:": Kind("foreign_fetch_site", ("storage_key",)),
     b"REG:": Kind("registration", ("storage_key", "registration_id"), _registration),
-    b"REGID_TO_ORIGIN:": Kind("registration_site", ("registration_id",), _site),
+    b"REGID_TO_ORIGIN:": Kind("registration_site", ("registration_id",), partial(read_text, "storage_key")),
     b"REG_HAS_USER_DATA:": Kind("has_user_data", ("name", "registration_id")),
     b"REG_USER_DATA:": Kind("user_data", ("registration_id", "name")),
     b"RES:": Kind("resource", ("version_id", "resource_id"), _resource),
@@ -304,16 +297,9 @@ class ServiceWorker(ApplicationView):
     """View of service workers: a row per registration, script, and piece of data that a service keeps for one."""
 
     title = "Chromium's service workers: kind, storage_key, scope, url of scripts, times, value (JSON)"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("storage_key", pa.string()),
-            *((name, pa.int64()) for name in _IDS),
-            *((name, pa.string()) for name in ("scope", "url", "name")),
-            ("size", pa.int64()),
-            *((name, pa.timestamp("us", "UTC")) for name in ("time", "script_time")),
-            ("value", pa.string()),
-        ]
+    columns: ClassVar = make_columns(
+        "kind storage_key registration_id:int version_id:int resource_id:int scope url name size:int "
+        "time:time script_time:time value"
     )
     names: ClassVar = (_SITES, _AFTER_SITES)
 
@@ -325,39 +311,52 @@ class ServiceWorker(ApplicationView):
     def context(self, entries: Entries, home: Home) -> Registrations:
         """Return sites of registrations, and registrations of versions, newest first."""
         del home
-        names = "registration_id", "version_id", "storage_key"
-        rows = _worker_rows(entries.keys, fill_null(entries.values, b""))[1]
-        is_plain = np.zeros(len(entries.keys), np.bool_) if rows is None else rows.is_plain
-        is_plain &= unpack_booleans(call_function("is_valid", entries.values))
-        doubtful_rows = [_decode_columns(entry) for entry in entries.filter(make_array(~is_plain, pa.bool_()))]
-        columns = []
-        for field in (self.columns.field(name) for name in names):
-            column = pa.nulls(len(is_plain), field.type) if rows is None else rows.columns[field.name]
-            doubtful = make_array([row.get(field.name) for row in doubtful_rows], field.type)
-            columns.append(put_rows(column, np.flatnonzero(~is_plain), doubtful))
+        rows = _WorkerRows(entries.keys, fill_null(entries.values, b""))
+        is_plain = rows.rendered.is_plain & unpack_booleans(call_function("is_valid", entries.values))
+        doubtful_rows = []
+        for entry in entries.filter(make_array(~is_plain, pa.bool_())):
+            try:
+                doubtful_rows.append(_row(entry))
+            except UnknownBytesError:
+                doubtful_rows.append({})  # which its own row says
+        columns = [
+            put_rows(
+                column, np.flatnonzero(~is_plain), make_array([row.get(name) for row in doubtful_rows], column.type)
+            )
+            for name, column in rows.show_places().items()
+        ]
         numbers, versions, sites = columns
         return Registrations(_explain(numbers, sites), _explain(versions, numbers))
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> PlainRows:
         """Return all but numbers, and data of services that are not known."""
-        stored, rows = _worker_rows(keys, values)
-        if rows is None:
-            return None
+        rows = _WorkerRows(keys, values)
+        stored, rendered, places = rows.stored, rows.rendered, rows.show_places()
         are_resources = stored.are_of("resource")
-        versions = context.versions.take(stored.numbers("version_id"))
-        registrations = make_array(stored.numbers("registration_id"), pa.int64(), ~stored.are_there("registration_id"))
-        registrations = call_function("if_else", make_array(are_resources, pa.bool_()), versions, registrations)
-        are_explained = are_resources | stored.are_of("user_data") | stored.are_of("has_user_data")
-        numbers = view_values(fill_null(registrations, -1), np.int64)
-        sites = context.sites.take(numbers)
+        registrations = places["registration_id"]
+        if are_resources.any():
+            versions = context.versions.take(stored.numbers("version_id"))
+            registrations = call_function("if_else", make_array(are_resources, pa.bool_()), versions, registrations)
+        are_explained = are_resources | rows.are_data | stored.are_of("has_user_data")
+        if are_explained.any():
+            sites = context.sites.find_texts(view_values(fill_null(registrations, -1), np.int64))
+            sites = sites._replace(lengths=np.where(are_explained, sites.lengths, -1))
+            places["storage_key"] = call_function("coalesce", places["storage_key"], take_texts(sites))
+        epochs = np.where(rows.are_data, _EPOCHS[rows.names.patterns], EPOCH)
+        are_documents = rows.are_data | stored.are_of("registration") | are_resources
         columns = {
-            **rows.columns,
+            **places,
+            "kind": stored.kinds,
             "registration_id": registrations,
-            "storage_key": call_function(
-                "if_else", make_array(are_explained, pa.bool_()), sites, rows.columns["storage_key"]
-            ),
+            "resource_id": stored.integers("resource_id"),
+            "name": stored.texts("name"),
+            **{name: rendered.texts(name) for name in ("scope", "url")},
+            "size": rendered.integers("size"),
+            "time": times(rendered.numbers("time"), rendered.are_there("time"), 1, epochs),
+            "script_time": times(rendered.numbers("script_time"), rendered.are_there("script_time")),
+            "value": rendered.values(are_documents),
         }
-        return PlainRows(rows.is_plain, columns)
+        return PlainRows(rendered.is_plain, columns)
 
     def decode(self, entry: Entry, context: Registrations) -> Mapping[str, Any]:
         """Return IDs and names of the key, a message in protobuf or text, and the site of the registration."""
@@ -369,44 +368,36 @@ class ServiceWorker(ApplicationView):
         return row
 
 
-def _worker_rows(keys: pa.Array, values: pa.Array) -> tuple[KeyRows, PlainRows | None]:
-    """Return keys of entries, and their rows without the columns that others explain."""
-    stored = _WORKER_KEYS.read(keys)
-    names = _USER_KEYS.read(stored.spans("name"))
-    are_data, are_sites = stored.are_of("user_data"), stored.are_of("registration_site")
-    rendered = _WORKERS.render(values, np.where(are_data, names.roots, stored.roots))
-    if rendered is None:
-        return stored, None
-    epochs = np.where(are_data, _EPOCHS[names.patterns], EPOCH)
-    are_documents = are_data | stored.are_of("registration") | stored.are_of("resource")
-    columns = {
-        "kind": stored.kinds,
-        "storage_key": coalesce(stored.texts("storage_key"), rendered.values(are_sites)),
-        "registration_id": stored.integers("registration_id"),
-        "version_id": coalesce(stored.integers("version_id"), rendered.integers("version_id")),
-        "resource_id": stored.integers("resource_id"),
-        "name": stored.texts("name"),
-        **{name: rendered.texts(name) for name in ("scope", "url")},
-        "size": rendered.integers("size"),
-        "time": times(rendered.numbers("time"), rendered.are_there("time"), 1, epochs),
-        "script_time": times(rendered.numbers("script_time"), rendered.are_there("script_time")),
-        "value": rendered.values(are_documents),
-    }
-    return stored, PlainRows(rendered.is_plain, columns)
+class _WorkerRows:
+    """Keys and values of entries.
+
+    Args:
+        keys: The keys.
+        values: The values.
+    """
+
+    def __init__(self, keys: pa.Array, values: pa.Array) -> None:
+        self.stored = _WORKER_KEYS.read(keys)
+        self.names = _USER_KEYS.read(self.stored.spans("name"))
+        self.are_data = self.stored.are_of("user_data")
+        self.rendered = _WORKERS.render(values, np.where(self.are_data, self.names.roots, self.stored.roots))
+
+    def show_places(self) -> dict[str, pa.Array]:
+        """Return the columns that explain other entries."""
+        stored, rendered = self.stored, self.rendered
+        versions = stored.integers("version_id"), rendered.integers("version_id")
+        sites = rendered.find_values(stored.are_of("registration_site"))
+        return {
+            "registration_id": stored.integers("registration_id"),
+            "version_id": call_function("coalesce", *versions),
+            "storage_key": take_texts(stored.find_texts("storage_key"), sites),
+        }
 
 
 def _explain(numbers: pa.Array, values: pa.Array) -> Lookup:
     """Return the values of numbers, where neither is null."""
     are_there = call_function("and", *(call_function("is_valid", column) for column in (numbers, values)))
     return Lookup(view_values(numbers.filter(are_there), np.int64), values.filter(are_there))
-
-
-def _decode_columns(entry: Entry) -> dict[str, Any]:
-    """Return columns of an entry, as far as it has any; its own row says why it has not."""
-    try:
-        return _row(entry)
-    except UnknownBytesError:
-        return {}
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -496,14 +487,8 @@ class Notifications(ApplicationView):
     """View of notifications that sites have shown: a row for each, and for its images."""
 
     title = "Chromium's Platform Notifications: kind, origin, notification_id, title, body, times, value (JSON)"
-    columns: ClassVar = pa.schema(
-        [
-            *((name, pa.string()) for name in ("kind", "origin", "notification_id")),
-            ("registration_id", pa.int64()),
-            *((name, pa.string()) for name in ("title", "body", "tag")),
-            *((name, pa.timestamp("us", "UTC")) for name in ("time", "timestamp")),
-            ("value", pa.string()),
-        ]
+    columns: ClassVar = make_columns(
+        "kind origin notification_id registration_id:int title body tag time:time timestamp:time value"
     )
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
@@ -512,13 +497,11 @@ class Notifications(ApplicationView):
         named = path.endswith("/Platform Notifications")
         return named or any(key.startswith((_DATA, _RESOURCES)) and b"\0p#" in key for key in keys)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return notifications and images."""
         del context
         stored = _NOTIFICATION_KEYS.read(keys)
         rendered = _SHOWN.render(values, stored.roots)
-        if rendered is None:
-            return None
         columns = {
             "kind": stored.kinds,
             **{name: stored.texts(name) for name in ("origin", "notification_id")},
@@ -539,7 +522,7 @@ class Notifications(ApplicationView):
         if not end:
             raise UnknownBytesError("a notification without the byte 0 after its origin")
         (origin, wrong), (name, wrong_too) = text(site, "utf-8"), text(identifier, "utf-8")
-        kind, read = ("notification", _notification) if prefix == _DATA else ("resources", _images)
+        kind, read = ("notification", _notification) if prefix == _DATA else ("resources", _read_images)
         row = {"kind": kind, "origin": origin, "notification_id": name}
         return row_of(row, wrong or wrong_too, columns_of(entry.value, read))
 
@@ -557,5 +540,4 @@ def _notification(value: bytes) -> dict[str, Any]:
     }
 
 
-def _images(value: bytes) -> dict[str, Any]:
-    return NOTIFICATIONS.show(value, "Resources")
+_read_images = partial(NOTIFICATIONS.show, name="Resources")

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import make_array, view_binary
+from sawlog.arrow import call_function, make_array, view_binary
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
 from sawlog.leveldb.applications.protobuf_kernels import DECIMAL, PLAIN_TEXT, find_integers
-from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPattern, KeyPatterns, MessageRows, Part, coalesce
+from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPattern, KeyPatterns, MessageRows, Part
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Entry,
@@ -21,6 +21,7 @@ from sawlog.leveldb.applications.view import (
     UnknownBytesError,
     columns_of,
     integer_of,
+    make_columns,
     text,
 )
 from sawlog.leveldb.records.kernels import Strings
@@ -95,23 +96,14 @@ class CometBFT(ApplicationView):
     """View of a block store: a row per block's metadata, part, commit, or hash."""
 
     title = "CometBFT's block store (Cosmos): kind, height, part, hash, time, value (JSON)"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("height", pa.int64()),
-            ("part", pa.int64()),
-            ("hash", pa.string()),
-            ("time", pa.timestamp("us", "UTC")),
-            ("value", pa.string()),
-        ]
-    )
+    columns: ClassVar = make_columns("kind height:int part:int hash time:time value")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directory, or the key of its state."""
         del comparator
         return path.endswith("/blockstore.db") or STORE in keys
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return entries whose fields ascend, as the application writes them."""
         del context
         stored = _KEYS.read(keys)
@@ -120,8 +112,6 @@ class CometBFT(ApplicationView):
         find_integers(Strings(*view_binary(values)), _TOTAL_TAGS, totals)
         roots[are_parts & (totals == 1)] = _MESSAGE_ROWS.nodes["WholePart"]
         rendered = _MESSAGE_ROWS.render(values, roots)
-        if rendered is None:
-            return None
         part, height, seconds = stored.numbers("part"), stored.numbers("height"), rendered.numbers("seconds")
         is_plain = rendered.is_plain & (part >= 0) & (part < _MOST_PART) & (height >= 0)
         has_time = rendered.are_there("seconds") & (seconds <= _LATEST) & (seconds >= -_LATEST)
@@ -129,7 +119,7 @@ class CometBFT(ApplicationView):
         times = np.where(has_time, seconds, 0) * 1_000_000 + nanos // 1_000
         columns = {
             "kind": stored.kinds,
-            "height": coalesce(stored.integers("height"), rendered.integers(INTEGER)),
+            "height": call_function("coalesce", stored.integers("height"), rendered.integers(INTEGER)),
             "part": stored.integers("part"),
             "hash": stored.texts("hash"),
             "time": make_array(times, pa.int64(), ~has_time).view(self.columns.field("time").type),

@@ -25,6 +25,7 @@ from sawlog.leveldb.applications.view import (
     TextColumn,
     UnknownBytesError,
     columns_of,
+    make_columns,
     text,
     text_array,
 )
@@ -225,15 +226,7 @@ class Ethereum(ApplicationView):
     """View of the database of a chain: a row per header, body, list of receipts, transaction, account or node."""
 
     title = "go-ethereum's chaindata: kind, number, hash, path, name, time, value (JSON as in JSON-RPC)"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("number", pa.int64()),
-            *((name, pa.string()) for name in ("hash", "path", "name")),
-            ("time", pa.timestamp("us", "UTC")),
-            ("value", pa.string()),
-        ]
-    )
+    columns: ClassVar = make_columns("kind number:int hash path name time:time value")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directory, or keys that only it has."""

@@ -34,7 +34,8 @@ from sawlog.leveldb.applications.protobuf_rows import (
     Lookup,
     MessageRows,
     Part,
-    coalesce,
+    find_texts,
+    take_texts,
     times,
 )
 from sawlog.leveldb.applications.view import (
@@ -47,8 +48,11 @@ from sawlog.leveldb.applications.view import (
     UnknownBytesError,
     columns_of,
     integer_of,
+    make_columns,
     microseconds,
     put_rows,
+    read_integer,
+    read_text,
     row_of,
     text,
 )
@@ -139,7 +143,7 @@ class _Files:
             above = make_fixed_array(pa.int64(), np.repeat(np.arange(len(counts)), counts))
             below = names.take(make_fixed_array(pa.int64(), children))
             joined = call_function("binary_join_element_wise", paths[-1].take(above), below, slash)
-            are_short = _sizes_of(joined) <= _MOST_PATH
+            are_short = np.diff(view_offsets(joined)) <= _MOST_PATH
             found_numbers.append(numbers[children[are_short]])
             paths.append(joined.filter(make_array(are_short, pa.bool_())))
         return Lookup(np.concatenate(found_numbers), pa.concat_arrays(paths))
@@ -174,20 +178,8 @@ class FileSystem(ApplicationView):
     """View of the files of sites: a row per site, file, directory, and name in a directory."""
 
     title = "Chromium's File System: kind, origin, directory, path, name, data_path, time of sites' files"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("origin", pa.string()),
-            ("directory", pa.string()),
-            ("storage", pa.string()),
-            ("path", pa.string()),
-            ("name", pa.string()),
-            ("file_id", pa.int64()),
-            ("parent_id", pa.int64()),
-            ("data_path", pa.string()),
-            ("time", pa.timestamp("us", "UTC")),
-            ("number", pa.int64()),
-        ]
+    columns: ClassVar = make_columns(
+        "kind origin directory storage path name file_id:int parent_id:int data_path time:time number:int"
     )
     names: ClassVar = (b"0", b":")
 
@@ -224,38 +216,41 @@ class FileSystem(ApplicationView):
             names.filter(make_array(are_there, pa.bool_())),
         )
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> PlainRows | None:
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> PlainRows:
         """Return all that have a path, or need none."""
         stored = _KEYS.read(keys)
         records = _RECORDS.read(values, stored.patterns)
         rendered = _VALUES.render(values, stored.roots)
-        if rendered is None:
-            return None
         are_files, are_children, are_origins = records.patterns > 0, stored.are_of("child"), stored.are_of("origin")
         parents = np.where(are_files, records.numbers("parent_id"), stored.numbers("parent_id"))
         have_parents = are_files | are_children
-        names = coalesce(records.texts("name"), stored.texts("name"))
-        directory_paths = cast(context.directories.take(parents), pa.string())
-        paths = call_function("binary_join_element_wise", directory_paths, names, "/")
-        are_short = unpack_booleans(call_function("is_valid", paths)) & (_sizes_of(paths) <= _MOST_PATH)
+        names = take_texts(records.find_texts("name"), stored.find_texts("name"))
+        names_here = find_texts(names, have_parents)
+        directories = context.directories.find_texts(parents)
+        are_short = (directories.lengths >= 0) & (directories.lengths + names_here.lengths < _MOST_PATH)
+        paths = take_texts(
+            directories, names_here._replace(lengths=np.where(are_short, names_here.lengths, -1)), ord("/")
+        )
         numbers = rendered.numbers(INTEGER)
         file_ids = np.where(are_children, numbers, stored.numbers("file_id"))
-        nulls = pa.nulls(len(keys), pa.string())
         directory, storage = (
             make_constant(context.columns.get(name), pa.string(), len(keys)) for name in ("directory", "storage")
         )
+        if are_origins.any():
+            directory = call_function("coalesce", rendered.values(are_origins), directory)
+            nulls = pa.nulls(len(keys), pa.string())
+            storage = call_function("if_else", make_array(are_origins, pa.bool_()), nulls, storage)
+        data_paths = records.find_texts("data_path")
         columns = {
             "kind": _kinds(stored, records),
             "origin": stored.texts("origin"),
-            "directory": coalesce(rendered.values(are_origins), directory),
-            "storage": call_function("if_else", make_array(are_origins, pa.bool_()), nulls, storage),
+            "directory": directory,
+            "storage": storage,
             "path": paths,
             "name": names,
             "file_id": make_array(file_ids, pa.int64(), ~have_parents),
             "parent_id": make_array(parents, pa.int64(), ~have_parents),
-            "data_path": call_function(
-                "if_else", make_array(_are_data(records), pa.bool_()), records.texts("data_path"), nulls
-            ),
+            "data_path": take_texts(data_paths._replace(lengths=np.where(_are_data(records), data_paths.lengths, -1))),
             "time": times(records.numbers("time"), records.are_there("time")),
             "number": make_array(numbers, pa.int64(), have_parents | ~rendered.are_there(INTEGER)),
         }
@@ -266,16 +261,22 @@ class FileSystem(ApplicationView):
         key, value, _ = entry
         if key.startswith(_ORIGIN):
             origin, wrong = text(key[len(_ORIGIN) :], "utf-8")
-            return row_of({"kind": "origin", "origin": origin}, wrong, columns_of(value, _directory))
+            return row_of(
+                {"kind": "origin", "origin": origin}, wrong, columns_of(value, partial(read_text, "directory"))
+            )
         if key in _COUNTERS:
-            return {**context.columns, "kind": _COUNTERS[key], **columns_of(value, partial(_number, "number"))}
+            return {
+                **context.columns,
+                "kind": _COUNTERS[key],
+                **columns_of(value, partial(read_integer, "number")),
+            }
         if key.startswith(CHILD):
             digits, colon, stored = key[len(CHILD) :].partition(b":")
             if not colon:
                 raise UnknownBytesError("a name in a directory without a colon before it")
             name, wrong = text(stored, "utf-8")
             columns = {**context.columns, "kind": "child", "parent_id": integer_of(digits), "name": name}
-            row = row_of(columns, wrong, columns_of(value, partial(_number, "file_id")))
+            row = row_of(columns, wrong, columns_of(value, partial(read_integer, "file_id")))
             return context.with_path(row, row["parent_id"], name)
         number = integer_of(key)
         last = context.rows.get(number)
@@ -284,11 +285,6 @@ class FileSystem(ApplicationView):
         if value is None:
             return row if last is None else context.with_path(row, *last[1:])
         return context.with_path(row, row["parent_id"], row["name"]) if "name" in row else row
-
-
-def _sizes_of(texts: pa.Array) -> NDArray[Any]:
-    """Return how many bytes texts have."""
-    return np.diff(view_offsets(texts))
 
 
 def _are_data(records: KeyRows) -> NDArray[np.bool_]:
@@ -300,15 +296,6 @@ def _kinds(stored: KeyRows, records: KeyRows) -> pa.Array:
     """Return the column of kinds."""
     are_directories = (records.patterns > 0) & ~_are_data(records)
     return name_codes(np.where(are_directories, _KINDS.index("directory"), stored.patterns), _KINDS)
-
-
-def _number(column: str, value: bytes) -> dict[str, Any]:
-    return {column: integer_of(value)}
-
-
-def _directory(value: bytes) -> dict[str, Any]:
-    directory, wrong = text(value, "utf-8")
-    return {"directory": directory, "reason": wrong}
 
 
 def _file(value: bytes) -> dict[str, Any]:

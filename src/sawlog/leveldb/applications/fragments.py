@@ -19,6 +19,7 @@ from sawlog.arrow import (
     make_fixed_array,
     make_scalar,
     unpack_booleans,
+    view_offsets,
 )
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Findings
@@ -34,10 +35,12 @@ _RAW = "raw_"
 """Begins the names of columns of stored bytes, and of those that the view has another column by the name of."""
 _BYTES = ("key", "value")
 _REASON = pa.field("reason", pa.string())
-UNDECODED_ROWS = "undecoded_rows"
+_UNDECODED_ROWS = "undecoded_rows"
 """Note of rows with a reason: of those, some bytes are delivered as they are stored."""
 _DELETIONS = frozenset({"delete", "single_delete", "delete_sized", "delete_range"})
-BATCH_BYTES = 8 << 20
+_LEAST_DELETION = min(map(len, _DELETIONS))
+"""Characters of the shortest of them; of other operations most have fewer."""
+_BATCH_BYTES = 8 << 20
 """Decoded text that makes a batch, at most, unless one value has more."""
 
 
@@ -88,7 +91,7 @@ class Decoded(Fragment):
                     part.columns[field.name] if field in decoded else part.entries.column(field.name.removeprefix(_RAW))
                     for field in schema
                 ]
-                findings.notes[UNDECODED_ROWS] += part.undecoded
+                findings.notes[_UNDECODED_ROWS] += part.undecoded
                 yield make_batch(arrays, schema, part.entries.num_rows)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -186,6 +189,8 @@ def _whole_column(
 
 def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:
     """Return which entries have no value."""
+    if np.diff(view_offsets(operations)).max(initial=0) < _LEAST_DELETION:
+        return np.zeros(len(operations), np.bool_)
     return unpack_booleans(
         call_function("is_in", operations, options=("SetLookupOptions", make_array(sorted(_DELETIONS), pa.string())))
     )
@@ -214,7 +219,7 @@ def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> It
         for value in row.values():
             if isinstance(value, (str, bytes)):
                 size += len(value)
-        if size > BATCH_BYTES:
+        if size > _BATCH_BYTES:
             yield rows
             rows, size = [], 0
     if rows:

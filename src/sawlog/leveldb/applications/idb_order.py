@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from sawlog.leveldb.applications.indexed_db_layout import (
-    ARRAY,
-    BINARY,
-    DATE,
-    EXISTS,
-    EXTERNAL_OBJECTS,
-    FIRST_INDEX,
-    NO_KEY,
-    NUMBER,
-    RECORD,
-    SMALLEST,
-    STRING,
-    read_place,
-)
+from sawlog.leveldb.applications import indexed_db_layout as layout
 from sawlog.leveldb.applications.script_values import MAX_DEPTH
 from sawlog.leveldb.applications.view import Cursor, UnknownBytesError
 
-_RANKS = {rank: place for place, rank in enumerate((SMALLEST, NUMBER, DATE, STRING, BINARY, ARRAY, NO_KEY))}
+_RANKS = {
+    rank: place
+    for place, rank in enumerate(
+        (layout.SMALLEST, layout.NUMBER, layout.DATE, layout.STRING, layout.BINARY, layout.ARRAY, layout.NO_KEY)
+    )
+}
 """Types of keys in order: the smallest key, numbers, dates, strings, binaries, arrays, and no key at all."""
 _SIMPLE_GLOBAL, _SIMPLE_STORE = 7, 6
 """Types below have one key each, in what belongs to no database, and in the metadata of one."""
@@ -47,17 +39,20 @@ def order_of(key: bytes) -> tuple[Any, ...]:
 
 
 def _place(cursor: Cursor) -> tuple[Any, ...]:
-    place = read_place(cursor)
+    place = layout.read_place(cursor)
     if not place.database:
         return (*place, *_metadata(cursor, is_global=True))
     if not place.store:
         return (*place, *_metadata(cursor, is_global=False))
-    if place.index_id not in (RECORD, EXISTS, EXTERNAL_OBJECTS) and place.index_id < FIRST_INDEX:
+    if (
+        place.index_id not in (layout.RECORD, layout.EXISTS, layout.EXTERNAL_OBJECTS)
+        and place.index_id < layout.FIRST_INDEX
+    ):
         raise UnknownBytesError(f"index ID {place.index_id}")
     if not cursor.left:
         return (*place, ())
     first_key = _key(cursor)
-    return (*place, (first_key, _rest(cursor)) if place.index_id >= FIRST_INDEX else (first_key,))
+    return (*place, (first_key, _rest(cursor)) if place.index_id >= layout.FIRST_INDEX else (first_key,))
 
 
 def is_key(key: bytes) -> bool:
@@ -100,15 +95,15 @@ def _key(cursor: Cursor, depth: int = 0) -> tuple[Any, ...]:
     if kind not in _RANKS:
         raise UnknownBytesError(f"type {kind} of a key")
     rank = _RANKS[kind]
-    if kind == ARRAY:
+    if kind == layout.ARRAY:
         count = cursor.varint()
         if count > cursor.left:
             raise UnknownBytesError(f"{count} keys in {cursor.left} bytes")
         return rank, tuple(_key(cursor, depth + 1) for _ in range(count))
-    if kind == BINARY:
+    if kind == layout.BINARY:
         return rank, cursor.take(cursor.varint(), "binary")
-    if kind == STRING:
+    if kind == layout.STRING:
         return rank, cursor.take(2 * cursor.varint(), "text")
-    if kind in (DATE, NUMBER):
+    if kind in (layout.DATE, layout.NUMBER):
         return rank, cursor.double()
     return (rank,)

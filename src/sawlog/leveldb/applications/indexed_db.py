@@ -16,27 +16,7 @@ from sawlog.arrow import make_array, make_fixed_array, view_binary
 from sawlog.guard import Undecodable
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import indexed_db_kernels as k
-from sawlog.leveldb.applications.indexed_db_layout import (
-    ARRAY,
-    BINARY,
-    BLOB_SUFFIX,
-    COMPARATOR,
-    DATABASE_SUFFIX,
-    DATE,
-    EXISTS,
-    EXTERNAL_OBJECTS,
-    FIRST_INDEX,
-    IN_BLOB,
-    IN_SNAPPY,
-    NO_KEY,
-    NUMBER,
-    RECORD,
-    STRING,
-    VERSION_TAG,
-    WRAPPED,
-    Place,
-    read_place,
-)
+from sawlog.leveldb.applications import indexed_db_layout as layout
 from sawlog.leveldb.applications.script_kernels import ROOM
 from sawlog.leveldb.applications.script_values import (
     MAX_DEPTH,
@@ -55,6 +35,7 @@ from sawlog.leveldb.applications.view import (
     PlainRows,
     UnknownBytesError,
     columns_of,
+    make_columns,
     text,
     text_array,
 )
@@ -91,7 +72,7 @@ class Names:
     home: Home
     databases: dict[int, tuple[str, str]] = field(default_factory=dict)
     stores: dict[tuple[int, int], str] = field(default_factory=dict)
-    indexes: dict[Place, str] = field(default_factory=dict)
+    indexes: dict[layout.Place, str] = field(default_factory=dict)
     external: dict[tuple[int, int, bytes], list[tuple[int, bytes]]] = field(default_factory=dict)
 
 
@@ -196,27 +177,15 @@ class IndexedDB(ApplicationView):
     """View of IndexedDB: a row per record, entry of an index, and piece of metadata."""
 
     title = "Chromium's IndexedDB: kind, database, object_store, index, key, value (JSON)"
-    columns: ClassVar = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("origin", pa.string()),
-            ("database", pa.string()),
-            ("object_store", pa.string()),
-            ("index", pa.string()),
-            ("key", pa.string()),
-            ("value", pa.string()),
-            ("version", pa.int64()),
-            ("database_id", pa.int64()),
-            ("object_store_id", pa.int64()),
-            ("index_id", pa.int64()),
-        ]
+    columns: ClassVar = make_columns(
+        "kind origin database object_store index key value version:int database_id:int object_store_id:int index_id:int"
     )
     names: ClassVar = (b"", None)
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by the order of its keys."""
         del path, keys
-        return comparator == COMPARATOR
+        return comparator == layout.COMPARATOR
 
     def context(self, entries: Entries, home: Home) -> Names:
         """Return the names of databases, object stores and indexes, newest first, and lists of external objects."""
@@ -263,7 +232,7 @@ class IndexedDB(ApplicationView):
     def decode(self, entry: Entry, context: Names) -> Mapping[str, Any]:
         """Return the key by its prefix, which says what the value is."""
         cursor = Cursor(entry.key)
-        place = read_place(cursor)
+        place = layout.read_place(cursor)
         row: dict[str, Any] = {"origin": None, "database": None}
         if place.database:
             row["origin"], row["database"] = context.databases.get(place.database, (None, None))
@@ -273,16 +242,16 @@ class IndexedDB(ApplicationView):
         row |= _of_store(place.database, place.store, context)
         stored = entry.key[cursor.position :]
         read: Callable[[bytes], dict[str, Any]]
-        if place.index_id == RECORD:
+        if place.index_id == layout.RECORD:
             row["kind"], row["key"] = "record", to_json(_key(cursor))
             read = partial(_record, place=place, key=stored, sequence=entry.sequence, context=context)
-        elif place.index_id == EXISTS:
+        elif place.index_id == layout.EXISTS:
             row["kind"], row["key"] = "exists", to_json(_key(cursor))
             read = _exists
-        elif place.index_id == EXTERNAL_OBJECTS:
+        elif place.index_id == layout.EXTERNAL_OBJECTS:
             row["kind"], row["key"] = "external_objects", to_json(_key(cursor))
             read = _read_externals
-        elif place.index_id >= FIRST_INDEX:
+        elif place.index_id >= layout.FIRST_INDEX:
             row |= {"kind": "index_entry", "index": context.indexes.get(place), "index_id": place.index_id}
             row["key"] = to_json(_key(cursor))
             if cursor.left:
@@ -313,7 +282,7 @@ def _look_up_names(places: NDArray[np.int64], context: Names) -> dict[str, pa.Ar
     """Return columns of names by the IDs of database, object store and index; entries next to each other share them."""
     is_other = np.any(np.diff(places, axis=1, prepend=-1) != 0, axis=0)
     runs = make_fixed_array(pa.int64(), np.cumsum(is_other) - 1)
-    different = [Place(*ids) for ids in places[:, is_other].T.tolist()]
+    different = [layout.Place(*ids) for ids in places[:, is_other].T.tolist()]
     databases = [context.databases.get(place.database, (None, None)) for place in different]
     names = {
         "origin": [origin for origin, _ in databases],
@@ -341,22 +310,22 @@ def _key(cursor: Cursor, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
     kind = cursor.take_byte()
-    if kind == NO_KEY:
+    if kind == layout.NO_KEY:
         return None
-    if kind == STRING:
+    if kind == layout.STRING:
         return _sized_string(cursor)
-    if kind == DATE:
+    if kind == layout.DATE:
         return date(cursor.double())
-    if kind == NUMBER:
+    if kind == layout.NUMBER:
         return number(cursor.double())
-    if kind == ARRAY:
+    if kind == layout.ARRAY:
         return [_key(cursor, depth + 1) for _ in range(_read_count(cursor))]
-    if kind == BINARY:
+    if kind == layout.BINARY:
         return {"$bytes": binary(cursor.take(cursor.varint(), "key"))}
     raise UnknownBytesError(f"type {kind} of a key, at byte {cursor.position - 1}")
 
 
-def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
+def _metadata(place: layout.Place, cursor: Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
     """Return metadata of a database, of one of its parts, or of all databases."""
     if place.index_id:
         raise UnknownBytesError(f"index ID {place.index_id} without an object store")
@@ -369,7 +338,7 @@ def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names)
         level, table = "object_store", _STORE
         if tag == _INDEX_METADATA:
             level, table = "index", INDEX
-            index = Place(place.database, store, _id(cursor))
+            index = layout.Place(place.database, store, _id(cursor))
             row |= {"index": context.indexes.get(index), "index_id": index.index_id}
         tag = cursor.take_byte()
     if tag not in table:
@@ -401,9 +370,9 @@ def _replace_surrogates(name: str) -> tuple[str, str | None]:
 
 def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
     """Take down what an entry says of others; the newest of equal keys comes first."""
-    place = read_place(cursor)
+    place = layout.read_place(cursor)
     if place.store:
-        if place.index_id == EXTERNAL_OBJECTS:
+        if place.index_id == layout.EXTERNAL_OBJECTS:
             names.external.setdefault((place.database, place.store, cursor.take_remainder()), []).append(
                 (sequence, value)
             )
@@ -421,7 +390,7 @@ def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
     elif place.database and tag == _INDEX_METADATA:
         store, index = cursor.varint(), cursor.varint()
         if cursor.take_remainder() == b"\0":
-            index_place = Place(place.database, store, index)
+            index_place = layout.Place(place.database, store, index)
             names.indexes.setdefault(index_place, _replace_surrogates(_string(Cursor(value)))[0])
 
 
@@ -475,7 +444,7 @@ def _external_objects(cursor: Cursor) -> Iterator[dict[str, Any]]:
         yield external
 
 
-def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
+def _record(value: bytes, place: layout.Place, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
     """Return the version, and the value, be it compressed or in a blob."""
     cursor = Cursor(value)
     version = _id(cursor)
@@ -483,7 +452,7 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
     data = cursor.take_remainder()
     try:
         for _ in range(_WRAPPINGS):
-            if data[:2] != bytes([VERSION_TAG, WRAPPED]) or data[2:3] == bytes([VERSION_TAG]):
+            if data[:2] != bytes([layout.VERSION_TAG, layout.WRAPPED]) or data[2:3] == bytes([layout.VERSION_TAG]):
                 break
             data = _unwrap(Cursor(data, 2), place, key, sequence, context)
         text, reason = decode_script_value(data)
@@ -492,10 +461,10 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
     return {"version": version, "value": text, "reason": reason}
 
 
-def _unwrap(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Names) -> bytes:
+def _unwrap(cursor: Cursor, place: layout.Place, key: bytes, sequence: int, context: Names) -> bytes:
     """Return the bytes that a compressed value expands to, or the content of its blob."""
     kind = cursor.take_byte()
-    if kind == IN_BLOB:
+    if kind == layout.IN_BLOB:
         size, position = cursor.varint(), cursor.varint()
         newer = [
             version for version in context.external.get((place.database, place.store, key), ()) if version[0] > sequence
@@ -505,8 +474,8 @@ def _unwrap(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Na
         if blob.get("size") != size:
             raise UnknownBytesError(f"the value is in a blob of {size} bytes, and no entry says in which")
         return context.home.read(_blob_path(context.home.path, place.database, blob["number"]))
-    if kind != IN_SNAPPY:
-        raise UnknownBytesError(f"wrapping {kind}, expected {IN_BLOB} (blob) or {IN_SNAPPY} (Snappy)")
+    if kind != layout.IN_SNAPPY:
+        raise UnknownBytesError(f"wrapping {kind}, expected {layout.IN_BLOB} (blob) or {layout.IN_SNAPPY} (Snappy)")
     data = cursor.take_remainder()
     size = Cursor(data).varint(32)
     if size > _SNAPPY_RATIO * len(data) or size > context.home.longest:
@@ -519,5 +488,5 @@ def _unwrap(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Na
 
 def _blob_path(directory: str, database: int, blob: int) -> str:
     """Return the path of a blob, relative to the parent of the database's directory."""
-    name = posixpath.basename(directory).removesuffix(DATABASE_SUFFIX) + BLOB_SUFFIX
+    name = posixpath.basename(directory).removesuffix(layout.DATABASE_SUFFIX) + layout.BLOB_SUFFIX
     return f"{name}/{database:x}/{blob >> 8 & 255:02x}/{blob:x}"

@@ -18,18 +18,16 @@ from sawlog.kernels.json_text import (
     is_json,
     put_base64,
     put_double,
-    put_integer,
     put_string,
     put_text,
-    put_unsigned,
     put_utf_16_string,
     widen_bits,
 )
-from sawlog.kernels.memory import are_bytes_equal, load_u32, load_u64, store_u64
+from sawlog.kernels.memory import are_bytes_equal, load_u32, load_u64, store_u16, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _U32, _ZERO
 from sawlog.kernels.protobuf import read_varint
-from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s, UInt64s
-from sawlog.kernels.text import find_utf8_end, put_latin_1, put_utf_16
+from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s, OutUInt64s, UInt64s
+from sawlog.kernels.text import HIGH_BITS, find_utf8_end, put_latin_1, put_utf_16
 from sawlog.kernels.vector import copy_short
 from sawlog.leveldb.applications.script_kernels import LEVEL, MAX_LEVELS, MAX_NAMES, NAME, put_script
 from sawlog.leveldb.records.kernels import Strings
@@ -108,6 +106,14 @@ class Spans(NamedTuple):
     ends: Int64s
 
 
+class Texts(NamedTuple):
+    """Texts in bytes: text i is `data[starts[i] : starts[i] + lengths[i]]`; negative lengths are of none."""
+
+    data: Bytes
+    starts: Int64s
+    lengths: Int64s
+
+
 class Captures(NamedTuple):
     """Numbers and texts that were noted down.
 
@@ -168,7 +174,11 @@ _SINGLE = np.uint64(1)
 _BYTES_TEXT = np.frombuffer(b'{"$bytes":', np.uint8).copy()
 _TRUE_TEXT, _FALSE_TEXT = (np.uint64(int.from_bytes(name, "little")) for name in (b"true", b"false"))
 _SPACES = np.uint64(0x2020202020202020)
-_DIGIT = np.uint64(48)
+_DIGIT, _HUNDRED = np.uint64(48), np.uint64(100)
+_POWERS = np.array([10**width for width in range(20)], np.uint64)
+_MOST_WIDTH = np.uint64(len(_POWERS))
+_PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), "<u2").astype(np.uint64)
+"""The two digits of each number, as a number of 16 bits."""
 _MOST_DIGITS = np.uint64(18)
 
 
@@ -248,7 +258,7 @@ def _put_escaped(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any
     return put_string(out, pos, data, start, end)
 
 
-@inlined
+@always_inlined
 def _put_text(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
     """Return `_put_escaped`; most texts have nothing but characters that JSON has as they are."""
     length = end - start
@@ -284,21 +294,40 @@ def _put_bytes(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) 
 
 
 @inlined
+def _put_decimal(out: Any, pos: Any, value: Any) -> Any:
+    """Return a uint64 in decimal, two digits at a time; the position after it."""
+    width = _ONE
+    while width < _MOST_WIDTH and value >= _POWERS[width]:
+        width += _ONE
+    cursor = pos + width
+    while value >= _HUNDRED:
+        quotient = value // _HUNDRED
+        cursor -= _TWO
+        store_u16(out, cursor, _PAIRS[value - quotient * _HUNDRED])
+        value = quotient
+    if value >= _TEN:
+        store_u16(out, pos, _PAIRS[value])
+    else:
+        out[pos] = _DIGIT + value
+    return pos + width
+
+
+@always_inlined
 def _put_long_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) -> Any:
     """Return a value that was a varint, as `_put_number` returns it."""
     kind = field.kind
-    if kind == _INT:
-        return put_integer(out, pos, value)
-    if kind == _UINT:
-        return put_unsigned(out, pos, value)
     first = field.target
-    if value < declared.last_values[first] - first:
+    if kind == _ENUM and value < declared.last_values[first] - first:
         start = declared.values[first + value]
         length = declared.values[first + value + _ONE] - start
         if length > _ZERO:
             copy_short(out, pos, declared.texts, start, length)
             return pos + length
-    return put_integer(out, pos, value)
+    if kind != _UINT and np.int64(value) < 0:
+        out[pos] = 45
+        pos += _ONE
+        value = ~value + _ONE
+    return _put_decimal(out, pos, value)
 
 
 @always_inlined
@@ -347,7 +376,7 @@ def _put_path(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -
     return put_string(out, pos, data, text_start, text_end)
 
 
-@inlined
+@always_inlined
 def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered: Any, scratch: Any) -> Any:
     """Return a value that is no varint, message or text; the position after it, which is 0 for a doubtful one."""
     kind, out, state = field.kind, rendered.out, scratch.state[0]
@@ -357,7 +386,7 @@ def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered:
         return _put_path(data, start, end, out, pos, state)
     if kind == _FIXED:
         value = load_u32(data, start) if end - start == _FOUR else load_u64(data, start)
-        return put_unsigned(out, pos, value)
+        return _put_decimal(out, pos, value)
     state.position = pos
     if kind == _SCRIPT:
         has_room = _has_room(out, pos, _SIX * (end - start), state)
@@ -368,7 +397,7 @@ def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered:
     return state.position if is_plain else _ZERO
 
 
-@inlined
+@always_inlined
 def _put_packed(
     data: Any, declared: Any, field: Any, start: Any, end: Any, items: Any, out: Any, pos: Any, state: Any
 ) -> Any:
@@ -392,12 +421,12 @@ def _put_packed(
 def _put_undeclared(data: Any, tag: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
     """Return a field by its number; the position after it, which is 0 if there was no room."""
     out[pos] = 34
-    pos = put_unsigned(out, pos + _ONE, tag >> _THREE)
+    pos = _put_decimal(out, pos + _ONE, tag >> _THREE)
     out[pos] = 34
     out[pos + _ONE] = 58
     pos += _TWO
     if tag & _SEVEN == _ZERO:
-        return put_unsigned(out, pos, start)
+        return _put_decimal(out, pos, start)
     return _put_bytes(data, start, end, out, pos, state)
 
 
@@ -424,7 +453,7 @@ def _forget(marks: Any, row: Any, captures: Any) -> None:
         slot += _ONE
 
 
-@inlined
+@always_inlined
 def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
     """Return a message as an object of JSON; the position after it, which is 0 for a doubtful one."""
     state, out, fields = scratch.state[0], rendered.out, declared.fields
@@ -541,7 +570,7 @@ def _decimal(data: Any, pos: Any, end: Any) -> Any:
     return ~value + _ONE if is_negative else value, True
 
 
-@inlined
+@always_inlined
 def _put_plain_value(data: Any, start: Any, end: Any, root: Any, row: Any, rendered: Any, state: Any) -> Any:
     """Return a value that is no message, as `_put_value` returns it."""
     out, pos = rendered.out, state.position
@@ -573,7 +602,7 @@ def _put_plain_value(data: Any, start: Any, end: Any, root: Any, row: Any, rende
     return pos, False
 
 
-@inlined
+@always_inlined
 def _put_value(data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
     """Return a value; the position after it, and whether it is a plain one."""
     if root >= 0:
@@ -611,6 +640,38 @@ def render_values(values: Spans, roots: Int64s, declared: Declared, rendered: Re
     return state.slots
 
 
+@inlined
+def _append_text(texts: Any, row: Any, out: Any, pos: Any) -> Any:
+    """Copy a text; the position after it."""
+    length = np.uint64(texts.lengths[row])
+    copy_short(out, pos, texts.data, np.uint64(texts.starts[row]), length)
+    return pos + length
+
+
+@kernel
+def combine_texts(first: Texts, second: Texts, separator: Int64, out: OutBytes, ends: OutInt32s) -> None:
+    """Copy the first of two texts that is there, or both with a byte between them.
+
+    Args:
+        first: `Texts`.
+        second: `Texts`, as many.
+        separator: The byte, or -1 for the first one.
+        out: uint8, with room for all.
+        ends: int32, `ends[i + 1]` becomes the end of text i; `ends[0]` is 0.
+    """
+    pos = _ZERO
+    for row in range(len(first.lengths)):
+        has_first, has_second = first.lengths[row] >= 0, second.lengths[row] >= 0
+        if has_first and (separator < 0 or has_second):
+            pos = _append_text(first, row, out, pos)
+        if separator >= 0 and has_first and has_second:
+            out[pos] = separator
+            pos += _ONE
+        if has_second and (has_first if separator >= 0 else not has_first):
+            pos = _append_text(second, row, out, pos)
+        ends[row + 1] = pos
+
+
 @kernel
 def find_integers(values: Strings, tags: Int64s, integers: OutInt64s) -> None:
     """Read the last integer in messages in messages.
@@ -639,11 +700,13 @@ def find_integers(values: Strings, tags: Int64s, integers: OutInt64s) -> None:
             pos, end = value, value_end
 
 
-PART = make_record_type("kind", "separator", "capture")
+PART = make_record_type("kind", "separator", ("capture", np.uint64))
 """A part of a key: one of the kinds below, the byte after it or -1 for the last part, and its number among captures."""
-PATTERN = make_record_type("prefix", "prefix_end", "first", "last", "group")
-"""Keys that begin alike: with which bytes, their parts, and to which group they belong. A key without parts is nothing
-but these bytes."""
+PATTERN = make_record_type(
+    *((name, np.uint64) for name in ("prefix", "prefix_end", "word", "mask", "first", "last", "group"))
+)
+"""Keys that begin alike: with which bytes, the first eight of them as a number and a mask of that, their parts, and to
+which group they belong. A key without parts is nothing but these bytes."""
 PART_KINDS = ("text", "int", "bytes", "ascii", "digits", "hex", "name", "token", "size", "pickled", "int32", "int64")
 """The last ones are parts of a `base::Pickle`: the bytes that follow at least, a text, and numbers."""
 _PART_TEXT, _PART_INT = 0, 1
@@ -656,6 +719,7 @@ _IS_OF[5, list(b"0123456789abcdef")] = 1
 _IS_OF[6, list(b"0123456789_abcdefghijklmnopqrstuvwxyz")] = 1
 _IS_OF[7, list(set(range(128)) - set(b"#,=|"))] = 1
 """By kind and byte, whether it may be in a part."""
+_BYTES_OF_ONE = np.uint64(0x0101010101010101)
 _INT32_SIGN = np.int64(1 << 31)
 
 
@@ -699,15 +763,27 @@ def _read_pickled_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captu
 
 
 @inlined
+def _find_byte(data: Any, pos: Any, end: Any, byte: Any) -> Any:
+    """Return the position of the first such byte, or `end`."""
+    pattern = np.uint64(byte) * _BYTES_OF_ONE
+    while end - pos >= _EIGHT:
+        difference = load_u64(data, pos) ^ pattern
+        if (difference - _BYTES_OF_ONE) & ~difference & HIGH_BITS != _ZERO:
+            break
+        pos += _EIGHT
+    while pos < end and data[pos] != byte:
+        pos += _ONE
+    return pos
+
+
+@inlined
 def _read_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any) -> Any:
     """Note a part of a key down. Returns the position after it and its separator, 0 for a doubtful one."""
     if part.kind >= _PART_SIZE:
         return _read_pickled_part(data, pos, end, part, row, captures)
     stop = end
     if part.separator >= 0:
-        stop = pos
-        while stop < end and data[stop] != part.separator:
-            stop += _ONE
+        stop = _find_byte(data, pos, end, part.separator)
         if stop == end:
             return _ZERO
     slot = part.capture
@@ -760,14 +836,21 @@ def read_keys(keys: Spans, groups: Bytes, patterns: Patterns, kinds: OutBytes, c
         start, end = np.uint64(keys.starts[row]), np.uint64(keys.ends[row])
         kinds[row] = 0
         is_tried, tried_length = False, _ZERO
-        for i in range(len(patterns.patterns)):
+        word = _ZERO
+        if np.uint64(len(data)) - start >= _EIGHT:
+            word = load_u64(data, start)
+        else:
+            for i in range(end - start):
+                word |= np.uint64(data[start + i]) << i * _EIGHT
+        for i in range(np.uint64(len(patterns.patterns))):
             pattern = patterns.patterns[i]
-            prefix = np.uint64(pattern.prefix)
-            length = np.uint64(pattern.prefix_end) - prefix
-            is_single = pattern.first == pattern.last
-            if pattern.group != groups[row] or end - start < length or (is_single and end - start != length):
+            if word & pattern.mask != pattern.word or pattern.group != groups[row]:
                 continue
-            if not are_bytes_equal(data, start, patterns.prefixes, prefix, length):
+            length = pattern.prefix_end - pattern.prefix
+            is_single = pattern.first == pattern.last
+            if end - start < length or (is_single and end - start != length):
+                continue
+            if length > _EIGHT and not are_bytes_equal(data, start, patterns.prefixes, pattern.prefix, length):
                 continue
             if is_tried and length != tried_length:
                 break

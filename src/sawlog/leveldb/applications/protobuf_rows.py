@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, call_function, compute_offsets, make_array, make_bitmap, view_binary
+from sawlog.arrow import Column, compute_offsets, make_array, make_bitmap, view_binary
 from sawlog.kernels.columns import gather_bytes
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import protobuf_kernels as k
@@ -43,10 +43,12 @@ class Captured:
     """
 
     def __init__(self, names: Sequence[str], data: NDArray[np.uint8], rows: int) -> None:
-        shape = len(names), rows
         self._places = {name: place for place, name in enumerate(names)}
         self._data = data
-        self.captures = k.Captures(np.zeros(shape, np.int64), np.full(shape, -1, np.int64))
+        words, lengths = (Column(np.int64, len(names) * rows).values.reshape(len(names), rows) for _ in range(2))
+        words.fill(0)
+        lengths.fill(-1)
+        self.captures = k.Captures(words, lengths)
 
     def numbers(self, name: str) -> NDArray[np.int64]:
         """Return the numbers of a name; see `are_there`."""
@@ -72,12 +74,45 @@ class Captured:
         starts = self.numbers(name)
         return k.Spans(self._data, starts, starts + np.maximum(self.lengths(name), 0))
 
+    def find_texts(self, name: str) -> k.Texts:
+        """Return where texts are."""
+        return k.Texts(self._data, self.numbers(name), self.lengths(name))
+
     def texts(self, name: str) -> pa.Array:
         """Return texts as a column, null where there is none."""
-        lengths = self.lengths(name)
-        validity = None if lengths.min(initial=0) >= 0 else make_bitmap(lengths >= 0)
-        buffers = gather_bytes(self._data, self.numbers(name), np.maximum(lengths, 0))
-        return pa.Array.from_buffers(pa.string(), len(lengths), [validity, *buffers])
+        return take_texts(self.find_texts(name))
+
+
+def find_texts(column: pa.Array, are_there: NDArray[np.bool_] | None = None) -> k.Texts:
+    """Return where the texts of a column are that has no nulls; or some of them."""
+    data, offsets = view_binary(column)
+    lengths = np.diff(offsets).astype(np.int64)
+    return k.Texts(
+        data, offsets[:-1].astype(np.int64), lengths if are_there is None else np.where(are_there, lengths, -1)
+    )
+
+
+def take_texts(texts: k.Texts, second_texts: k.Texts | None = None, separator: int = -1) -> pa.Array:
+    """Return texts as a column, null where there is none.
+
+    Args:
+        texts: The texts.
+        second_texts: Those that take their place where they are not there.
+        separator: A byte that stands between a text and the other one; neither takes the other's place.
+    """
+    are_there = texts.lengths >= 0
+    if second_texts is None:
+        if not are_there.any():
+            return pa.nulls(len(are_there), pa.string())
+        ends, data = gather_bytes(texts.data, texts.starts, np.maximum(texts.lengths, 0))
+        validity = None if are_there.all() else make_bitmap(are_there)
+        return pa.Array.from_buffers(pa.string(), len(are_there), [validity, ends, data])
+    have_second = second_texts.lengths >= 0
+    are_there = are_there | have_second if separator < 0 else are_there & have_second
+    size = sum(int(lengths.sum(where=lengths > 0)) for lengths in (texts.lengths, second_texts.lengths))
+    out, ends = Column(np.uint8, size + len(are_there)), np.zeros(len(are_there) + 1, np.int32)
+    k.combine_texts(texts, second_texts, separator, out.values, ends)
+    return text_array(pa.string(), out, ends, are_there)
 
 
 class Part(NamedTuple):
@@ -163,7 +198,9 @@ class KeyPatterns:
         self._roots = [pattern.root for pattern in patterns]
         prefixes = compute_offsets([len(pattern.prefix) for pattern in patterns])
         parts = compute_offsets([len(pattern.parts) for pattern in patterns])
-        rows = list(zip(prefixes[:-1], prefixes[1:], parts[:-1], parts[1:], groups, strict=True))
+        words = [int.from_bytes(pattern.prefix[:8], "little") for pattern in patterns]
+        masks = [(1 << 8 * min(len(pattern.prefix), 8)) - 1 for pattern in patterns]
+        rows = list(zip(prefixes[:-1], prefixes[1:], words, masks, parts[:-1], parts[1:], groups, strict=True))
         part_rows = [
             (k.PART_KINDS.index(part.kind), part.separator[0] if part.separator else -1, self.names.index(part.name))
             for pattern in patterns
@@ -220,6 +257,10 @@ class ValueRows(Captured):
         return pa.Array.from_buffers(
             pa.string(), len(self._shown), [make_bitmap(are_shown), *self._shown.buffers()[1:]]
         )
+
+    def find_values(self, are_shown: NDArray[np.bool_]) -> k.Texts:
+        """Return where the texts are that are shown."""
+        return find_texts(self._shown, are_shown)
 
 
 class MessageRows:
@@ -299,19 +340,18 @@ class MessageRows:
             rows.append((tag, _KINDS.index(kind), int(field.is_repeated), target, start, len(self._text), capture))
         return node
 
-    def render(self, values: pa.Array | k.Spans, roots: NDArray[np.int64]) -> ValueRows | None:
+    def render(self, values: pa.Array | k.Spans, roots: NDArray[np.int64]) -> ValueRows:
         """Render many values.
 
         Args:
             values: The values.
             roots: By row, the number of a message, or one of `NOTHING` to `UNREAD`.
-
-        Returns:
-            `None` where there are too many bytes.
         """
         spans = values if isinstance(values, k.Spans) else spans_of(values)
         size = int((spans.ends - spans.starts).sum())
-        return ValueRows(self, spans, np.ascontiguousarray(roots), size) if size <= MAX_BYTES else None
+        if size > MAX_BYTES:
+            roots, size = np.full(len(roots), k.UNREAD), 0
+        return ValueRows(self, spans, np.ascontiguousarray(roots), size)
 
 
 def spans_of(values: pa.Array) -> k.Spans:
@@ -352,16 +392,27 @@ class Lookup:
 
     def take(self, numbers: NDArray[np.int64]) -> pa.Array:
         """Return the values that numbers have, as a column; null where they have none."""
+        places, have_values = self._find(numbers)
+        return self._values.take(make_array(places, pa.int64(), ~have_values))
+
+    @cached_property
+    def _texts(self) -> k.Texts:
+        """Return the places of the values, if these are texts."""
+        return find_texts(self._values if len(self._values) else make_array([""], self._values.type))
+
+    def _find(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return which values numbers have, and whether they have any."""
         if not len(self._numbers):
-            return pa.nulls(len(numbers), self._values.type)
+            return np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.bool_)
         places = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
-        return self._values.take(make_array(self._places[places], pa.int64(), self._numbers[places] != numbers))
+        return self._places[places], self._numbers[places] == numbers
+
+    def find_texts(self, numbers: NDArray[np.int64]) -> k.Texts:
+        """Return where the texts are that numbers have."""
+        places, have_values = self._find(numbers)
+        texts = self._texts
+        return k.Texts(texts.data, texts.starts[places], np.where(have_values, texts.lengths[places], -1))
 
     def find(self, number: int) -> Any:
         """Return the value of a number; `None` where it has none."""
         return self.take(np.array([number], np.int64))[0].as_py()
-
-
-def coalesce(*columns: pa.Array) -> pa.Array:
-    """Return a column of the first of these that is not null, in each row."""
-    return call_function("coalesce", *columns)

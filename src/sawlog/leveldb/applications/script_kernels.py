@@ -42,7 +42,18 @@ def _text(text: str) -> Any:
     return np.frombuffer(text.encode(), np.uint8).copy()
 
 
-_TRUE, _FALSE, NULL_TEXT, _UNDEFINED = map(_text, ("true", "false", "null", '{"$undefined":true}'))
+_LITERALS = {
+    layout.TRUE_TAG: "true",
+    layout.FALSE_TAG: "false",
+    layout.NULL_TAG: "null",
+    layout.UNDEFINED_TAG: '{"$undefined":true}',
+}
+_LITERAL_TEXTS = np.zeros((256, max(map(len, _LITERALS.values()))), np.uint8)
+_LITERAL_SIZES = np.zeros(256, np.int64)
+for _tag, _literal in _LITERALS.items():
+    _LITERAL_SIZES[_tag] = len(_literal)
+    _LITERAL_TEXTS[_tag, : len(_literal)] = list(_literal.encode())
+NULL_TEXT = _text("null")
 _DATE_TEXT, BYTES_TEXT = map(_text, ('{"$date":', '{"$bytes":'))
 _SLACK = np.uint64(128)
 """More than the text of anything that is written at a time, but for strings and bytes."""
@@ -159,19 +170,9 @@ def _put_scalar(data: Any, pos: Any, end: Any, tag: Any, texts: Any, state: Any)
         bits = load_u64(data, pos)
         is_plain = put_date(bits, texts, state) if tag == layout.DATE_TAG else put_double(bits, texts, state)
         return pos + _EIGHT if is_plain else _ZERO
-    if tag == layout.TRUE_TAG:
-        state.position = put_text(out, state.position, _TRUE)
-        return pos
-    if tag == layout.FALSE_TAG:
-        state.position = put_text(out, state.position, _FALSE)
-        return pos
-    if tag == layout.NULL_TAG:
-        state.position = put_text(out, state.position, NULL_TEXT)
-        return pos
-    if tag == layout.UNDEFINED_TAG:
-        state.position = put_text(out, state.position, _UNDEFINED)
-        return pos
-    return _ZERO
+    for i in range(_LITERAL_SIZES[tag]):
+        put_byte(texts, state, _LITERAL_TEXTS[tag, i])
+    return pos if _LITERAL_SIZES[tag] > 0 else _ZERO
 
 
 @inlined

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import call_function, cast, fill_null, make_constant, unpack_booleans, view_values
+from sawlog.arrow import call_function, cast, fill_null, make_array, make_constant, unpack_booleans, view_values
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
-from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, coalesce, times
+from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, times
 from sawlog.leveldb.applications.view import (
     EPOCH,
     ApplicationView,
@@ -23,6 +23,7 @@ from sawlog.leveldb.applications.view import (
     PlainRows,
     UnknownBytesError,
     columns_of,
+    make_columns,
     microseconds,
     row_of,
     text,
@@ -32,6 +33,7 @@ from sawlog.leveldb.columns import name_codes
 _KEY = re.compile(rb"(?:([A-Z]+)-)?([a-z][a-z0-9_]*)-(?:(dt|md)-(.*)|GlobalMetadata)", re.DOTALL)
 """Keys: the kind of storage, the data type, whether the entry is an entity or metadata on it, and the entity's key."""
 _KINDS = {b"dt": "data", b"md": "metadata", None: "state"}
+_STATE_KEY = "GlobalMetadata"
 SCHEMA = b"_mts_schema_descriptor"
 _PICKLED = "sessions"
 """The data type whose keys are not text."""
@@ -204,12 +206,13 @@ _ENTITIES = MessageRows(
     {
         "Metadata": {"time": ("modification_time",)},
         **{data_type: {"time": _TIMES[data_type][0]} if data_type in _TIMES else {} for data_type in _DATA},
-        "": {},
+        **{name: {} for name in ("", "State", "Version", "Schema")},
     },
     _DATA,
 )
 _ENTITY_KEYS = KeyPatterns(
     [
+        KeyPattern(SCHEMA, "schema", (), "Schema"),
         *(
             KeyPattern(
                 f"{_PICKLED}-{form}-".encode(),
@@ -220,6 +223,7 @@ _ENTITY_KEYS = KeyPatterns(
             for form, message in (("dt", _PICKLED), ("md", "Metadata"))
         ),
         KeyPattern(b"", "", (Part("data_type", "name", b"-"), Part("form", "ascii", b"-"), Part("key"))),
+        KeyPattern(b"", "", (Part("data_type", "name", b"-"), Part("form", "ascii"))),
     ],
     _ENTITIES,
 )
@@ -235,46 +239,47 @@ class SyncData(ApplicationView):
     """View of the database of entities that are synced: a row per entity, metadata on it, or state of a data type."""
 
     title = "Chromium's Sync Data: kind, storage, data_type, key, time, value (JSON)"
-    columns: ClassVar = pa.schema(
-        [
-            *((name, pa.string()) for name in ("kind", "storage", "data_type", "key")),
-            ("time", pa.timestamp("us", "UTC")),
-            ("value", pa.string()),
-        ]
-    )
+    columns: ClassVar = make_columns("kind storage data_type key time:time value")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directory, or the key of its schema."""
         del comparator
         return path.endswith("/Sync Data/LevelDB") or SCHEMA in keys
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
-        """Return entities and their metadata."""
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+        """Return all that is without the kind of a storage."""
         del context
         stored = _ENTITY_KEYS.read(keys)
         data_types, names, forms = (stored.texts(name) for name in ("data_type", "key", "form"))
         encoded = call_function("dictionary_encode", data_types)
         types = encoded.dictionary.to_pylist()
-        type_places = fill_null(encoded.indices, len(types))
+        type_places = view_values(fill_null(encoded.indices, len(types)), np.int32)
         # A name begins with a letter, and what comes after the last one is not read.
+        are_names = np.array([*(name[:1].isalpha() for name in types), False])
         nodes, units, epochs = np.array(
             [*(_READINGS.get(name, _OTHER if name[:1].isalpha() else _NEITHER) for name in types), _NEITHER],
             np.int64,
-        )[view_values(type_places, np.int32)].T
-        are_metadata = _are_equal(forms, "md")
-        are_read = (are_metadata | _are_equal(forms, "dt")) & ~_are_equal(names, _VERSION.decode("ascii"))
-        nodes = np.where(are_metadata & (nodes != k.UNREAD), _ENTITIES.nodes["Metadata"], nodes)
-        rendered = _ENTITIES.render(values, np.where(are_read, nodes, stored.roots))
-        if rendered is None:
-            return None
+        )[type_places].T
+        are_metadata, are_schemas = _are_equal(forms, "md"), stored.are_of("schema")
+        have_keys, has_node = stored.are_there("key"), stored.are_there("node")
+        are_entities = (are_metadata | _are_equal(forms, "dt")) & have_keys & (nodes != k.UNREAD)
+        are_states = _are_equal(forms, _STATE_KEY) & ~have_keys & are_names[type_places]
+        roots = np.where(are_entities, np.where(are_metadata, _ENTITIES.nodes["Metadata"], nodes), stored.roots)
+        roots[are_entities & _are_equal(names, _VERSION.decode("ascii"))] = _ENTITIES.nodes["Version"]
+        roots[are_states] = _ENTITIES.nodes["State"]
+        rendered = _ENTITIES.render(values, roots)
         are_metadata |= stored.are_of(_KINDS[b"md"])
-        has_node = stored.are_there("node")
         units, epochs = np.where(are_metadata | has_node, 1_000, units), np.where(are_metadata | has_node, 0, epochs)
-        tabs = call_function("binary_join_element_wise", names, cast(stored.integers("node"), pa.string()), ":")
+        if has_node.any():
+            tabs = call_function("binary_join_element_wise", names, cast(stored.integers("node"), pa.string()), ":")
+            names = call_function("coalesce", tabs, names)
+            tab_types = make_constant(_PICKLED, pa.string(), len(keys))
+            data_types = call_function("if_else", make_array(has_node, pa.bool_()), tab_types, data_types)
+        kinds = np.where(are_states, 2, np.where(are_schemas, 3, are_metadata))
         columns = {
-            "kind": name_codes(are_metadata.astype(np.int64), (_KINDS[b"dt"], _KINDS[b"md"])),
-            "data_type": coalesce(data_types, make_constant(_PICKLED, pa.string(), len(keys))),
-            "key": coalesce(tabs, names),
+            "kind": name_codes(kinds, (*_KINDS.values(), "schema")),
+            "data_type": data_types,
+            "key": names,
             "time": times(rendered.numbers("time"), rendered.are_there("time"), units, epochs),
             "value": rendered.values(),
         }

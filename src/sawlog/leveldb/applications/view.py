@@ -165,6 +165,22 @@ def text_array(
     return pa.Array.from_buffers(kind, len(ends) - 1, [validity, pa.py_buffer(ends), data.take(int(ends[-1]))])
 
 
+_TYPES = {
+    "": pa.string(),
+    "bool": pa.bool_(),
+    "bytes": pa.binary(),
+    "int": pa.int64(),
+    "int32": pa.int32(),
+    "texts": pa.list_(pa.string()),
+    "time": pa.timestamp("us", "UTC"),
+}
+
+
+def make_columns(names: str) -> pa.Schema:
+    """Return columns by their names, with spaces between them: of text, unless a colon and another type follow."""
+    return pa.schema([(name, _TYPES[kind]) for name, _, kind in (column.partition(":") for column in names.split())])
+
+
 class ApplicationView(ABC):
     """View of an application: a row per entry: decoded columns, then `reason`, the bytes, and the entry's columns."""
 
@@ -335,3 +351,14 @@ def text(data: bytes, encoding: str) -> tuple[str, str | None]:
     except UnicodeDecodeError as error:
         replaced = data.decode(encoding, "replace")
         return replaced, f"not {encoding} at byte {error.start} of the text: shown with U+FFFD"
+
+
+def read_text(column: str, value: bytes) -> dict[str, Any]:
+    """Return a column that is the text of a value."""
+    plain, wrong = text(value, "utf-8")
+    return {column: plain, "reason": wrong}
+
+
+def read_integer(column: str, value: bytes) -> dict[str, Any]:
+    """Return a column that is the integer that a value has digits of."""
+    return {column: integer_of(value)}
