@@ -166,7 +166,7 @@ DECODERS = {
 """Calls that make something of bytes, and say by exceptions of any kind that they cannot."""
 DECODING = {"FromString", "ParseFromString", "decompress"}
 """Methods that do, whatever they are of."""
-CALLERS = {"call_decoder", "decoder_raising", "decode_json"}
+CALLERS = {"call_decoder", "wrap_decoder", "decode_json"}
 """What takes their word: `sawlog.guard`."""
 OUR_OWN_BYTES = {
     "sawlog.kernels.native",  # the table of its own library

@@ -41,6 +41,10 @@ PRONOUNS = re.compile(
 QUESTIONS = ("What", "One", "How", "Where", "Which", "Those", "See", "Whatever")
 """First words of docstrings that do not say what a class is, or what a function returns."""
 
+VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text().split())
+"""First words of functions' names: verbs, and what stands for one, such as `of`, `from`, `is` and `on`."""
+_LIKE_FIELDS = {"property", "cached_property", "setter", "overload"}
+
 
 @cache
 def modules() -> dict[str, ast.Module]:
@@ -109,6 +113,27 @@ def question_docstrings() -> Iterator[str]:
                 first = (ast.get_docstring(node) or "").partition(" ")[0]
                 if first.rstrip(",.:;'s") in QUESTIONS:
                     yield f"{name}.{getattr(node, 'name', '')}".rstrip(".")
+
+
+def noun_functions() -> Iterator[str]:
+    """Functions and methods whose names do not begin with a verb."""
+    for name, tree in modules().items():
+        for node in nodes(tree):
+            if isinstance(node, FUNCTION) and not node.name.startswith("__"):
+                decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+                if node.name.strip("_").partition("_")[0] not in VERBS and not decorators & _LIKE_FIELDS:
+                    yield f"{name}:{node.lineno} {node.name}"
+
+
+def noun_docstrings() -> Iterator[str]:
+    """Docstrings of functions that begin with an article: they name a thing and do not say what is done."""
+    for name, tree in modules().items():
+        for node in nodes(tree):
+            if isinstance(node, FUNCTION):
+                decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+                first = (ast.get_docstring(node) or "").partition(" ")[0]
+                if first in {"A", "An", "The"} and not decorators & _LIKE_FIELDS:
+                    yield f"{name}:{node.lineno} {node.name}"
 
 
 def pronouns() -> Iterator[str]:
@@ -209,6 +234,8 @@ MEASURES: dict[str, Callable[[], Iterator[str]]] = {
     "one_caller_functions": one_caller_functions,
     "pointing_docstrings": pointing_docstrings,
     "question_docstrings": question_docstrings,
+    "noun_functions": noun_functions,
+    "noun_docstrings": noun_docstrings,
     "pronouns": pronouns,
     "undocumented_methods": undocumented_methods,
     "late_imports": late_imports,
