@@ -58,7 +58,7 @@ class Cell:
 
 
 Row = tuple[str, list[Cell]]
-_FOOTER = leveldb_table.footer_fields("rocksdb", 0)
+_FOOTER = leveldb_table.list_footer_fields("rocksdb", 0)
 
 
 def n(size: int) -> str:

@@ -134,7 +134,7 @@ def test_intraday_rows_are_deleted_on_request(spark: None, imported: Path, logs:
 
 
 def test_a_failed_proof_takes_everything_back(spark: None, imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    proof = job.MergeJob.proof
+    proof = job.MergeJob.read_proof
 
     def forged(self: Any) -> Any:
         found = proof(self)

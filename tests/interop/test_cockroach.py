@@ -32,7 +32,7 @@ def test_what_pebble_answers(program: Path, case: str, seed: int, tmp_path: Path
     command = [str(program), str(tmp_path), case, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     rows = [tuple(bytes.fromhex(text) for text in line.split("\t")) for line in done.stdout.splitlines()]
-    place = ORDERS[COCKROACH_NAME].place
+    place = ORDERS[COCKROACH_NAME].compute_place
     assert rows
     assert [(place(key), value) for key, value in read_cockroach_live(tmp_path / "db")] == [
         (place(key), value) for key, value in rows

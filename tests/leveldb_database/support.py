@@ -220,7 +220,7 @@ def read_cockroach_live(path: Path, **options: object) -> list[tuple[bytes, byte
     """What `live` delivers, in order; operands of merges are appended to the value before them."""
     rows: list[tuple[bytes, bytes]] = []
     for row in sawlog.read(path, format="leveldb_database", view="live", **options).to_pylist():
-        if rows and COCKROACH.place(rows[-1][0]) == COCKROACH.place(row["key"]):
+        if rows and COCKROACH.compute_place(rows[-1][0]) == COCKROACH.compute_place(row["key"]):
             rows[-1] = rows[-1][0], row["value"] + rows[-1][1]
         else:
             rows.append((row["key"], row["value"]))

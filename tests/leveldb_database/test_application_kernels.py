@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.applications import (
-    application,
     chromium_services,
     chromium_workers,
     cometbft,
+    find_application,
     sync_data,
 )
 from sawlog.leveldb.applications.bedrock_layout import NAMES, PREFIXES, TAGS
-from sawlog.leveldb.applications.fragments import column_of, decode_parts
+from sawlog.leveldb.applications.fragments import decode_parts, make_column
 from sawlog.leveldb.applications.indexed_db import Names
 from sawlog.leveldb.applications.indexed_db_layout import Place
 from sawlog.leveldb.applications.protobuf import Messages
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarn
 
 def plain(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None) -> list[bool]:
     """Which entries kernels decode; that they, and those between them, are what Python says is made sure of."""
-    decoder = application(view)
+    decoder = find_application(view)
     assert decoder is not None
     fields = [*decoder.columns, pa.field("reason", pa.string())]
     columns = [pa.array(column, pa.binary()) for column in zip((b"", b""), *entries, strict=True)]
@@ -62,9 +62,9 @@ def plain(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None
             column.validate(full=True)
             assert len(column) == part.entries.num_rows
             found[name] += values_of(column)
-    assert found == {field.name: values_of(column_of(expected, field)) for field in fields}
+    assert found == {field.name: values_of(make_column(expected, field)) for field in fields}
     assert undecoded == len(entries) - found["reason"].count(None)
-    rows = decoder.plain_rows(batch.column("key"), batch.column("value"), context)
+    rows = decoder.decode_plain_rows(batch.column("key"), batch.column("value"), context)
     assert rows is not None
     return list(map(bool, rows.is_plain))
 
@@ -173,7 +173,7 @@ def test_the_longest_script_of_a_coin_is_plain_and_a_longer_one_is_not(size: int
 
 def test_the_room_for_a_part_is_not_that_of_the_batch() -> None:
     """Long texts of entries in doubt cut a batch; plain rows before and after stay in their places."""
-    view = application("bitcoin_blocks")
+    view = find_application("bitcoin_blocks")
     assert view is not None
     entries = [(b"t" + TXID, b"\1\2\3"), (b"R", b"x" * (9 << 20)), (b"t" + TXID, b"\1\2\4"), (b"R", b"1")]
     assert plain("bitcoin_blocks", [*entries, entries[0]], b"") == [True, False, True, False, True]
@@ -606,12 +606,12 @@ def real_entries(view: str) -> list[tuple[bytes, bytes]]:
 
 
 def context_of(view: str, entries: Sequence[tuple[bytes, bytes]]) -> Any:
-    decoder = application(view)
+    decoder = find_application(view)
     assert decoder is not None
     home = Home("/x/Local Extension Settings/abc", Storage(), 1 << 20)
     low, high = decoder.names or (b"", b"")
     names = [Entry(*entry, 1) for entry in entries if low <= entry[0] and entry[0] < (high or b"\xff")]
-    return decoder.context(Entries.of(names), home)
+    return decoder.make_context(Entries.of(names), home)
 
 
 @pytest.mark.parametrize("view", REAL_VIEWS)
@@ -681,10 +681,10 @@ FILES = st.one_of(
 
 @given(st.lists(FILES | changed(FILES), max_size=8), st.sampled_from(["x/000/t/Paths", "File System/Origins"]))
 def test_files_are_what_python_says(entries: list[tuple[bytes, bytes]], path: str) -> None:
-    decoder = application("file_system")
+    decoder = find_application("file_system")
     assert decoder is not None
     names = [Entry(*entry, 1) for entry in entries if b"0" <= entry[0] < b":"]
-    plain("file_system", entries, decoder.context(Entries.of(names), Home(path, Storage(), 1)))
+    plain("file_system", entries, decoder.make_context(Entries.of(names), Home(path, Storage(), 1)))
 
 
 @pytest.mark.parametrize("length", [4090, 4091, 4094, 4095, 4096])
@@ -697,9 +697,9 @@ def test_files_whose_paths_are_short_are_left_to_the_kernels(length: int) -> Non
         (b"5", pickled(9, b"00/2", b"nowhere", 5)),
         (b"CHILD_OF:2:d", b"3"),
     ]
-    decoder = application("file_system")
+    decoder = find_application("file_system")
     assert decoder is not None
-    context = decoder.context(Entries.of(Entry(*entry, 1) for entry in entries[:-1]), HOME)
+    context = decoder.make_context(Entries.of(Entry(*entry, 1) for entry in entries[:-1]), HOME)
     assert plain("file_system", entries, context) == [True, True, length <= 4091, False, False, True]
 
 
@@ -812,9 +812,9 @@ def test_items_of_sessions_are_left_to_the_kernels() -> None:
     entries = [(b"map-1-k%d" % place, text.encode("utf-16-le")) for place, text in enumerate(texts)]
     entries += [(b"map-1-k", b"\0\xd8"), (b"map-1-k", b"\0\xdc\0\xd8"), (b"map-1-k", b"a"), (b"map--k", b"")]
     tabs = [(f"namespace-{'0' * 35}{tab}-https://a.example".encode(), b"1") for tab in "ab"]
-    decoder = application("session_storage")
+    decoder = find_application("session_storage")
     assert decoder is not None
-    context = decoder.context(Entries.of(Entry(*entry, 1) for entry in tabs), HOME)
+    context = decoder.make_context(Entries.of(Entry(*entry, 1) for entry in tabs), HOME)
     assert context.rows["1"]["namespaces"] == ["0" * 35 + "a", "0" * 35 + "b"]
     assert plain("session_storage", entries, context) == [True] * 3 + [False] * 4
 
@@ -975,15 +975,15 @@ def test_entries_of_indexed_db_are_what_python_says(entries: list[tuple[bytes, b
 
 def test_what_most_entries_of_indexed_db_are_is_left_to_the_kernels() -> None:
     rows = sawlog.read(APPLICATION_PATHS["indexed_db"], view="rows").to_pylist()
-    decoder = application("indexed_db")
+    decoder = find_application("indexed_db")
     assert decoder is not None
     every = [Entry(row["key"], row["value"], row["sequence"]) for row in rows]
     are_names = decoder.are_names(pa.array([entry.key for entry in every], pa.binary()))
     assert are_names is not None
     some = [entry for entry, is_name in zip(every, are_names, strict=True) if is_name]
     assert 0 < len(some) < len(every) // 2
-    context = decoder.context(Entries.of(every), HOME)
-    assert decoder.context(Entries.of(some), HOME) == context
+    context = decoder.make_context(Entries.of(every), HOME)
+    assert decoder.make_context(Entries.of(some), HOME) == context
     are_plain = plain("indexed_db", [(entry.key, entry.value or b"") for entry in every], context)
     assert not any(is_plain and is_name for is_plain, is_name in zip(are_plain, are_names, strict=True))
     assert sum(are_plain) == 139  # of 190: it has a value of each kind that there is

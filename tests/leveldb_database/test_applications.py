@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.leveldb.applications import application
-from sawlog.leveldb.applications.fragments import column_of
-from sawlog.leveldb.applications.script_values import decode_script_value, property_name
+from sawlog.leveldb.applications import find_application
+from sawlog.leveldb.applications.fragments import make_column
+from sawlog.leveldb.applications.script_values import decode_script_value, render_property_name
 from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 from tests.leveldb_database.support import (
@@ -291,10 +291,10 @@ REAL = {name: [entry[1:] for entry in every] for name, every in itertools.groupb
 
 def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
     """What a view makes of a single entry; anything but a reason is raised."""
-    view = application(name)
+    view = find_application(name)
     assert view is not None
     entry = Entry(key, value, 7)
-    context = view.context(Entries.of([entry]), Home("/nowhere/x.indexeddb.leveldb", Storage(), 1 << 20))
+    context = view.make_context(Entries.of([entry]), Home("/nowhere/x.indexeddb.leveldb", Storage(), 1 << 20))
     try:
         row = dict(view.decode(entry, context))
     except UnknownBytesError as unknown:
@@ -308,7 +308,7 @@ def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
         json.loads(row["value"])
     assert row.keys() <= {*view.columns.names, "reason"}
     for field in view.columns:
-        column_of([row], field)
+        make_column([row], field)
     return row
 
 
@@ -438,6 +438,6 @@ def test_numbers_as_names_are_those_of_javascript() -> None:
         1.5e-6: "0.0000015",
         -2.5e-9: "-2.5e-9",
     }
-    assert {value: property_name(value) for value in names} == names
+    assert {value: render_property_name(value) for value in names} == names
     name = b"\xff\x0foN" + struct.pack("<d", 1.5e300) + b"T{\x01"
     assert decode_script_value(name) == ('{"1.5e+300":true}', None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sawlog
-from sawlog.leveldb.applications.bitcoin import amount, script, varint
+from sawlog.leveldb.applications.bitcoin import decompress_amount, read_script, read_varint
 from sawlog.leveldb.applications.view import Cursor
 from tests.leveldb_database.support import COINS, OBFUSCATION, TXID, make_bitcoin_database, obfuscate
 
@@ -67,7 +67,7 @@ def test_a_script_that_cannot_be_expanded_costs_itself(tmp_path: Path) -> None:
     [(0, 0), (1, 1), (7, 10**6), (9, 10**8), (0x32, 50 * 10**8), (0x1406F40, 21_000_000 * 10**8)],
 )
 def test_amounts_are_those_of_compress_tests(code: int, satoshis: int) -> None:
-    assert amount(code) == satoshis
+    assert decompress_amount(code) == satoshis
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_amounts_are_those_of_compress_tests(code: int, satoshis: int) -> None:
 )
 def test_varints_are_those_of_serialize_tests(data: str, value: int) -> None:
     cursor = Cursor(bytes.fromhex(data))
-    assert varint(cursor) == value
-    cursor.end()
+    assert read_varint(cursor) == value
+    cursor.check_end()
 
 
 def test_public_keys_are_uncompressed() -> None:
@@ -93,7 +93,7 @@ def test_public_keys_are_uncompressed() -> None:
         "678afdb0fe5548271967f1a67130b7105cd6a828e03909a67962e0ea1f61deb6"
         "49f6bc3f4cef38c4f35504e51ec112de5c384df7ba0b8d578a4c702b6bf11d5f"
     )
-    found = script(Cursor(bytes.fromhex("05" + key[:64])))
+    found = read_script(Cursor(bytes.fromhex("05" + key[:64])))
     assert found == ("p2pk", bytes.fromhex("4104" + key + "ac"))
 
 

@@ -127,6 +127,6 @@ def test_keys_of_a_pebble_block_take_no_more_than_a_block_may() -> None:
     rules: Any = SimpleNamespace(longest=longest)
     layer = BlockLayer(layout.PREFIXED_VALUES, {}, rules, np.zeros(0, np.void), cast("Any", None))
     with Peak() as peak:
-        content, _ = layer.plain(pa.py_buffer(block), deletions=False)
+        content, _ = layer.convert_block(pa.py_buffer(block), deletions=False)
     assert isinstance(content, tuple)
     assert peak.bytes < 8 * longest

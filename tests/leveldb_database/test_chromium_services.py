@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
-from sawlog.leveldb.applications.chromium_services import SharedProto, pickled_text
+from sawlog.leveldb.applications.chromium_services import SharedProto, unpickle_text
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.sync_data import SyncData
 from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError
@@ -146,7 +146,7 @@ def test_databases_apart_have_the_same_entries_without_numbers() -> None:
             path = f"/profile/Segmentation Platform/{directory}"
             assert view.recognizes(path, "leveldb.BytewiseComparator", [])
             entry = Entry(row["raw_key"].partition(b"_")[2], row["raw_value"], 1)
-            decoded = view.decode(entry, view.context(Entries.of([]), Home(path, Storage(), 1)))
+            decoded = view.decode(entry, view.make_context(Entries.of([]), Home(path, Storage(), 1)))
             for name in ("database", "number", "key", "value", "reason"):
                 assert decoded[name] == row[name]
             compared += 1
@@ -177,7 +177,7 @@ def test_metadata_names_the_databases_that_share_one() -> None:
     ],
 )
 def test_paths_of_downloads_are_utf_8_or_utf_16(pickled: str, path: str, reason: str | None) -> None:
-    messages = Messages("Thing: 1 path path", path=pickled_text)
+    messages = Messages("Thing: 1 path path", path=unpickle_text)
     data = bytes.fromhex(pickled)
     assert messages.read(b"\x0a" + bytes([len(data)]) + data, "Thing") == ({"path": path}, reason)
 

@@ -130,7 +130,9 @@ STORED = {b"0": pickled(0, b"", b"", 0), b"7": pickled(8, b"", b"x", 0), b"8": p
 )
 def test_records_of_files(key: bytes, value: bytes, columns: dict[str, Any], reason: str | None) -> None:
     view = FileSystem()
-    files = view.context(Entries.of(Entry(*entry, 1) for entry in STORED.items()), Home("x/010/p/Paths", Storage(), 1))
+    files = view.make_context(
+        Entries.of(Entry(*entry, 1) for entry in STORED.items()), Home("x/010/p/Paths", Storage(), 1)
+    )
     row = view.decode(Entry(key, value, 1), files)
     assert {name: row.get(name) for name in columns} == columns
     assert row.get("reason") == reason
@@ -151,8 +153,8 @@ def test_what_explains_entries_is_read_once_for_all_ranges_of_keys(
     database.compact_range()
     database.close()
     calls = []
-    original = FileSystem.context
-    monkeypatch.setattr(FileSystem, "context", lambda *arguments: calls.append(1) or original(*arguments))
+    original = FileSystem.make_context
+    monkeypatch.setattr(FileSystem, "make_context", lambda *arguments: calls.append(1) or original(*arguments))
     fragments = sawlog.open(path, view="file_system").fragments(4 << 10)
     assert len(fragments) > 4
     with ThreadPoolExecutor(2) as pool:
@@ -279,7 +281,7 @@ def test_entries_of_service_workers(key: bytes, value: bytes, columns: dict[str,
     view = ServiceWorker()
     entry = Entry(key, value, 1)
     try:
-        row = view.decode(entry, view.context(Entries.of([entry]), Home("x", Storage(), 1)))
+        row = view.decode(entry, view.make_context(Entries.of([entry]), Home("x", Storage(), 1)))
     except UnknownBytesError as unknown:
         row = {"reason": str(unknown)}
     assert {name: row.get(name) for name in columns} == columns

@@ -22,10 +22,10 @@ PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
     [
         (pebble, "split_rows", "15-at"),
         (pebble, "_of_columns", "24-plain"),
-        (meta, "_columnar_index", "24-plain"),
-        (ValueFile, "value", "24-plain"),
+        (meta, "_parse_columnar_index", "24-plain"),
+        (ValueFile, "read_value", "24-plain"),
         (ValueFile, "__init__", "24-plain"),
-        (RecordFile, "value", None),
+        (RecordFile, "read_value", None),
     ],
 )
 def test_a_value_error_of_sawlog_is_not_damage(

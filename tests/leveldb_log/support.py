@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import sawlog
 from sawlog.leveldb.datastore.plain import PlainEntities
-from sawlog.leveldb.datastore.values import EntityDecoder, json_encoder, key_path
+from sawlog.leveldb.datastore.values import EntityDecoder, decode_path, make_json_encoder
 from tests.bytes import encode_varint
 
 from .fragments import fragment, write
@@ -74,7 +74,7 @@ def render(*records: bytes) -> tuple[PlainEntities, dict[str, pa.Array]]:
     ends = np.cumsum([0, *map(len, records)]).astype(np.int32)
     plain = PlainEntities(np.frombuffer(b"".join(records), np.uint8), ends)
     names = ("project", "database", "namespace", "kind", "id", "name", "key", "path", "properties")
-    columns = {name: plain.column(name) for name in names}
+    columns = {name: plain.make_column(name) for name in names}
     for column in columns.values():
         column.validate(full=True)
     return plain, columns
@@ -86,10 +86,10 @@ def agrees(*records: bytes) -> PlainEntities:
     decoder = EntityDecoder()
     for row, index in enumerate(plain.rows):
         (message,) = decoder.parse([records[index]])
-        key = decoder.key(message)
+        key = decoder.decode_key(message)
         assert {name: columns[name][row].as_py() for name in key} == key
-        assert columns["path"][row].as_py() == key_path(message)
-        assert columns["properties"][row].as_py().encode() == json_encoder()(decoder.properties(message))
+        assert columns["path"][row].as_py() == decode_path(message)
+        assert columns["properties"][row].as_py().encode() == make_json_encoder()(decoder.decode_properties(message))
     return plain
 
 

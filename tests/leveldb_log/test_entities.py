@@ -314,8 +314,8 @@ def test_one_entity_of_each_kind_tells_the_schema() -> None:
     others = [entity({"a": 2**60}), entity({"a": "x"}), entity({"b": 1}), entity({"a": 1, "map": {"y": True}})]
     plain, _ = render(*alike, *others, *alike, entity({"reference": ALICE}))
     seen: set[int] = set()
-    assert plain.samples(seen).tolist() == [0, 99, 100, 101, 102, 202]
-    assert plain.samples(seen).tolist() == [202]
+    assert plain.select_samples(seen).tolist() == [0, 99, 100, 101, 102, 202]
+    assert plain.select_samples(seen).tolist() == [202]
 
 
 def test_an_export_of_one_kind_has_its_columns(tmp_path: Path) -> None:

@@ -90,9 +90,9 @@ def test_a_large_backlog_is_cut_into_ranges(monkeypatch: pytest.MonkeyPatch, tmp
     stream.advance()
     path.write_bytes(write(*RECORDS) + fragment(FIRST, b"open"))
     dataset = sawlog.open(path)
-    end = dataset.contents.committed_end(dataset.request, dataset.files[0], len(first))
+    end = dataset.contents.find_committed_end(dataset.request, dataset.files[0], len(first))
     assert end == len(write(*RECORDS))
-    fragments = dataset.contents.between(dataset.request, [Range(dataset.files[0], len(first), end)])
+    fragments = dataset.contents.list_fragments(dataset.request, [Range(dataset.files[0], len(first), end)])
     assert len(fragments) > 3
     assert [one.synced for one in fragments] == [True] + [False] * (len(fragments) - 1)
     stream.advance()

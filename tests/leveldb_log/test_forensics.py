@@ -246,4 +246,4 @@ def test_what_asks_for_finished_logs_is_refused_elsewhere(option: dict[str, obje
         sawlog.open(path, view="edits", **option)
     dataset = sawlog.open(path, **option)
     with pytest.raises(OptionError, match="stream"):
-        dataset.contents.committed_end(dataset.request, dataset.files[0], 0)
+        dataset.contents.find_committed_end(dataset.request, dataset.files[0], 0)

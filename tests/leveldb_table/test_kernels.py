@@ -11,7 +11,7 @@ import pytest
 import sawlog
 from sawlog.errors import FormatError
 from sawlog.kernels.jit import MODE, PYTHON
-from sawlog.leveldb.log.kernels import masked_checksum
+from sawlog.leveldb.log.kernels import compute_masked_checksum
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table.layout import Role
@@ -87,7 +87,7 @@ def test_spans_hold_every_byte_once_and_runs_end_at_what_is_apart() -> None:
     ends = np.zeros(count, np.int64)
     keys = np.array([5, 10, 15, 20, 25])
     for most, key_room, expected in ((40, 5, [2, 3]), (39, 5, [1, 2]), (40, 4, [1, 2])):
-        runs = k.end_runs(spans[:count], keys, np.int64(most), np.int64(key_room), ends)
+        runs = k.find_runs(spans[:count], keys, np.int64(most), np.int64(key_room), ends)
         assert ends[:2].tolist() == expected
         assert ends[runs - 1] == count
 
@@ -96,5 +96,5 @@ def test_the_end_of_a_block_is_found_by_whatever_compressed_it() -> None:
     """Pebble's MinLZ has the last code of all."""
     for code in Compression:
         block = b"a block" + bytes([code])
-        stored = block + masked_checksum(block).to_bytes(4, "little") + b"after it"
+        stored = block + compute_masked_checksum(block).to_bytes(4, "little") + b"after it"
         assert k.find_block_end(np.frombuffer(stored, np.uint8), np.uint64(len(stored))) == len(block) - 1

@@ -17,8 +17,8 @@ import sawlog
 from sawlog.format.capabilities import find_field_parser
 from sawlog.format.fields import Part
 from sawlog.kernels.varints import decode_varints_with_ends
-from sawlog.leveldb.table.fields import named_spans
-from sawlog.leveldb.table.rows import table_map
+from sawlog.leveldb.table.fields import iterate_spans
+from sawlog.leveldb.table.rows import read_table_map
 from sawlog.map import survey
 from sawlog.map.excerpts import HEAD_PARTS, PARTS
 from tests.leveldb_log.support import compressed_log, zstd
@@ -135,13 +135,13 @@ def test_records_that_are_no_write_batches_have_no_fields(tmp_path: Path) -> Non
 def test_blocks_from_an_offset_on_are_those_of_the_table(name: str) -> None:
     """From the first one on they were looked for, for each of 1,400 excerpts."""
     dataset = sawlog.open(GOLDEN / "leveldb_table" / name)
-    table = table_map(dataset.files[0], dataset.scan)
+    table = read_table_map(dataset.files[0], dataset.scan)
     assert table is not None
-    every = list(named_spans(table))
+    every = list(iterate_spans(table))
     for offset in sorted({place for start, length, *_ in every for place in (start, start + 1, start + length - 1)}):
-        found = [one for one in named_spans(table, offset) if one[0] + one[1] > offset]
+        found = [one for one in iterate_spans(table, offset) if one[0] + one[1] > offset]
         assert found == [one for one in every if one[0] + one[1] > offset]
-        assert len(list(named_spans(table, offset))) <= len(found) + 1
+        assert len(list(iterate_spans(table, offset))) <= len(found) + 1
 
 
 def test_entries_of_tables_are_those_of_a_read(tmp_path: Path) -> None:

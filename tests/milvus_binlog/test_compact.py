@@ -17,7 +17,7 @@ def test_it_says_once_which_segments_it_takes_for_alive(tmp_path: Path, monkeypa
     from sawlog.milvus import spark
 
     def planned_again(session: None, dataset: Any, *rest: object) -> int:
-        return len(dataset.batches())
+        return len(dataset.list_batches())
 
     monkeypatch.setattr(spark, "rewrite_collection", planned_again)
     write(tmp_path / "in", pa.table({"100": pa.array([1, 2, 3], pa.int64())}))

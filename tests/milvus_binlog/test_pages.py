@@ -30,7 +30,7 @@ class _Bytes:
     def __init__(self, data: bytes) -> None:
         self.data = data
 
-    def window(self, offset: int, length: int) -> Any:
+    def read_window(self, offset: int, length: int) -> Any:
         return np.frombuffer(self.data[offset : offset + length], np.uint8)
 
 

@@ -18,7 +18,7 @@ class Counters(ApplicationView):
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         return any(key.startswith(b"counter/") for key in keys)
 
-    def context(self, entries: Iterable[Entry], home: Home) -> dict[str, str]:
+    def make_context(self, entries: Iterable[Entry], home: Home) -> dict[str, str]:
         return {entry.key[5:].decode(): entry.value.decode() for entry in entries if entry.value is not None}
 
     def decode(self, entry: Entry, context: dict[str, str]) -> Mapping[str, Any]:

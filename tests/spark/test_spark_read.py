@@ -110,7 +110,7 @@ def test_a_relative_path_means_the_drivers_directory(tmp_path: Path, monkeypatch
     write_logs(tmp_path / "logs", 2)
     monkeypatch.chdir(tmp_path)
     (partition,) = make_reader({"path": "logs"}, None, read_schema({"path": "logs"}, None)).partitions()
-    assert [fragment.path for fragment in partition.value.fragments()] == [
+    assert [fragment.path for fragment in partition.value.iterate_fragments()] == [
         f"{tmp_path}/logs/00000{n}.log" for n in (0, 1)
     ]
 
@@ -434,7 +434,7 @@ def test_what_a_frame_reads_is_planned_once(tmp_path: Path, monkeypatch: pytest.
 
     def files(loaded: str) -> int:
         planned = make_reader(options, None, schema, loaded).partitions()
-        return len({fragment.path for one in planned for fragment in one.value.fragments()})
+        return len({fragment.path for one in planned for fragment in one.value.iterate_fragments()})
 
     assert files("a") == 3
     shutil.copy(tmp_path / "logs" / "000002.log", tmp_path / "logs" / "000003.log")

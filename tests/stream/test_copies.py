@@ -183,7 +183,7 @@ def test_a_mere_copy_is_told_once(log, later, caplog: pytest.LogCaptureFixture) 
     source.log(1)
     stream.drain()
     assert stream.numbers == list(range(100))
-    assert stream.follower.lag(stream.offset) == (0, 0)
+    assert stream.follower.measure_lag(stream.offset) == (0, 0)
 
 
 def test_logs_that_begin_with_the_same_records(tmp_path: Path, later) -> None:

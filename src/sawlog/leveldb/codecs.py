@@ -61,7 +61,7 @@ LZ4 = (Compression.LZ4, Compression.LZ4HC)
 _COMPRESSIONS = {int(kind): kind for kind in Compression}
 
 
-def compression_of(dialect: Dialect, code: int, stored: pa.Buffer) -> Compression | None:
+def find_compression(dialect: Dialect, code: int, stored: pa.Buffer) -> Compression | None:
     """Return the compression that the code of a block means in a dialect; `None` for a code that is not known."""
     if dialect != "leveldb" or code <= Compression.SNAPPY:
         kind = _COMPRESSIONS.get(code)
@@ -74,7 +74,7 @@ def compression_of(dialect: Dialect, code: int, stored: pa.Buffer) -> Compressio
     return Compression.ZLIB if code in (layout.LEVELDB_ZSTD, layout.LEVELDB_DEFLATE) else None
 
 
-def code_of(dialect: Dialect, kind: Compression) -> int:
+def find_code(dialect: Dialect, kind: Compression) -> int:
     """Return the code of a compression in a dialect, for blocks that are written."""
     return layout.LEVELDB_ZSTD if dialect == "leveldb" and kind is Compression.ZSTD else kind
 
@@ -88,17 +88,17 @@ def take_size(kind: Compression, stored: pa.Buffer, *, sized: bool) -> tuple[int
         sized: Whether compressed blocks begin with their size, except for Snappy's.
     """
     if kind is Compression.SNAPPY:
-        return _varint(stored)[0], stored
+        return _read_varint(stored)[0], stored
     if kind is Compression.MINLZ:
         mark = len(layout.MINLZ_MARK)
-        size, width = _varint(stored.slice(min(mark, stored.size)))
+        size, width = _read_varint(stored.slice(min(mark, stored.size)))
         # Without a size, all of it is one literal.
         return size or max(stored.size - mark - width, 0), stored
     if sized or (kind is Compression.ZSTD and not _is_frame(stored)):
-        size, width = _varint(stored)
+        size, width = _read_varint(stored)
         return size, stored.slice(width)
     if kind in LZ4:
-        size = int.from_bytes(_head(stored, layout.OLD_LZ4_SIZE), "little")
+        size = int.from_bytes(_copy_head(stored, layout.OLD_LZ4_SIZE), "little")
         return size, stored.slice(min(layout.OLD_LZ4_SIZE, stored.size))
     return None, stored
 
@@ -129,7 +129,7 @@ def expand(
     max_bytes = (longest if size is None else size) + 1
     if kind is Compression.ZLIB:
         # LevelDB's forks keep zlib's header, RocksDB does not.
-        bare = dialect != "leveldb" or _head(data, 1) != b"\x78"
+        bare = dialect != "leveldb" or _copy_head(data, 1) != b"\x78"
         return call_decoder(_deflate, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS, data, max_bytes, dictionary)
     return call_decoder(_expand, kind, data, size, max_bytes, dictionary)
 
@@ -139,15 +139,15 @@ def _expand(kind: Compression, data: pa.Buffer, size: int | None, max_bytes: int
     if kind is Compression.BZIP2:
         return _drain(bz2.BZ2Decompressor(), data, max_bytes)
     if kind is Compression.ZSTD and dictionary:
-        return _zstd_after(data, max_bytes, dictionary)
+        return _expand_dictionary_zstd(data, max_bytes, dictionary)
     if kind is Compression.ZSTD and size is None:
-        return _unbounded_zstd(data, max_bytes)
+        return _expand_unbounded_zstd(data, max_bytes)
     if size is None:
         raise ValueError("no size")
     if kind is Compression.MINLZ:
-        return _minlz(data, size)
+        return _expand_minlz(data, size)
     if dictionary and kind in LZ4:
-        return _lz4_after(data, size, dictionary)
+        return _expand_dictionary_lz4(data, size, dictionary)
     buffer: pa.Buffer = pa.Codec(CODECS[kind].arrow).decompress(data, decompressed_size=size)
     return buffer
 
@@ -164,13 +164,13 @@ def _deflate(window: int, data: pa.Buffer, max_bytes: int, dictionary: bytes) ->
     return _drain(zlib.decompressobj(window, dictionary), data, max_bytes)
 
 
-def _unbounded_zstd(data: pa.Buffer, max_bytes: int) -> pa.Buffer:
+def _expand_unbounded_zstd(data: pa.Buffer, max_bytes: int) -> pa.Buffer:
     """Return the content of a frame that does not say how long it is, `max_bytes` bytes of it."""
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
         return stream.read_buffer(max_bytes)
 
 
-def _zstd_after(data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer:
+def _expand_dictionary_zstd(data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer:
     """Return content that refers to a dictionary, which Arrow's codec does not take."""
     zstandard = import_optional("zstandard", "rocksdb", "Zstandard blocks that were compressed with a dictionary")
     declared = zstandard.frame_content_size(data)
@@ -182,7 +182,7 @@ def _zstd_after(data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer
     )
 
 
-def _lz4_after(data: pa.Buffer, size: int, dictionary: bytes) -> pa.Buffer:
+def _expand_dictionary_lz4(data: pa.Buffer, size: int, dictionary: bytes) -> pa.Buffer:
     """Return content that refers to a dictionary as if it were before it."""
     before = np.frombuffer(dictionary, np.uint8)[-layout.LZ4_REACH :]
     out = np.zeros(len(before) + size + SLACK, np.uint8)
@@ -193,11 +193,11 @@ def _lz4_after(data: pa.Buffer, size: int, dictionary: bytes) -> pa.Buffer:
     return pa.py_buffer(out[len(before) : len(before) + size])
 
 
-def _minlz(data: pa.Buffer, size: int) -> pa.Buffer:
+def _expand_minlz(data: pa.Buffer, size: int) -> pa.Buffer:
     mark = len(layout.MINLZ_MARK)
-    if _head(data, mark) != layout.MINLZ_MARK:
+    if _copy_head(data, mark) != layout.MINLZ_MARK:
         raise ValueError("not a block of MinLZ")
-    written, width = _varint(data.slice(mark))
+    written, width = _read_varint(data.slice(mark))
     if not written:
         return data.slice(mark + width)
     out = np.zeros(size + SLACK, np.uint8)
@@ -207,17 +207,17 @@ def _minlz(data: pa.Buffer, size: int) -> pa.Buffer:
     return pa.py_buffer(out[:size])
 
 
-def _head(data: pa.Buffer, length: int) -> bytes:
+def _copy_head(data: pa.Buffer, length: int) -> bytes:
     return bytes(data.slice(0, min(length, data.size)).to_pybytes())
 
 
-def _varint(data: pa.Buffer) -> tuple[int | None, int]:
+def _read_varint(data: pa.Buffer) -> tuple[int | None, int]:
     """Return the varint that data begins with, and its width; None where there is none."""
-    return read_varint(_head(data, VARINT64_BYTES)) or (None, 0)
+    return read_varint(_copy_head(data, VARINT64_BYTES)) or (None, 0)
 
 
 def _is_frame(data: pa.Buffer) -> bool:
-    return _head(data, len(layout.ZSTD_MAGIC)) == layout.ZSTD_MAGIC
+    return _copy_head(data, len(layout.ZSTD_MAGIC)) == layout.ZSTD_MAGIC
 
 
 EXPANDED_BYTES = 16 << 20
@@ -397,7 +397,7 @@ class _Expansion:
             failed[row] = size if size != BROKEN else None
             return
         begin, end = int(self._ends[row]), int(self._ends[row + 1])
-        piece = call_decoder(_unbounded_zstd, self._source.slice(begin, end - begin), int(self._bounds[row]) + 1)
+        piece = call_decoder(_expand_unbounded_zstd, self._source.slice(begin, end - begin), int(self._bounds[row]) + 1)
         if isinstance(piece, Undecodable):
             failed[row] = None
             return

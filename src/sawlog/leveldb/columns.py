@@ -126,26 +126,26 @@ class Stream:
 
 
 @cache
-def name_array(names: tuple[str, ...]) -> pa.Array:
+def make_name_array(names: tuple[str, ...]) -> pa.Array:
     """Return the names of operations, by code."""
     return make_array(names, pa.string())
 
 
-def numbers_of(operations: pa.Array) -> NDArray[Any]:
+def find_numbers(operations: pa.Array) -> NDArray[Any]:
     """Return the places of operations in `OPERATION_NAMES`; of their names, or of these numbers themselves."""
     if pa.types.is_integer(operations.type):
         return view_values(operations, np.uint8)
-    lookup = ("SetLookupOptions", name_array(OPERATION_NAMES))
+    lookup = ("SetLookupOptions", make_name_array(OPERATION_NAMES))
     return view_values(call_function("index_in", operations, options=lookup), np.int32)
 
 
-def name_codes(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
+def convert_codes(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
     """Return the names of some operations; mostly they are all the same one, which is written once for all batches."""
     rows = len(codes)
     if rows and (codes == codes[0]).all():
         name = names[codes[0]]
         return _repeat_name(name).slice(0, rows) if rows <= _SAME_ROWS else make_constant_string(name, rows)
-    data, ends = view_binary(name_array(names))
+    data, ends = view_binary(make_name_array(names))
     starts, lengths = ends[:-1].astype(np.int64)[codes], np.diff(ends).astype(np.int64)[codes]
     return pa.Array.from_buffers(pa.string(), rows, [None, *gather_bytes(data, starts, lengths)])
 
@@ -216,7 +216,7 @@ def count_below(keys: pa.Array, limit: bytes) -> int:
     return low
 
 
-def newest_ranges(ranges: Iterable[tuple[bytes, bytes, int]]) -> tuple[list[bytes], list[int]]:
+def make_disjoint_ranges(ranges: Iterable[tuple[bytes, bytes, int]]) -> tuple[list[bytes], list[int]]:
     """Return the range deletions as disjoint ranges of keys.
 
     Args:

@@ -52,7 +52,7 @@ class FileStore(Protocol):
         """Forget what was found: what is replaced now is known to be another file."""
 
     def find(self, path: str, directories: Directories) -> Iterator[tuple[str, Iterable[File]]]:
-        """Yield what is at a path, or matches a glob: a file and where it lies, or a directory and the files below it.
+        """Yield what is at a path, or matches a glob: a file and its path, or a directory and the files below it.
 
         Args:
             path: The path or glob.

@@ -109,7 +109,7 @@ def test_versions_as_of_a_time(tmp_path: Path) -> None:
         for option in (time, time.isoformat(), time.replace(tzinfo=None).isoformat()):
             storage = pickle.loads(pickle.dumps(Storage({"minio_as_of": option})))
             assert storage.options == {}
-            for used in (storage, storage.fresh()):
+            for used in (storage, storage.make_fresh()):
                 files = used.find(tmp_path) if seconds > 0 else []
                 states.append({file.path.removeprefix(f"{tmp_path}/"): used.read(file) for file in files})
     assert states == [

@@ -15,16 +15,16 @@ ENTRY_POINT_GROUP = "sawlog.leveldb_views"
 
 
 @cache
-def application(name: str) -> ApplicationView | None:
+def find_application(name: str) -> ApplicationView | None:
     """Return the view of that name, if an application has it."""
     point = find_entry_points(ENTRY_POINT_GROUP).get(name)
     view: ApplicationView | None = None if point is None else point.load()()
     return view
 
 
-def recognized(path: str, comparator: str, keys: Sequence[bytes]) -> list[str]:
+def recognize_views(path: str, comparator: str, keys: Sequence[bytes]) -> list[str]:
     """Return views that a database looks made for; see `ApplicationView.recognizes`."""
-    views = [(name, application(name)) for name in find_entry_points(ENTRY_POINT_GROUP)]
+    views = [(name, find_application(name)) for name in find_entry_points(ENTRY_POINT_GROUP)]
     return [name for name, view in views if view is not None and view.recognizes(path, comparator, keys)]
 
 
@@ -41,7 +41,7 @@ class Views(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         if name in self._own:
             return self._own[name]
-        if (view := application(name)) is None:
+        if (view := find_application(name)) is None:
             raise KeyError(name)
         return view.title
 

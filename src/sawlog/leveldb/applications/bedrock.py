@@ -13,7 +13,7 @@ from sawlog.arrow import call_function, cast, make_array, view_binary
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import bedrock_kernels as k
 from sawlog.leveldb.applications import bedrock_layout as layout
-from sawlog.leveldb.applications.script_values import MAX_DEPTH, binary, number, to_json
+from sawlog.leveldb.applications.script_values import MAX_DEPTH, encode_base64, render_number, to_json
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Cursor,
@@ -21,12 +21,12 @@ from sawlog.leveldb.applications.view import (
     PlainRows,
     TextColumn,
     UnknownBytesError,
-    columns_of,
+    decode_text,
     make_columns,
-    text,
-    text_array,
+    make_text_array,
+    read_columns,
 )
-from sawlog.leveldb.columns import name_codes
+from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.records.kernels import Strings
 
 
@@ -40,58 +40,58 @@ class Place(NamedTuple):
     subchunk: int | None
 
 
-def _tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
+def _read_tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
     """Return the payload of a tag of NBT, little endian."""
     if depth > MAX_DEPTH:
         raise UnknownBytesError(f"tags in tags, deeper than {MAX_DEPTH}")
     if kind in layout.NUMBERS:
-        return number(
+        return render_number(
             struct.unpack(layout.NUMBERS[kind], cursor.take(struct.calcsize(layout.NUMBERS[kind]), "number"))[0]
         )
     if kind in layout.ARRAYS:
         width = struct.calcsize(layout.ARRAYS[kind])
-        return np.frombuffer(cursor.take(width * _length(cursor), "array"), layout.ARRAYS[kind]).tolist()
+        return np.frombuffer(cursor.take(width * _read_count(cursor), "array"), layout.ARRAYS[kind]).tolist()
     if kind == layout.TEXT:
-        return _text(cursor)
+        return _read_text(cursor)
     if kind == layout.LIST:
-        inner, length = cursor.take_byte(), _length(cursor)
+        inner, length = cursor.take_byte(), _read_count(cursor)
         if length > cursor.left:
             raise UnknownBytesError(f"a list of {length} tags in {cursor.left} bytes, at byte {cursor.position}")
-        return [_tag(cursor, inner, depth + 1) for _ in range(length)]
+        return [_read_tag(cursor, inner, depth + 1) for _ in range(length)]
     if kind != layout.COMPOUND:
         raise UnknownBytesError(f"tag {kind} of NBT, before byte {cursor.position}")
-    return _compound(cursor, depth)
+    return _read_compound(cursor, depth)
 
 
-def _compound(cursor: Cursor, depth: int) -> dict[str, Any]:
+def _read_compound(cursor: Cursor, depth: int) -> dict[str, Any]:
     """Return tags by their names; from one that is not understood on, the bytes, as nothing says where it ends."""
     tags: dict[str, Any] = {}
     while kind := cursor.take_byte():
         start = cursor.position
         try:
-            name = _free_name(_name(cursor), tags, cursor)
+            name = _free_name(_read_name(cursor), tags, cursor)
         except UnknownBytesError as unknown:
-            return tags | {_free_name("", tags, cursor): _rest(cursor, start, unknown)}
+            return tags | {_free_name("", tags, cursor): _read_undecoded_bytes(cursor, start, unknown)}
         start = cursor.position
         try:
-            tags[name] = _tag(cursor, kind, depth + 1)
+            tags[name] = _read_tag(cursor, kind, depth + 1)
         except UnknownBytesError as unknown:
-            return tags | {name: _rest(cursor, start, unknown)}
+            return tags | {name: _read_undecoded_bytes(cursor, start, unknown)}
         if cursor.reasons and not cursor.left:
             break
     return tags
 
 
-def _rest(cursor: Cursor, start: int, unknown: UnknownBytesError) -> dict[str, str]:
+def _read_undecoded_bytes(cursor: Cursor, start: int, unknown: UnknownBytesError) -> dict[str, str]:
     """Return the bytes from `start` on, all of which are read then, and note why they are not decoded."""
     cursor.reasons.append(str(unknown))
     cursor.position = start
-    return {"$bytes": binary(cursor.take_remainder())}
+    return {"$bytes": encode_base64(cursor.take_remainder())}
 
 
-def _name(cursor: Cursor) -> str:
+def _read_name(cursor: Cursor) -> str:
     """Return the name of a tag; bytes that are not UTF-8 are shown as U+FFFD, for a reason that is noted."""
-    name, reason = text(cursor.take(cursor.little(2), "name"), "utf-8")
+    name, reason = decode_text(cursor.take(cursor.take_unsigned(2), "name"), "utf-8")
     if reason is not None:
         cursor.reasons.append(f"name of a tag before byte {cursor.position}: {reason}")
     return name
@@ -108,66 +108,66 @@ def _free_name(name: str, tags: Mapping[str, Any], cursor: Cursor) -> str:
     return f"{name}#{number}"
 
 
-def _length(cursor: Cursor) -> int:
+def _read_count(cursor: Cursor) -> int:
     """Return a count, which is not negative."""
-    count = cursor.little(4)
+    count = cursor.take_unsigned(4)
     if count >> 31:
         raise UnknownBytesError(f"a negative count, before byte {cursor.position}")
     return count
 
 
-def _text(cursor: Cursor) -> Any:
+def _read_text(cursor: Cursor) -> Any:
     """Return a text, or its bytes where it is not UTF-8, as the keys of actors are not."""
-    data = cursor.take(cursor.little(2), "text")
+    data = cursor.take(cursor.take_unsigned(2), "text")
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         cursor.reasons.append(f"a text that is not UTF-8, before byte {cursor.position}: shown as bytes")
-        return {"$bytes": binary(data)}
+        return {"$bytes": encode_base64(data)}
 
 
-def _roots(cursor: Cursor) -> list[Any]:
+def _read_roots(cursor: Cursor) -> list[Any]:
     """Return tags with names, one after the other."""
     tags: list[Any] = []
     while cursor.left:
         start = cursor.position
         try:
-            kind, _ = cursor.take_byte(), _name(cursor)
-            tags.append(_tag(cursor, kind))
+            kind, _ = cursor.take_byte(), _read_name(cursor)
+            tags.append(_read_tag(cursor, kind))
         except UnknownBytesError as unknown:
             if not tags:
                 raise
-            tags.append(_rest(cursor, start, unknown))
+            tags.append(_read_undecoded_bytes(cursor, start, unknown))
     return tags
 
 
-def _root(cursor: Cursor) -> Any:
+def _read_root(cursor: Cursor) -> Any:
     """Return one tag, or several as a list."""
-    tags = _roots(cursor)
+    tags = _read_roots(cursor)
     return tags[0] if len(tags) == 1 else tags
 
 
-def _dictionary(cursor: Cursor) -> Any:
+def _read_dictionary(cursor: Cursor) -> Any:
     """Return metadata of chunks: a count, then of each the hash by which `MetaDataHash` names it, and a tag of NBT."""
     entries: list[dict[str, Any]] = []
-    for _ in range(_length(cursor)):
+    for _ in range(_read_count(cursor)):
         if cursor.reasons and not cursor.left:
             break
-        entry: dict[str, Any] = {"hash": cursor.little(layout.HASH_SIZE)}
+        entry: dict[str, Any] = {"hash": cursor.take_unsigned(layout.HASH_SIZE)}
         kind = cursor.take_byte()
-        _name(cursor)
-        entries.append(entry | {"value": _tag(cursor, kind)})
+        _read_name(cursor)
+        entries.append(entry | {"value": _read_tag(cursor, kind)})
     return entries
 
 
-def _number(cursor: Cursor) -> Any:
+def _read_number(cursor: Cursor) -> Any:
     """Return an integer of all bytes."""
     if not 0 < cursor.left <= 8:
         raise UnknownBytesError(f"an integer of {cursor.left} bytes")
-    return cursor.little(cursor.left)
+    return cursor.take_unsigned(cursor.left)
 
 
-def _subchunk(cursor: Cursor) -> Any:
+def _read_subchunk(cursor: Cursor) -> Any:
     """Return layers of 16 by 16 by 16 blocks: the kinds of blocks, and how many there are of each."""
     version = cursor.take_byte()
     if version not in layout.VERSIONS:
@@ -176,11 +176,11 @@ def _subchunk(cursor: Cursor) -> Any:
     subchunk: dict[str, Any] = {"version": version}
     if version == 9:
         subchunk["y"] = struct.unpack("b", cursor.take(1, "height"))[0]
-    subchunk["layers"] = [_layer(cursor) for _ in range(layers)]
+    subchunk["layers"] = [_read_layer(cursor) for _ in range(layers)]
     return subchunk
 
 
-def _layer(cursor: Cursor) -> list[Any]:
+def _read_layer(cursor: Cursor) -> list[Any]:
     """Return numbers of blocks, packed into words of 32 bits, then what they stand for."""
     bits = cursor.take_byte() >> 1
     if bits not in layout.BLOCK_BITS:
@@ -192,32 +192,32 @@ def _layer(cursor: Cursor) -> list[Any]:
         words = np.frombuffer(cursor.take(-(-layout.BLOCKS // each) * 4, "blocks"), "<u4")
         numbers = words[:, None] >> np.arange(each, dtype=np.uint32) * np.uint32(bits) & np.uint32((1 << bits) - 1)
         counts = np.bincount(numbers.reshape(-1)[: layout.BLOCKS].astype(np.int64))
-        size = _length(cursor)
+        size = _read_count(cursor)
     if len(counts) > size or size > cursor.left:
         raise UnknownBytesError(
             f"{size} kinds of blocks, where block {len(counts) - 1} is used, at byte {cursor.position}"
         )
     palette = []
     for place in range(size):
-        kind, _ = cursor.take_byte(), _name(cursor)
-        palette.append({"block": _tag(cursor, kind), "count": int(counts[place]) if place < len(counts) else 0})
+        kind, _ = cursor.take_byte(), _read_name(cursor)
+        palette.append({"block": _read_tag(cursor, kind), "count": int(counts[place]) if place < len(counts) else 0})
     return palette
 
 
-def _unknown(cursor: Cursor) -> Any:
+def _refuse_value(cursor: Cursor) -> Any:
     raise UnknownBytesError(f"{cursor.left}{_UNDECODED}")
 
 
 _READERS: Mapping[str, Callable[[Cursor], Any]] = {
-    "": _unknown,
-    "number": _number,
-    "roots": _roots,
-    "subchunk": _subchunk,
+    "": _refuse_value,
+    "number": _read_number,
+    "roots": _read_roots,
+    "subchunk": _read_subchunk,
 }
 """Readers of the values that `TAGS` names."""
 
 
-def place_of(key: bytes) -> Place | None:
+def parse_chunk_key(key: bytes) -> Place | None:
     """Return the fields of a chunk's key; `None` for other keys."""
     if len(key) not in layout.CHUNK_SIZES:
         return None
@@ -251,10 +251,10 @@ class Bedrock(ApplicationView):
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like Bedrock's: half of its first keys are of chunks, actors or by names."""
         del path, comparator
-        recognized = sum(_read_named_key(key) is not None or _is_within_world(place_of(key)) for key in keys)
+        recognized = sum(_read_named_key(key) is not None or _is_within_world(parse_chunk_key(key)) for key in keys)
         return bool(keys) and 2 * recognized >= len(keys)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
         """Return entries whose values are decoded as a whole, but for the dictionary of metadata."""
         del context
         rows = len(keys)
@@ -267,7 +267,7 @@ class Bedrock(ApplicationView):
         texts, ends = np.empty(k.ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8), np.zeros(rows + 1, np.int64)
         slots, doubles = np.empty(size // _SLOT_BYTES + 1, np.int64), np.empty(size // _SLOT_BYTES + 1, np.uint64)
         rendered = k.Rendered(kinds, places, *names.buffers, texts, ends, slots, doubles)
-        used = k.render_world(entries, contents, rendered, k.new_scratch())
+        used = k.render_world(entries, contents, rendered, k.make_scratch())
         is_actor, is_list, is_named = (kinds == k.KINDS.index(name) for name in ("actor", "actors", "named"))
         is_chunk = ~(is_actor | is_list | is_named)
         is_subchunk = kinds == k.KINDS.index(layout.TAGS[layout.SUBCHUNK][0])
@@ -281,9 +281,9 @@ class Bedrock(ApplicationView):
             texts, ends, slots[:used], to_json(doubles[:used].view(np.float64).tolist()).encode()
         )
         columns |= {
-            "kind": name_codes(kinds, k.KINDS),
+            "kind": convert_codes(kinds, k.KINDS),
             "name": names.take(pa.string(), is_actor | is_named),
-            "value": text_array(pa.string(), data, data_ends, ~k.UNDECODED[kinds]),
+            "value": make_text_array(pa.string(), data, data_ends, ~k.UNDECODED[kinds]),
             "reason": call_function("binary_join_element_wise", "value: ", cast(sizes, pa.string()), _UNDECODED, ""),
         }
         return PlainRows(kinds > 0, columns)
@@ -294,37 +294,46 @@ class Bedrock(ApplicationView):
         read: Callable[[Cursor], Any]
         if (named := _read_named_key(entry.key)) is not None:
             row, read = named
-        elif (place := place_of(entry.key)) is not None:
+        elif (place := parse_chunk_key(entry.key)) is not None:
             kind, content = layout.TAGS[place.tag]
             read = _READERS[content]
             row = {"kind": kind, "x": place.x, "z": place.z, "dimension": place.dimension, "subchunk": place.subchunk}
         else:
             raise UnknownBytesError(f"a key of {len(entry.key)} bytes that is neither of a chunk nor a known name")
 
-        def decoded(data: bytes) -> dict[str, Any]:
+        def decode_value(data: bytes) -> dict[str, Any]:
             cursor = Cursor(data)
             value = to_json(read(cursor))
             return cursor.explain({"value": value})
 
-        return row | columns_of(entry.value, decoded)
+        return row | read_columns(entry.value, decode_value)
 
 
 def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
     """Return the columns of a key that is not of a chunk, and the reader of its value; `None` for unknown ones."""
     tail = key.removeprefix(layout.ACTOR)
     if tail != key and len(tail) == layout.ACTOR_SIZE:
-        return {"kind": "actor", "name": tail.hex()}, _root
+        return {"kind": "actor", "name": tail.hex()}, _read_root
     tail = key.removeprefix(layout.DIGEST)
     if tail != key and len(tail) in (8, 12):
         x, z = struct.unpack_from("<ii", tail)
-        return {"kind": "actors", "x": x, "z": z, "dimension": int.from_bytes(tail[8:], "little", signed=True)}, _actors
-    name, wrong = text(key, "utf-8")
+        return {
+            "kind": "actors",
+            "x": x,
+            "z": z,
+            "dimension": int.from_bytes(tail[8:], "little", signed=True),
+        }, _read_actors
+    name, wrong = decode_text(key, "utf-8")
     if name in layout.NAMES or name.startswith(layout.PREFIXES):
-        return {"kind": "named", "name": name, "reason": wrong}, _dictionary if name == layout.DICTIONARY else _root
+        return {
+            "kind": "named",
+            "name": name,
+            "reason": wrong,
+        }, _read_dictionary if name == layout.DICTIONARY else _read_root
     return None
 
 
-def _actors(cursor: Cursor) -> Any:
+def _read_actors(cursor: Cursor) -> Any:
     """Return the numbers of actors, as their keys have them."""
     return [
         cursor.take(layout.ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // layout.ACTOR_SIZE))

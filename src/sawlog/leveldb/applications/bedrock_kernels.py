@@ -85,7 +85,7 @@ class Scratch(NamedTuple):
     counts: OutInt64s
 
 
-def new_scratch() -> Scratch:
+def make_scratch() -> Scratch:
     """Return room for what is rendered at all."""
     counts = np.zeros(1 << max(layout.BLOCK_BITS), np.int64)
     return Scratch(np.empty(MAX_DEPTH + 1, LEVEL), np.empty(MAX_NAMES, NAME), np.empty(1, STATE), counts)
@@ -101,13 +101,13 @@ _FLOAT, _DOUBLE = 5, 6
 _NEGATIVE = np.uint64(1 << 31)
 
 
-def _table(texts: list[bytes]) -> tuple[Any, Any]:
+def _pack_texts(texts: list[bytes]) -> tuple[Any, Any]:
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int64)
     return np.frombuffer(b"".join(texts), np.uint8).copy(), ends
 
 
 _KEYS = sorted(name.encode() for name in layout.NAMES if name != layout.DICTIONARY)
-_NAME_TEXT, _NAME_ENDS = _table([*_KEYS, *(name.encode() for name in (layout.DICTIONARY, *layout.PREFIXES))])
+_NAME_TEXT, _NAME_ENDS = _pack_texts([*_KEYS, *(name.encode() for name in (layout.DICTIONARY, *layout.PREFIXES))])
 """All names, that of the dictionary, which is left to Python, and how other names begin."""
 _WHOLE_NAMES = len(_KEYS)
 _FIRST_BYTES = np.zeros(256, np.uint8)
@@ -124,15 +124,15 @@ _IS_WIDTH = np.zeros(128, np.uint8)
 _IS_WIDTH[list(layout.BLOCK_BITS)] = 1
 
 
-def _text(text: str) -> Any:
+def _encode_text(text: str) -> Any:
     return np.frombuffer(text.encode(), np.uint8).copy()
 
 
-_VERSION_TEXT = _text('{"version":')
-_HEIGHT_TEXT = _text(',"y":')
-_LAYERS_TEXT = _text(',"layers":[')
-_BLOCK_TEXT = _text('{"block":')
-_COUNT_TEXT = _text(',"count":')
+_VERSION_TEXT = _encode_text('{"version":')
+_HEIGHT_TEXT = _encode_text(',"y":')
+_LAYERS_TEXT = _encode_text(',"layers":[')
+_BLOCK_TEXT = _encode_text('{"block":')
+_COUNT_TEXT = _encode_text(',"count":')
 
 
 @inlined
@@ -148,7 +148,7 @@ def _has_room(rendered: Any, state: Any, length: Any) -> Any:
 
 
 @inlined
-def _signed(data: Any, pos: Any, size: Any) -> Any:
+def _load_signed(data: Any, pos: Any, size: Any) -> Any:
     """Return a signed integer, as the bits of an int64."""
     if size == _ONE:
         return np.uint64(np.int8(data[pos]))
@@ -172,7 +172,7 @@ def _put_scalar(data: Any, pos: Any, end: Any, tag: Any, rendered: Any, state: A
         elif tag == _FLOAT:
             is_plain = put_double(widen_bits(load_u32(data, pos)), rendered, state)
         else:
-            state.position = put_integer(out, state.position, _signed(data, pos, size))
+            state.position = put_integer(out, state.position, _load_signed(data, pos, size))
             is_plain = True
         return pos + size if is_plain else _ZERO
     if tag == _TEXT:
@@ -194,7 +194,7 @@ def _put_scalar(data: Any, pos: Any, end: Any, tag: Any, rendered: Any, state: A
     for i in range(count):
         if i > 0:
             _put_byte(rendered, state, 44)
-        state.position = put_integer(out, state.position, _signed(data, pos, size))
+        state.position = put_integer(out, state.position, _load_signed(data, pos, size))
         pos += size
     _put_byte(rendered, state, 93)
     return pos
@@ -245,7 +245,7 @@ def _open(data: Any, pos: Any, end: Any, tag: Any, level: Any, rendered: Any, st
 
 
 @inlined
-def _next(data: Any, pos: Any, end: Any, level: Any, rendered: Any, scratch: Any, state: Any) -> Any:
+def _advance(data: Any, pos: Any, end: Any, level: Any, rendered: Any, scratch: Any, state: Any) -> Any:
     """Go on with what is open. Returns the tag that follows, 0 at its end, and the position after; 0 in doubt."""
     if level.remaining >= 0:
         if level.remaining == 0:
@@ -288,7 +288,7 @@ def _put_tag(data: Any, pos: Any, end: Any, tag: Any, rendered: Any, scratch: An
                 return pos
             if not _has_room(rendered, state, _ZERO):
                 return _ZERO
-            tag, pos = _next(data, pos, end, scratch.stack[depth - 1], rendered, scratch, state)
+            tag, pos = _advance(data, pos, end, scratch.stack[depth - 1], rendered, scratch, state)
             if tag == 0:
                 depth -= 1
 
@@ -404,7 +404,7 @@ def _put_subchunk(data: Any, pos: Any, end: Any, rendered: Any, scratch: Any, st
         pos += _ONE
     if version == 9:
         state.position = put_text(rendered.out, state.position, _HEIGHT_TEXT)
-        state.position = put_integer(rendered.out, state.position, _signed(data, pos, _ONE))
+        state.position = put_integer(rendered.out, state.position, _load_signed(data, pos, _ONE))
         pos += _ONE
     state.position = put_text(rendered.out, state.position, _LAYERS_TEXT)
     for layer in range(layers):
@@ -479,7 +479,7 @@ def _put_place(keys: Any, pos: Any, has_dimension: Any, rendered: Any, row: Any)
 
 
 @inlined
-def _kind_of(keys: Any, start: Any, end: Any, rendered: Any, row: Any) -> Any:
+def _classify_key(keys: Any, start: Any, end: Any, rendered: Any, row: Any) -> Any:
     """Read a key. Returns its kind, 0 for one that is left to Python, and how the value is read."""
     length = end - start
     actor, place = start + _ACTOR_LENGTH, start + _DIGEST_LENGTH
@@ -537,7 +537,7 @@ def render_world(keys: Strings, values: Strings, rendered: Rendered, scratch: Sc
         state.names = 0
         rendered.name_ends[row + 1] = rendered.name_ends[row]
         pos, end = np.uint64(values.offsets[row]), np.uint64(values.offsets[row + 1])
-        kind, reader = _kind_of(
+        kind, reader = _classify_key(
             keys.data, np.uint64(keys.offsets[row]), np.uint64(keys.offsets[row + 1]), rendered, row
         )
         is_plain = False

@@ -23,17 +23,17 @@ from sawlog.leveldb.applications.view import (
     PlainRows,
     TextColumn,
     UnknownBytesError,
-    columns_of,
     make_columns,
+    read_columns,
 )
-from sawlog.leveldb.columns import name_codes
+from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.records.kernels import Strings
 
 _KINDS = ("", "block", "transaction", "coin")
 """By the kinds of the kernels."""
 
 
-def varint(cursor: Cursor) -> int:
+def read_varint(cursor: Cursor) -> int:
     """Return seven bits per byte, high ones first.
 
     Every byte but the last adds one, so that there is one encoding only.
@@ -51,7 +51,7 @@ def varint(cursor: Cursor) -> int:
     return cursor.take_byte()  # which is not there
 
 
-def amount(code: int) -> int:
+def decompress_amount(code: int) -> int:
     """Return satoshis of a compressed amount."""
     if code == 0:
         return 0
@@ -65,9 +65,9 @@ def amount(code: int) -> int:
     return satoshis
 
 
-def script(cursor: Cursor) -> tuple[str, bytes]:
+def read_script(cursor: Cursor) -> tuple[str, bytes]:
     """Return the kind and the bytes of a compressed script."""
-    size = varint(cursor)
+    size = read_varint(cursor)
     if size == layout.P2PKH:
         return "p2pkh", _wrap_parts(layout.P2PKH_PARTS, cursor.take(layout.SCRIPT_HASH_SIZE, "hash"))
     if size == layout.P2SH:
@@ -76,7 +76,7 @@ def script(cursor: Cursor) -> tuple[str, bytes]:
         return "p2pk", _wrap_parts(layout.P2PK_PARTS, bytes([size]) + cursor.take(layout.PUBLIC_KEY_SIZE, "public key"))
     if size in layout.UNCOMPRESSED:
         x = cursor.take(layout.PUBLIC_KEY_SIZE, "public key")
-        return "p2pk", _wrap_parts(layout.UNCOMPRESSED_PARTS, x + _y(int.from_bytes(x, "big"), size & 1))
+        return "p2pk", _wrap_parts(layout.UNCOMPRESSED_PARTS, x + _compute_y(int.from_bytes(x, "big"), size & 1))
     if size - layout.SPECIAL > layout.MOST_SCRIPT:
         raise UnknownBytesError(f"a script of {size - layout.SPECIAL} bytes, of which {layout.MOST_SCRIPT} are allowed")
     return "other", cursor.take(size - layout.SPECIAL, "script")
@@ -87,7 +87,7 @@ def _wrap_parts(parts: tuple[bytes, bytes], stored: bytes) -> bytes:
     return before + stored + after
 
 
-def _y(x: int, odd: int) -> bytes:
+def _compute_y(x: int, odd: int) -> bytes:
     """Return the other coordinate of a public key."""
     square = (pow(x, 3, layout.FIELD) + layout.CURVE) % layout.FIELD
     y = pow(square, (layout.FIELD + 1) // 4, layout.FIELD)
@@ -96,21 +96,21 @@ def _y(x: int, odd: int) -> bytes:
     return (y if y & 1 == odd else layout.FIELD - y).to_bytes(32, "big")
 
 
-def block_hash(cursor: Cursor) -> str:
+def read_hash(cursor: Cursor) -> str:
     """Return a hash as people write it: the last byte first."""
     return cursor.take(layout.HASH_SIZE, "hash")[::-1].hex()
 
 
-def _coin(cursor: Cursor) -> dict[str, Any]:
-    code, compressed = varint(cursor), varint(cursor)
+def _read_coin(cursor: Cursor) -> dict[str, Any]:
+    code, compressed = read_varint(cursor), read_varint(cursor)
     row: dict[str, Any] = {"height": code >> 1, "coinbase": bool(code & 1)}
     try:
-        row["amount"] = amount(compressed)
+        row["amount"] = decompress_amount(compressed)
     except UnknownBytesError as unknown:
         cursor.reasons.append(str(unknown))
     start = cursor.position
     try:
-        row["script_type"], row["script"] = script(cursor)
+        row["script_type"], row["script"] = read_script(cursor)
     except UnknownBytesError as unknown:
         cursor.reasons.append(f"{unknown}: the script is as it is stored")
         cursor.position = start
@@ -118,44 +118,50 @@ def _coin(cursor: Cursor) -> dict[str, Any]:
     return row
 
 
-def _hashes(cursor: Cursor) -> dict[str, Any]:
+def _read_hashes(cursor: Cursor) -> dict[str, Any]:
     """Return blocks, such as those between which the chainstate is while it is written."""
     count = cursor.take_byte()
     if count * layout.HASH_SIZE > cursor.left:
         raise UnknownBytesError(f"{count} hashes in {cursor.left} bytes")
-    return {"blocks": [block_hash(cursor) for _ in range(count)]}
+    return {"blocks": [read_hash(cursor) for _ in range(count)]}
 
 
-def _block(cursor: Cursor) -> dict[str, Any]:
+def _read_block(cursor: Cursor) -> dict[str, Any]:
     """Return the columns of a block: what is known of it, then its header."""
-    varint(cursor)  # the version that wrote it
-    row: dict[str, Any] = {"height": varint(cursor), "status": varint(cursor), "transactions": varint(cursor)}
+    read_varint(cursor)  # the version that wrote it
+    row: dict[str, Any] = {
+        "height": read_varint(cursor),
+        "status": read_varint(cursor),
+        "transactions": read_varint(cursor),
+    }
     if row["status"] & (layout.HAVE_DATA | layout.HAVE_UNDO):
-        row["file"] = varint(cursor)
+        row["file"] = read_varint(cursor)
     if row["status"] & layout.HAVE_DATA:
-        row["offset"] = varint(cursor)
+        row["offset"] = read_varint(cursor)
     if row["status"] & layout.HAVE_UNDO:
-        row["undo_offset"] = varint(cursor)
+        row["undo_offset"] = read_varint(cursor)
     fields = layout.HEADER.unpack(cursor.take(layout.HEADER.size, "header"))
     row["version"], previous, merkle_root, row["time"], row["bits"], row["nonce"] = fields
     return row | {"previous": previous[::-1].hex(), "merkle_root": merkle_root[::-1].hex()}
 
 
-def _varints(*names: str) -> Callable[[Cursor], dict[str, Any]]:
-    return lambda cursor: {name: varint(cursor) for name in names}
+def _make_varints_reader(*names: str) -> Callable[[Cursor], dict[str, Any]]:
+    return lambda cursor: {name: read_varint(cursor) for name in names}
 
 
-_FILE_FIELDS = _varints("blocks", "size", "undo_size", "first_height", "last_height", "first_time", "last_time")
+_FILE_FIELDS = _make_varints_reader(
+    "blocks", "size", "undo_size", "first_height", "last_height", "first_time", "last_time"
+)
 
 
-def _setting(cursor: Cursor) -> dict[str, Any]:
+def _read_setting(cursor: Cursor) -> dict[str, Any]:
     return {"value": cursor.take_remainder().decode("ascii", "backslashreplace")}
 
 
-def _locator(cursor: Cursor) -> dict[str, Any]:
+def _read_locator(cursor: Cursor) -> dict[str, Any]:
     """Return the hash of the block up to which an index has come, the first of a list of blocks."""
     cursor.take(4, "version")
-    return {"hash": next(iter(_hashes(cursor)["blocks"]), None)}
+    return {"hash": next(iter(_read_hashes(cursor)["blocks"]), None)}
 
 
 class Bitcoin(ApplicationView):
@@ -165,7 +171,7 @@ class Bitcoin(ApplicationView):
     kinds: ClassVar[Mapping[bytes, tuple[str, Callable[[Cursor], dict[str, Any]], Callable[[Cursor], dict[str, Any]]]]]
     """By the first byte of keys: what they are of, and how the rest of the key and the value are read."""
 
-    def context(self, entries: Entries, home: Home) -> bytes:
+    def make_context(self, entries: Entries, home: Home) -> bytes:
         """Return the bytes with which values are XORed."""
         del home
         newest = next((entry.value for entry in entries if entry.value), b"\0")
@@ -180,12 +186,12 @@ class Bitcoin(ApplicationView):
         kind, key, value = self.kinds[entry.key[:1]]
         row = {"kind": kind} | _read_whole(entry.key[1:], key)
 
-        def plain(data: bytes) -> dict[str, Any]:
+        def decode_value(data: bytes) -> dict[str, Any]:
             mask = (context * (len(data) // max(len(context), 1) + 1))[: len(data)]
             plain_data = int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")
             return _read_whole(plain_data.to_bytes(len(data), "big"), value)
 
-        return row | columns_of(entry.value, plain)
+        return row | read_columns(entry.value, decode_value)
 
 
 def _mask_of(context: bytes) -> k.Mask:
@@ -208,7 +214,7 @@ class Chainstate(Bitcoin):
         "kind txid output:int height:int coinbase:bool amount:int script_type script:bytes blocks:texts"
     )
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
         """Return coins."""
         rows = len(keys)
         stored, contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
@@ -220,18 +226,18 @@ class Chainstate(Bitcoin):
         output, height, coinbase, amounts, script_types = numbers
         integers = {"output": output, "height": height, "amount": amounts}
         columns = {name: make_fixed_array(pa.int64(), values) for name, values in integers.items()} | {
-            "kind": name_codes(kinds, _KINDS),
+            "kind": convert_codes(kinds, _KINDS),
             "txid": hashes.take(pa.string()),
             "coinbase": make_array(coinbase != 0, pa.bool_()),
-            "script_type": name_codes(script_types, layout.SCRIPT_TYPES),
+            "script_type": convert_codes(script_types, layout.SCRIPT_TYPES),
             "script": scripts.take(pa.binary()),
         }
         return PlainRows(kinds != k.DOUBTFUL, columns)
 
     kinds: ClassVar = {
-        layout.COIN: ("coin", lambda key: {"txid": block_hash(key), "output": varint(key)}, _coin),
-        layout.BEST_BLOCK: ("best_block", lambda key: {}, lambda value: {"blocks": [block_hash(value)]}),
-        layout.HEAD_BLOCKS: ("head_blocks", lambda key: {}, _hashes),
+        layout.COIN: ("coin", lambda key: {"txid": read_hash(key), "output": read_varint(key)}, _read_coin),
+        layout.BEST_BLOCK: ("best_block", lambda key: {}, lambda value: {"blocks": [read_hash(value)]}),
+        layout.HEAD_BLOCKS: ("head_blocks", lambda key: {}, _read_hashes),
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
@@ -250,7 +256,7 @@ class BlockIndex(Bitcoin):
         "size:int undo_size:int first_height:int last_height:int first_time:int last_time:int name value"
     )
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
         """Return blocks and transactions."""
         rows = len(keys)
         hashes, previous, roots = (TextColumn(rows, rows * k.DIGITS) for _ in range(3))
@@ -265,7 +271,7 @@ class BlockIndex(Bitcoin):
         }
         is_block = kinds == k.OF_BLOCK
         columns |= {
-            "kind": name_codes(kinds, _KINDS),
+            "kind": convert_codes(kinds, _KINDS),
             "hash": hashes.take(pa.string()),
             "previous": previous.take(pa.string(), is_block),
             "merkle_root": roots.take(pa.string(), is_block),
@@ -273,25 +279,25 @@ class BlockIndex(Bitcoin):
         return PlainRows(kinds != k.DOUBTFUL, columns)
 
     kinds: ClassVar = {
-        layout.BLOCK: ("block", lambda key: {"hash": block_hash(key)}, _block),
-        layout.FILE: ("file", lambda key: {"file": key.little(4)}, _FILE_FIELDS),
-        layout.LAST_FILE: ("last_file", lambda key: {}, lambda value: {"file": value.little(4)}),
+        layout.BLOCK: ("block", lambda key: {"hash": read_hash(key)}, _read_block),
+        layout.FILE: ("file", lambda key: {"file": key.take_unsigned(4)}, _FILE_FIELDS),
+        layout.LAST_FILE: ("last_file", lambda key: {}, lambda value: {"file": value.take_unsigned(4)}),
         layout.TRANSACTION: (
             "transaction",
-            lambda key: {"hash": block_hash(key)},
-            _varints("file", "offset", "transaction_offset"),
+            lambda key: {"hash": read_hash(key)},
+            _make_varints_reader("file", "offset", "transaction_offset"),
         ),
         layout.FLAG: (
             "flag",
             lambda key: {"name": key.take(key.take_byte(), "name").decode("ascii", "backslashreplace")},
-            _setting,
+            _read_setting,
         ),
         layout.REINDEXING: (
             "reindexing",
             lambda key: {},
-            _setting,
+            _read_setting,
         ),
-        layout.BEST_BLOCK: ("best_block", lambda key: {}, _locator),
+        layout.BEST_BLOCK: ("best_block", lambda key: {}, _read_locator),
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:

@@ -67,15 +67,15 @@ SCRIPT_ROOM = sum(map(len, layout.UNCOMPRESSED_PARTS)) + layout.PUBLIC_KEY_SIZE
 """Bytes that a script has more than what is stored of it, at most."""
 
 
-def _bytes(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _copy_bytes(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.frombuffer(data, np.uint8).copy()
 
 
-_P2PKH_BEFORE, _P2PKH_AFTER = map(_bytes, layout.P2PKH_PARTS)
-_P2SH_BEFORE, _P2SH_AFTER = map(_bytes, layout.P2SH_PARTS)
-_P2PK_BEFORE, _P2PK_AFTER = map(_bytes, layout.P2PK_PARTS)
-_BETWEEN = _bytes(b"")
-_UNCOMPRESSED_BEFORE, _UNCOMPRESSED_AFTER = map(_bytes, layout.UNCOMPRESSED_PARTS)
+_P2PKH_BEFORE, _P2PKH_AFTER = map(_copy_bytes, layout.P2PKH_PARTS)
+_P2SH_BEFORE, _P2SH_AFTER = map(_copy_bytes, layout.P2SH_PARTS)
+_P2PK_BEFORE, _P2PK_AFTER = map(_copy_bytes, layout.P2PK_PARTS)
+_BETWEEN = _copy_bytes(b"")
+_UNCOMPRESSED_BEFORE, _UNCOMPRESSED_AFTER = map(_copy_bytes, layout.UNCOMPRESSED_PARTS)
 
 
 class Mask(NamedTuple):
@@ -134,7 +134,7 @@ class Coins(NamedTuple):
 
 
 @inlined
-def _varint(data: Any, pos: Any, end: Any) -> Any:
+def _read_varint(data: Any, pos: Any, end: Any) -> Any:
     """Return a number at `pos` and the position after it, which is 0 where there is none of 63 bits."""
     value = _ZERO
     while pos < end and value >> _FULL == _ZERO:
@@ -168,12 +168,12 @@ def _read_block(value: Any, end: Any, blocks: Any, row: Any) -> Any:
     """Read a block. Returns where its hashes are, 0 for none, and which numbers it has."""
     numbers = blocks.numbers
     present = _FIXED_BLOCK
-    _, pos = _varint(value, _ZERO, end)  # the version that wrote it
+    _, pos = _read_varint(value, _ZERO, end)  # the version that wrote it
     number = status = _ZERO
     for column in range(_TRANSACTIONS + 1):
         if pos == _ZERO:
             return _ZERO, present
-        number, pos = _varint(value, pos, end)
+        number, pos = _read_varint(value, pos, end)
         numbers[column, row] = number
         if column == _STATUS:
             status = number
@@ -183,7 +183,7 @@ def _read_block(value: Any, end: Any, blocks: Any, row: Any) -> Any:
         if column != _FILE:
             is_there = has_data if column == _OFFSET else has_undo
         if pos != _ZERO and is_there:
-            number, pos = _varint(value, pos, end)
+            number, pos = _read_varint(value, pos, end)
             numbers[column, row] = number
             present |= 1 << column
     if pos == _ZERO or end - pos != _HEADER:
@@ -200,11 +200,11 @@ def _read_block(value: Any, end: Any, blocks: Any, row: Any) -> Any:
 @always_inlined
 def _read_transaction(value: Any, end: Any, blocks: Any, row: Any) -> Any:
     """Read where a transaction is. Returns whether that is all there is."""
-    number, pos = _varint(value, _ZERO, end)
+    number, pos = _read_varint(value, _ZERO, end)
     blocks.numbers[_FILE, row] = number
     for column in (_OFFSET, _PLACE):
         if pos != _ZERO:
-            number, pos = _varint(value, pos, end)
+            number, pos = _read_varint(value, pos, end)
             blocks.numbers[column, row] = number
     return pos != _ZERO and pos == end
 
@@ -243,7 +243,7 @@ def decode_blocks(keys: Strings, values: Strings, mask: Mask, blocks: Blocks) ->
 
 
 @inlined
-def _amount(code: Any) -> Any:
+def _decompress_amount(code: Any) -> Any:
     """Return satoshis of a compressed amount, and whether they have 63 bits."""
     if code == _ZERO:
         return _ZERO, True
@@ -277,7 +277,7 @@ def _put_part(out: Any, pos: Any, before: Any, value: Any, start: Any, length: A
 @always_inlined
 def _put_script(out: Any, pos: Any, value: Any, start: Any, end: Any) -> Any:
     """Write a compressed script that ends at `end`. Returns its type, -1 for a doubtful one, and where it ends."""
-    size, start = _varint(value, start, end)
+    size, start = _read_varint(value, start, end)
     if start == _ZERO:
         return -1, pos
     length = end - start
@@ -315,14 +315,14 @@ def decode_coins(keys: Strings, values: Strings, mask: Mask, coins: Coins) -> No
         used = np.uint64(coins.scripts.ends[row])
         is_plain = False
         if key_end - key > _HASH + _ONE and keys.data[key] == _COIN_KEY and length <= _LONGEST:
-            output, pos = _varint(keys.data, key + _ONE + _HASH, key_end)
+            output, pos = _read_varint(keys.data, key + _ONE + _HASH, key_end)
             is_plain = pos == key_end
             _unmask(mask, values.data, start, length)
-            code, pos = _varint(mask.value, _ZERO, length)
+            code, pos = _read_varint(mask.value, _ZERO, length)
             compressed = _ZERO
             if pos != _ZERO:
-                compressed, pos = _varint(mask.value, pos, length)
-            satoshis, is_amount = _amount(compressed)
+                compressed, pos = _read_varint(mask.value, pos, length)
+            satoshis, is_amount = _decompress_amount(compressed)
             script_type = -1
             script_end = used
             if is_plain and is_amount and pos != _ZERO:

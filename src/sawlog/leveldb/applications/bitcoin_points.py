@@ -60,7 +60,7 @@ def _sum(number: Any, low: Any, high: Any) -> Any:
 
 
 @inlined
-def _product(a: Any, b: Any) -> Any:
+def _multiply(a: Any, b: Any) -> Any:
     """Return the product of two numbers."""
     first, total = _add_row(a[0], b, (_ZERO, _ZERO, _ZERO, _ZERO))
     second, total = _add_row(a[1], b, total)
@@ -76,29 +76,29 @@ def _product(a: Any, b: Any) -> Any:
 def _square(number: Any, times: Any) -> Any:
     """Return a number, squared so many times."""
     for _ in range(times):
-        number = _product(number, number)
+        number = _multiply(number, number)
     return number
 
 
 @inlined
-def _root(number: Any) -> Any:
+def _compute_root(number: Any) -> Any:
     """Return the number to the power of a quarter of the prime and one: its root, where it has one.
 
     The bits of that power are 223 ones, a zero, 22 ones, four zeros, two ones and two zeros.
     """
-    two = _product(_square(number, 1), number)
-    three = _product(_square(two, 1), number)
-    six = _product(_square(three, 3), three)
-    nine = _product(_square(six, 3), three)
-    eleven = _product(_square(nine, 2), two)
-    twenty_two = _product(_square(eleven, 11), eleven)
-    forty_four = _product(_square(twenty_two, 22), twenty_two)
-    eighty_eight = _product(_square(forty_four, 44), forty_four)
-    power = _product(_square(eighty_eight, 88), eighty_eight)
-    power = _product(_square(power, 44), forty_four)
-    power = _product(_square(power, 3), three)
-    power = _product(_square(power, 23), twenty_two)
-    return _square(_product(_square(power, 6), two), 2)
+    two = _multiply(_square(number, 1), number)
+    three = _multiply(_square(two, 1), number)
+    six = _multiply(_square(three, 3), three)
+    nine = _multiply(_square(six, 3), three)
+    eleven = _multiply(_square(nine, 2), two)
+    twenty_two = _multiply(_square(eleven, 11), eleven)
+    forty_four = _multiply(_square(twenty_two, 22), twenty_two)
+    eighty_eight = _multiply(_square(forty_four, 44), forty_four)
+    power = _multiply(_square(eighty_eight, 88), eighty_eight)
+    power = _multiply(_square(power, 44), forty_four)
+    power = _multiply(_square(power, 3), three)
+    power = _multiply(_square(power, 23), twenty_two)
+    return _square(_multiply(_square(power, 6), two), 2)
 
 
 @inlined
@@ -109,12 +109,12 @@ def _reduce(number: Any) -> Any:
 
 
 @inlined
-def _differ(a: Any, b: Any) -> Any:
+def _are_different(a: Any, b: Any) -> Any:
     return a[0] != b[0] or a[1] != b[1] or a[2] != b[2] or a[3] != b[3]
 
 
 @inlined
-def _opposite(number: Any) -> Any:
+def _negate(number: Any) -> Any:
     """Return the prime less a number, which is smaller: all ones less the number and what the prime lacks to them."""
     total, _ = _sum(number, _EXCESS - _ONE, _ZERO)
     return ~total[0], ~total[1], ~total[2], ~total[3]
@@ -129,14 +129,14 @@ def put_other_coordinate(out: Any, pos: Any, data: Any, start: Any, odd: Any) ->
         load_big_u64(data, start + _EIGHT),
         load_big_u64(data, start),
     )
-    square, is_larger = _sum(_product(_product(x, x), x), _CURVE, _ZERO)
+    square, is_larger = _sum(_multiply(_multiply(x, x), x), _CURVE, _ZERO)
     if is_larger:
         square, _ = _sum(square, _EXCESS, _ZERO)
-    y = _reduce(_root(square))
-    if _differ(_reduce(x), x) or _differ(_reduce(_product(y, y)), _reduce(square)):
+    y = _reduce(_compute_root(square))
+    if _are_different(_reduce(x), x) or _are_different(_reduce(_multiply(y, y)), _reduce(square)):
         return False
     if y[0] & _ONE != odd:
-        y = _opposite(y)
+        y = _negate(y)
     store_big_u64(out, pos + _LAST, y[0])
     store_big_u64(out, pos + _SIXTEEN, y[1])
     store_big_u64(out, pos + _EIGHT, y[2])

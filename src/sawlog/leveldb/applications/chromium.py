@@ -11,8 +11,8 @@ import pyarrow as pa
 from sawlog.arrow import call_function, make_array, make_constant, unpack_booleans
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
-from sawlog.leveldb.applications.protobuf import Messages, integer
-from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, times
+from sawlog.leveldb.applications.protobuf import Messages, find_integer
+from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, convert_times
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Entries,
@@ -20,11 +20,11 @@ from sawlog.leveldb.applications.view import (
     Home,
     PlainRows,
     UnknownBytesError,
-    columns_of,
+    convert_time,
+    decode_text,
     make_columns,
-    microseconds,
-    row_of,
-    text,
+    make_row,
+    read_columns,
 )
 
 _AREAS = {
@@ -55,14 +55,14 @@ class ChromeStorage(ApplicationView):
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directory."""
         del comparator, keys
-        return _place(path)[0] is not None
+        return _parse_directory(path)[0] is not None
 
-    def context(self, entries: Entries, home: Home) -> tuple[str | None, str | None]:
+    def make_context(self, entries: Entries, home: Home) -> tuple[str | None, str | None]:
         """Return area and extension, by the directory."""
         del entries
-        return _place(home.path)
+        return _parse_directory(home.path)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: tuple[str | None, str | None]) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: tuple[str | None, str | None]) -> PlainRows:
         """Return values that are JSON."""
         area, extension = context
         is_shared = area in _SHARED.values()
@@ -70,22 +70,24 @@ class ChromeStorage(ApplicationView):
         rendered = _SETTINGS.render(values, stored.roots)
         columns = {
             "area": make_constant(area, pa.string(), len(keys)),
-            "extension": stored.texts("extension") if is_shared else make_constant(extension, pa.string(), len(keys)),
-            "key": stored.texts("key"),
-            "value": rendered.values(),
+            "extension": stored.make_texts("extension")
+            if is_shared
+            else make_constant(extension, pa.string(), len(keys)),
+            "key": stored.make_texts("key"),
+            "value": rendered.make_values(),
         }
-        is_plain = rendered.is_plain & (stored.lengths("extension") > 0) if is_shared else rendered.is_plain
+        is_plain = rendered.is_plain & (stored.select_lengths("extension") > 0) if is_shared else rendered.is_plain
         return PlainRows(is_plain, columns)
 
     def decode(self, entry: Entry, context: tuple[str | None, str | None]) -> Mapping[str, Any]:
         """Return the value as it is stored, if it is JSON."""
         area, extension = context
-        key, wrong = text(entry.key, "utf-8")
+        key, wrong = decode_text(entry.key, "utf-8")
         if area in _SHARED.values():
             extension, _, key = key.partition(".")
         row = {"area": area, "extension": extension or None, "key": key, "reason": wrong}
         if entry.value is not None:
-            value, damage = text(entry.value, "utf-8")
+            value, damage = decode_text(entry.value, "utf-8")
             decoded = decode_json(value)
             if isinstance(decoded, Undecodable):
                 damage = f"not JSON: {decoded.detail}"
@@ -95,7 +97,7 @@ class ChromeStorage(ApplicationView):
         return row
 
 
-def _place(path: str) -> tuple[str | None, str | None]:
+def _parse_directory(path: str) -> tuple[str | None, str | None]:
     """Return area and extension that a directory is named for."""
     _, above, name = f"//{path}".rsplit("/", 2)
     return (_AREAS[above], name) if above in _AREAS else (_SHARED.get(name), None)
@@ -134,20 +136,20 @@ class LocalStorage(ApplicationView):
         del comparator
         return path.endswith("Local Storage/leveldb") or any(key.startswith((b"META:", b"METAACCESS:")) for key in keys)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return all but the version."""
         del context
         stored = _ITEM_KEYS.read(keys)
         are_items = stored.are_of(_PREFIXES[_ITEM])
         rendered = _ITEMS.render(values, stored.roots)
-        names = _ITEMS.render(stored.spans("key"), np.where(are_items, k.MARKED_TEXT, k.NOTHING))
+        names = _ITEMS.render(stored.find_spans("key"), np.where(are_items, k.MARKED_TEXT, k.NOTHING))
         columns = {
             "kind": stored.kinds,
-            "storage_key": stored.texts("storage_key"),
-            "key": names.values(are_items),
-            "value": rendered.values(are_items),
-            "time": times(rendered.numbers("time"), rendered.are_there("time")),
-            "size": rendered.integers("size"),
+            "storage_key": stored.make_texts("storage_key"),
+            "key": names.make_values(are_items),
+            "value": rendered.make_values(are_items),
+            "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time")),
+            "size": rendered.make_integers("size"),
         }
         return PlainRows(rendered.is_plain & names.is_plain, columns)
 
@@ -162,33 +164,33 @@ class LocalStorage(ApplicationView):
             raise UnknownBytesError(f"a key that begins with neither of {', '.join(map(repr, _PREFIXES))}")
         suffix = entry.key[len(prefix) :]
         if prefix != _ITEM:
-            origin, wrong = text(suffix, "utf-8")
-            metadata = columns_of(entry.value, _metadata)
-            return row_of({"kind": _PREFIXES[prefix], "storage_key": origin}, wrong, metadata)
+            origin, wrong = decode_text(suffix, "utf-8")
+            metadata = read_columns(entry.value, _read_metadata)
+            return make_row({"kind": _PREFIXES[prefix], "storage_key": origin}, wrong, metadata)
         stored, end, name = suffix.partition(b"\0")
         if not end:
             raise UnknownBytesError("an item without the byte 0 after its origin")
-        origin, wrong = text(stored, "utf-8")
+        origin, wrong = decode_text(stored, "utf-8")
         row: dict[str, Any] = {"kind": "item", "storage_key": origin}
         for column, data in (("key", name), ("value", entry.value)):
             if data is not None:
-                row[column], damage = _string(data)
+                row[column], damage = _decode_string(data)
                 wrong = wrong or (damage and f"{column}: {damage}")
         return row | {"reason": wrong}
 
 
-def _string(data: bytes) -> tuple[str | None, str | None]:
+def _decode_string(data: bytes) -> tuple[str | None, str | None]:
     """Return a string after the byte that says how it is encoded, and what is wrong with it."""
     if not data or data[0] not in _ENCODINGS:
         return None, f"encoding {data[:1].hex() or 'missing'}, expected {' or '.join(map(str, _ENCODINGS))}"
-    return text(data[1:], _ENCODINGS[data[0]])
+    return decode_text(data[1:], _ENCODINGS[data[0]])
 
 
-def _metadata(value: bytes) -> dict[str, Any]:
+def _read_metadata(value: bytes) -> dict[str, Any]:
     """Return the time and size, which are fields of a message in protobuf."""
     fields, reason = _METADATA.read(value, "Metadata")
-    time, size = (integer(fields, name) for name in ("time", "size"))
-    return {"time": microseconds(time), "size": size, "reason": reason}
+    time, size = (find_integer(fields, name) for name in ("time", "size"))
+    return {"time": convert_time(time), "size": size, "reason": reason}
 
 
 MAP, NAMESPACE = b"map-", b"namespace-"
@@ -245,37 +247,40 @@ class SessionStorage(ApplicationView):
         named = path.endswith("/Session Storage")
         return named or all(any(key.startswith(start) for key in keys) for start in (MAP, NAMESPACE))
 
-    def context(self, entries: Entries, home: Home) -> _Maps:
+    def make_context(self, entries: Entries, home: Home) -> _Maps:
         """Return the tabs that have maps, newest first."""
         del home
         keys, values = _TAB_KEYS.read(entries.keys), _MAP_IDS.read(entries.values)
-        rows = [column.to_pylist() for column in (values.texts("map_id"), keys.texts("tab"), keys.texts("origin"))]
-        is_plain = (keys.lengths("tab") == _ID_LENGTH) & values.are_there("map_id")
+        rows = [
+            column.to_pylist()
+            for column in (values.make_texts("map_id"), keys.make_texts("tab"), keys.make_texts("origin"))
+        ]
+        is_plain = (keys.select_lengths("tab") == _ID_LENGTH) & values.are_there("map_id")
         is_plain &= unpack_booleans(call_function("is_valid", entries.values))
         doubtful = entries.filter(make_array(~is_plain, pa.bool_()))
         for index, entry in zip(np.flatnonzero(~is_plain).tolist(), doubtful, strict=True):
             is_named = entry.value is not None and len(entry.key) > len(NAMESPACE) + _ID_LENGTH
             rows[0][index] = entry.value.decode("ascii", "replace") if entry.value is not None and is_named else None
-            rows[1][index], rows[2][index], _ = _namespace(entry.key)
+            rows[1][index], rows[2][index], _ = _parse_namespace(entry.key)
         tabs: dict[str, dict[str, str]] = {}
         for number, tab, origin in zip(*rows, strict=True):
             if number is not None:
                 tabs.setdefault(number, {}).setdefault(tab, origin)
         return _Maps(tabs)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Maps) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: _Maps) -> PlainRows:
         """Return items."""
         stored = _MAP_KEYS.read(keys)
         rendered = _SETTINGS.render(values, stored.roots)
-        numbers = stored.texts("map_id")
+        numbers = stored.make_texts("map_id")
         columns = {
             "kind": stored.kinds,
             **context.take(numbers),
             "map_id": numbers,
-            "key": stored.texts("key"),
-            "value": rendered.values(),
+            "key": stored.make_texts("key"),
+            "value": rendered.make_values(),
         }
-        return PlainRows(rendered.is_plain & (stored.lengths("map_id") > 0), columns)
+        return PlainRows(rendered.is_plain & (stored.select_lengths("map_id") > 0), columns)
 
     def decode(self, entry: Entry, context: _Maps) -> Mapping[str, Any]:
         """Return items in UTF-16, numbers of maps as text."""
@@ -283,25 +288,25 @@ class SessionStorage(ApplicationView):
         if key in _SINGLE:
             return {"kind": _SINGLE[key], "value": None if value is None else value.decode("ascii", "backslashreplace")}
         if key.startswith(NAMESPACE) and len(key) > len(NAMESPACE) + _ID_LENGTH:
-            tab, origin, wrong = _namespace(key)
+            tab, origin, wrong = _parse_namespace(key)
             shared = None if value is None else value.decode("ascii", "backslashreplace")
             row = {"kind": "namespace", "namespaces": [tab], "storage_key": origin, "map_id": shared}
             return row | {"reason": wrong}
         number, end, name = key.removeprefix(MAP).partition(b"-")
         if not key.startswith(MAP) or not end or not number.isdigit():
             raise UnknownBytesError("neither a key of an item (map-) nor of an origin in a tab (namespace-)")
-        item, wrong = text(name, "utf-8")
+        item, wrong = decode_text(name, "utf-8")
         map_id = number.decode("ascii")
         row = {"kind": "item", **context.rows.get(map_id, {}), "map_id": map_id, "key": item}
         if value is not None:
-            row["value"], damage = text(value, "utf-16-le")
+            row["value"], damage = decode_text(value, "utf-16-le")
             wrong = wrong or (damage and f"value: {damage}")
         return row | {"reason": wrong}
 
 
-def _namespace(key: bytes) -> tuple[str, str, str | None]:
+def _parse_namespace(key: bytes) -> tuple[str, str, str | None]:
     """Return tab and origin of a key, and what is wrong with them."""
     suffix = key[len(NAMESPACE) :]
-    tab, wrong = text(suffix[:_ID_LENGTH], "utf-8")
-    origin, wrong_too = text(suffix[_ID_LENGTH + 1 :], "utf-8")
+    tab, wrong = decode_text(suffix[:_ID_LENGTH], "utf-8")
+    origin, wrong_too = decode_text(suffix[_ID_LENGTH + 1 :], "utf-8")
     return tab, origin, wrong or wrong_too

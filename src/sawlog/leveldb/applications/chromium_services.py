@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import call_function, cast, make_array, make_fixed_array
 from sawlog.leveldb.applications import protobuf_kernels as k
-from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
+from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_rows import (
     KeyPattern,
     KeyPatterns,
@@ -20,9 +20,9 @@ from sawlog.leveldb.applications.protobuf_rows import (
     Lookup,
     MessageRows,
     Part,
-    spans_of,
+    convert_times,
+    make_spans,
     take_texts,
-    times,
 )
 from sawlog.leveldb.applications.view import (
     ApplicationView,
@@ -32,13 +32,13 @@ from sawlog.leveldb.applications.view import (
     Home,
     PlainRows,
     UnknownBytesError,
-    columns_of,
-    integer_of,
+    convert_time,
+    decode_text,
     make_columns,
-    microseconds,
+    make_row,
+    parse_integer,
+    read_columns,
     read_text,
-    row_of,
-    text,
 )
 
 SITE_VERSION = b"database_metadata"
@@ -71,40 +71,42 @@ class SiteCharacteristics(ApplicationView):
         del comparator
         return path.endswith("/Site Characteristics Database") or SITE_VERSION in keys
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return sites, and the version."""
         del context
         stored = _SITE_KEYS.read(keys)
         rendered = _SITE_ROWS.render(values, stored.roots)
         columns = {
             "kind": stored.kinds,
-            "host_md5": stored.texts("host_md5"),
-            "time": times(rendered.numbers("last_loaded"), rendered.are_there("last_loaded"), 1_000_000, 0),
-            "value": rendered.values(),
+            "host_md5": stored.make_texts("host_md5"),
+            "time": convert_times(
+                rendered.select_numbers("last_loaded"), rendered.are_there("last_loaded"), 1_000_000, 0
+            ),
+            "value": rendered.make_values(),
         }
-        return PlainRows(rendered.is_plain & np.isin(stored.lengths("host_md5"), (-1, _DIGITS)), columns)
+        return PlainRows(rendered.is_plain & np.isin(stored.select_lengths("host_md5"), (-1, _DIGITS)), columns)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """Return a message in protobuf."""
         del context
         if entry.key == SITE_VERSION:
-            return {"kind": "version"} | columns_of(entry.value, _read_text)
+            return {"kind": "version"} | read_columns(entry.value, _read_text)
         if len(entry.key) != _DIGITS or entry.key.strip(b"0123456789abcdef"):
             raise UnknownBytesError("a key that is not the MD5 of a host")
-        return {"kind": "site", "host_md5": entry.key.decode("ascii")} | columns_of(entry.value, _site)
+        return {"kind": "site", "host_md5": entry.key.decode("ascii")} | read_columns(entry.value, _read_site)
 
 
-def _site(value: bytes) -> dict[str, Any]:
+def _read_site(value: bytes) -> dict[str, Any]:
     site, reason = SITES.read(value, "Site")
-    return columns_of_message(site, reason) | {"time": microseconds(integer(site, "last_loaded"), 1_000_000, 0)}
+    return make_message_columns(site, reason) | {"time": convert_time(find_integer(site, "last_loaded"), 1_000_000, 0)}
 
 
 _read_text = partial(read_text, "value")
 
 
-def _time(value: bytes) -> dict[str, Any]:
+def _read_time(value: bytes) -> dict[str, Any]:
     """Return the time that a value is: microseconds since 1601, in decimal digits."""
-    return {"time": microseconds(integer_of(value))}
+    return {"time": convert_time(parse_integer(value))}
 
 
 PUSH = Messages("""
@@ -123,24 +125,24 @@ def _read_encrypted(value: bytes) -> dict[str, Any]:
     raise UnknownBytesError(f"encrypted by the browser ({value[:3].decode('ascii', 'replace')})")
 
 
-def _registration(value: bytes) -> dict[str, Any]:
+def _read_registration(value: bytes) -> dict[str, Any]:
     """Return a token, the senders before it, and when it was validated."""
     head, _, checked = value.rpartition(b"#") if b"#" in value else (value, b"", b"")
     senders, _, token = head.rpartition(b"=")
     row = _read_text(token) | ({"sender": senders.decode("utf-8", "replace")} if senders else {})
-    return row | (_time(checked) if checked else {})
+    return row | (_read_time(checked) if checked else {})
 
 
-def _instance(value: bytes) -> dict[str, Any]:
+def _read_instance(value: bytes) -> dict[str, Any]:
     """Return an ID, and when it was made."""
     name, _, created = value.partition(b",")
-    return _read_text(name) | (_time(created) if created else {})
+    return _read_text(name) | (_read_time(created) if created else {})
 
 
 def _read_incoming(value: bytes) -> dict[str, Any]:
     """Read when a message is forgotten; older ones have only their ID."""
     name, _, end = value.partition(b"|")
-    return _read_text(name) | (_time(end) if end else {})
+    return _read_text(name) | (_read_time(end) if end else {})
 
 
 def _read_outgoing(value: bytes) -> dict[str, Any]:
@@ -148,28 +150,28 @@ def _read_outgoing(value: bytes) -> dict[str, Any]:
     if value[:1] != bytes([_DATA_MESSAGE]):
         raise UnknownBytesError(f"a message with tag {value[:1].hex() or 'missing'}, expected {_DATA_MESSAGE:02x}")
     message, reason = PUSH.read(value[1:], "DataMessage")
-    row = columns_of_message(message, reason) | {"time": microseconds(integer(message, "sent"), 1_000_000)}
+    row = make_message_columns(message, reason) | {"time": convert_time(find_integer(message, "sent"), 1_000_000)}
     for column, name in (("app", "category"), ("sender", "to")):
         row |= {column: message[name]} if isinstance(message.get(name), str) else {}
     return row
 
 
-def _account(value: bytes) -> dict[str, Any]:
+def _read_account(value: bytes) -> dict[str, Any]:
     """Return an address, its status, when that changed, and the ID of a message."""
     parts = value.split(b"&")
     if len(parts) not in (3, 4):
         raise UnknownBytesError(f"{len(parts)} parts of an account, expected 3 or 4")
-    return _read_text(value) | _time(parts[2])
+    return _read_text(value) | _read_time(parts[2])
 
 
 _PREFIXES: Mapping[bytes, tuple[str, str, Callable[[bytes], dict[str, Any]]]] = {
-    b"reg1-": ("registration", "app", _registration),
+    b"reg1-": ("registration", "app", _read_registration),
     b"incoming1-": ("incoming_message", "name", _read_incoming),
     b"outgoing1-": ("outgoing_message", "name", _read_outgoing),
     b"gservice1-": ("setting", "name", _read_text),
-    b"account1-": ("account", "name", _account),
+    b"account1-": ("account", "name", _read_account),
     b"heartbeat1-": ("heartbeat", "name", _read_text),
-    b"iid1-": ("instance_id", "app", _instance),
+    b"iid1-": ("instance_id", "app", _read_instance),
 }
 """How keys begin: the kind, the column of the rest of the key, and how the value is read."""
 _SINGLE: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
@@ -177,8 +179,8 @@ _SINGLE: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
     b"device_token_key": ("device_token", _read_encrypted),
     b"gservices_digest": ("settings_digest", _read_text),
     b"last_checkin_accounts_count": ("last_checkin_accounts", _read_text),
-    b"last_checkin_time": ("last_checkin", _time),
-    b"last_token_fetch_time": ("last_token_fetch", _time),
+    b"last_checkin_time": ("last_checkin", _read_time),
+    b"last_token_fetch_time": ("last_token_fetch", _read_time),
 }
 _TOKEN = b"iid-"
 """How the rest of a key begins that has application, sender and scope, with commas between them."""
@@ -234,69 +236,69 @@ class GcmStore(ApplicationView):
         del comparator
         return path.endswith(("/GCM Store", "/GCM Store/Encryption")) or not _SINGLE.keys().isdisjoint(keys)
 
-    def context(self, entries: Entries, home: Home) -> bool:
+    def make_context(self, entries: Entries, home: Home) -> bool:
         """Return whether the database holds the keys of applications, by its directory."""
         del entries
         return home.path.endswith("/Encryption")
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: bool) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: bool) -> PlainRows:
         """Return messages, settings, registrations, and keys of applications."""
         patterns = _ENCRYPTION_KEYS if context else _PUSH_KEYS
         stored = patterns.read(keys)
-        spans = spans_of(values)
+        spans = make_spans(values)
         are_sent = stored.are_of("outgoing_message") & (spans.ends > spans.starts)
         are_sent[are_sent] = spans.data[spans.starts[are_sent]] == _DATA_MESSAGE
         roots = np.where(stored.are_of("outgoing_message") & ~are_sent, k.UNREAD, stored.roots)
         rendered = _PUSH_ROWS.render(spans._replace(starts=spans.starts + are_sent), roots)
-        columns = {"kind": stored.kinds, **{name: stored.texts(name) for name in patterns.names}}
+        columns = {"kind": stored.kinds, **{name: stored.make_texts(name) for name in patterns.names}}
         if context:
-            return PlainRows(rendered.is_plain, {**columns, "value": rendered.values()})
+            return PlainRows(rendered.is_plain, {**columns, "value": rendered.make_values()})
         texts = _PUSH_VALUES.read(spans, stored.patterns)
-        are_texts = (texts.patterns > 0) & (texts.lengths("sender") != 0)
-        numbers = np.where(are_texts, texts.numbers("time"), rendered.numbers("sent"))
+        are_texts = (texts.patterns > 0) & (texts.select_lengths("sender") != 0)
+        numbers = np.where(are_texts, texts.select_numbers("time"), rendered.select_numbers("sent"))
         are_times = texts.are_there("time") | rendered.are_there("sent")
         # Both are in values.
         senders = k.Texts(
             spans.data,
-            np.where(are_texts, texts.numbers("sender"), rendered.numbers("to")),
-            np.where(are_texts, texts.lengths("sender"), rendered.lengths("to")),
+            np.where(are_texts, texts.select_numbers("sender"), rendered.select_numbers("to")),
+            np.where(are_texts, texts.select_lengths("sender"), rendered.select_lengths("to")),
         )
         columns |= {
             "app": take_texts(stored.find_texts("app"), rendered.find_texts("category")),
             "sender": take_texts(stored.find_texts("sender"), senders),
             "value": take_texts(texts.find_texts("value"), rendered.find_values(rendered.is_plain)),
-            "time": times(numbers, are_times, np.where(are_texts, 1, 1_000_000)),
+            "time": convert_times(numbers, are_times, np.where(are_texts, 1, 1_000_000)),
         }
         return PlainRows(rendered.is_plain | are_texts, columns)
 
     def decode(self, entry: Entry, context: bool) -> Mapping[str, Any]:
         """Return the text, and protobuf where a message or keys are stored."""
         if context:
-            return _row("encryption_keys", ("app", "sender"), entry.key, entry.value, _keys)
+            return _decode_row("encryption_keys", ("app", "sender"), entry.key, entry.value, _read_keys)
         if entry.key in _SINGLE:
             kind, read = _SINGLE[entry.key]
-            return {"kind": kind} | columns_of(entry.value, read)
+            return {"kind": kind} | read_columns(entry.value, read)
         prefix = next((prefix for prefix in _PREFIXES if entry.key.startswith(prefix)), None)
         if prefix is None:
             raise UnknownBytesError("a key that is none of Google Cloud Messaging's")
         kind, column, read = _PREFIXES[prefix]
         suffix = entry.key[len(prefix) :]
         if kind == "registration" and suffix.startswith(_TOKEN):
-            return _row("token", _TOKEN_COLUMNS, suffix[len(_TOKEN) :], entry.value, _registration)
-        return _row(kind, (column,), suffix, entry.value, read)
+            return _decode_row("token", _TOKEN_COLUMNS, suffix[len(_TOKEN) :], entry.value, _read_registration)
+        return _decode_row(kind, (column,), suffix, entry.value, read)
 
 
-def _keys(value: bytes) -> dict[str, Any]:
+def _read_keys(value: bytes) -> dict[str, Any]:
     return PUSH.show(value, "Encryption")
 
 
-def _row(
+def _decode_row(
     kind: str, columns: Sequence[str], key: bytes, value: bytes | None, read: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
     """Return columns of a key, of which all but the last end with a comma, and those of its value."""
-    name, wrong = text(key, "utf-8")
+    name, wrong = decode_text(key, "utf-8")
     parts = dict(zip(columns, name.split(",", len(columns) - 1), strict=False))
-    return row_of({"kind": kind, **parts}, wrong, columns_of(value, read))
+    return make_row({"kind": kind, **parts}, wrong, read_columns(value, read))
 
 
 _NAMES = """
@@ -337,13 +339,13 @@ _GLOBAL = b"__global"
 """The key of metadata on all of them."""
 
 
-def pickled_text(data: bytes, reasons: list[str]) -> str:
+def unpickle_text(data: bytes, reasons: list[str]) -> str:
     """Return the text of a `base::Pickle`: UTF-8, or UTF-16 on Windows."""
     cursor = Cursor(data)
     try:
-        payload, length = cursor.little(4), cursor.little(4)
+        payload, length = cursor.take_unsigned(4), cursor.take_unsigned(4)
         is_wide = payload != -(-(4 + length) // 4) * 4
-        path, wrong = text(cursor.take(2 * length if is_wide else length), "utf-16-le" if is_wide else "utf-8")
+        path, wrong = decode_text(cursor.take(2 * length if is_wide else length), "utf-16-le" if is_wide else "utf-8")
     except UnknownBytesError as unknown:
         path, wrong = data.decode("utf-8", "replace"), f"path: {unknown}"
     reasons += [wrong] if wrong else []
@@ -379,7 +381,7 @@ InProgress: 1 url_chain text*, 2 referrer_url text, 3 site_url text, 4 tab_url t
 Header: 1 key text, 2 value text
 Slice: 1 offset int, 2 received_bytes int, 3 finished bool
 """,
-    path=pickled_text,
+    path=unpickle_text,
 )
 """Messages by the names of databases, where their definitions are known here; those of others have numbers only."""
 _TIMES: Mapping[str, tuple[tuple[str, ...], int]] = {
@@ -415,16 +417,16 @@ class SharedProto(ApplicationView):
         named = path.endswith(("/shared_proto_db", "/shared_proto_db/metadata")) or path.rpartition("/")[2] in _APART
         return named or _GLOBAL in keys
 
-    def context(self, entries: Entries, home: Home) -> str:
+    def make_context(self, entries: Entries, home: Home) -> str:
         """Return the name of the directory: that of metadata on the others, and of a database apart."""
         del entries
         return home.path.rpartition("/")[2]
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: str) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: str) -> PlainRows:
         """Return messages with a number or in a database apart."""
         name = _APART.get(context)
         stored = (_NUMBERED_KEYS if name is None else _APART_KEYS).read(keys)
-        numbers = np.full(len(keys), _CLIENTS.index(name)) if name is not None else stored.numbers("number")
+        numbers = np.full(len(keys), _CLIENTS.index(name)) if name is not None else stored.select_numbers("number")
         roots = stored.roots
         are_clients = (roots != k.UNREAD) & (numbers >= 0) & (numbers < len(_CLIENTS))
         is_metadata = context == "metadata"
@@ -434,26 +436,26 @@ class SharedProto(ApplicationView):
             roots[are_clients] = _CLIENT_NODES[numbers[are_clients]]
         rendered = _SHARED_ROWS.render(values, roots)
         are_signals = are_clients & (numbers == _CLIENTS.index(_SIGNALS)) & (not is_metadata)
-        texts = _SHARED_ROWS.render(stored.spans("key"), np.where(are_signals, k.NOTHING, k.PLAIN_TEXT))
+        texts = _SHARED_ROWS.render(stored.find_spans("key"), np.where(are_signals, k.NOTHING, k.PLAIN_TEXT))
         units = np.ones(len(keys), np.int64)
         units[are_clients] = _CLIENT_UNITS[numbers[are_clients]]
-        is_plain = rendered.is_plain & texts.is_plain & (~are_signals | (stored.lengths("key") == _SIGNAL_SIZE))
-        keys_shown = texts.values(~are_signals)
+        is_plain = rendered.is_plain & texts.is_plain & (~are_signals | (stored.select_lengths("key") == _SIGNAL_SIZE))
+        keys_shown = texts.make_values(~are_signals)
         if are_signals.any():
             keys_shown = call_function("coalesce", _show_signals(stored, are_signals & is_plain), keys_shown)
         columns = {
             "database": _NAME_OF.take(numbers),
             "number": make_fixed_array(pa.int64(), numbers),
             "key": keys_shown,
-            "value": rendered.values(),
-            "time": times(rendered.numbers("time"), rendered.are_there("time"), units),
+            "value": rendered.make_values(),
+            "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time"), units),
         }
         return PlainRows(is_plain, columns)
 
     def decode(self, entry: Entry, context: str) -> Mapping[str, Any]:
         """Return a key that begins with a number and `_`; a message in protobuf."""
         if entry.key == _GLOBAL:
-            return {"key": _GLOBAL.decode("ascii")} | columns_of(entry.value, _shared_metadata)
+            return {"key": _GLOBAL.decode("ascii")} | read_columns(entry.value, _read_shared_metadata)
         name, suffix = _APART.get(context), entry.key
         if name is not None:
             number = _CLIENTS.index(name)
@@ -461,25 +463,25 @@ class SharedProto(ApplicationView):
             digits, separator, suffix = entry.key.partition(b"_")
             if not separator:
                 raise UnknownBytesError("a key without a number and _ at its beginning")
-            number = integer_of(digits)
+            number = parse_integer(digits)
             name = _CLIENTS[number] if 0 <= number < len(_CLIENTS) else None
         is_metadata = context == "metadata"
-        key, wrong = _signal(suffix) if name == _SIGNALS and not is_metadata else text(suffix, "utf-8")
-        read = _shared_metadata if is_metadata else partial(_read_shared, name or "")
-        return row_of({"database": name, "number": number, "key": key}, wrong, columns_of(entry.value, read))
+        key, wrong = _signal(suffix) if name == _SIGNALS and not is_metadata else decode_text(suffix, "utf-8")
+        read = _read_shared_metadata if is_metadata else partial(_read_shared, name or "")
+        return make_row({"database": name, "number": number, "key": key}, wrong, read_columns(entry.value, read))
 
 
-def _shared_metadata(value: bytes) -> dict[str, Any]:
+def _read_shared_metadata(value: bytes) -> dict[str, Any]:
     return SHARED.show(value, "Metadata")
 
 
 def _read_shared(name: str, value: bytes) -> dict[str, Any]:
     """Return a message of a database, and its time."""
     message, reason = SHARED.read(value, name)
-    row = columns_of_message(message, reason)
+    row = make_message_columns(message, reason)
     if name in _TIMES:
         path, unit = _TIMES[name]
-        row["time"] = microseconds(integer(message, *path), unit)
+        row["time"] = convert_time(find_integer(message, *path), unit)
     return row
 
 
@@ -489,16 +491,16 @@ def _signal(key: bytes) -> tuple[str, str | None]:
     try:
         kind = cursor.take(8, "kind")[:1].decode("latin-1")
         numbers = [int.from_bytes(cursor.take(8, "number"), "big") for _ in range(3)]
-        cursor.end()
+        cursor.check_end()
     except UnknownBytesError as unknown:
-        return text(key, "utf-8")[0], f"key: {unknown}"
+        return decode_text(key, "utf-8")[0], f"key: {unknown}"
     return ":".join([kind, *map(str, numbers)]), None
 
 
 def _show_signals(stored: KeyRows, are_signals: NDArray[np.bool_]) -> pa.Array:
     """Return `_signal` of many keys, each of which has all of its bytes; null for others."""
     rows = np.flatnonzero(are_signals)
-    spans = stored.spans("key")
+    spans = stored.find_spans("key")
     data = spans.data[spans.starts[rows, np.newaxis] + np.arange(_SIGNAL_SIZE)]
     kinds = _KIND_OF.take(data[:, 0].astype(np.int64))
     numbers = data[:, 8:].copy().view(">u8").astype(np.uint64)

@@ -15,17 +15,17 @@ import pyarrow as pa
 from sawlog.arrow import call_function, fill_null, make_array, unpack_booleans, view_values
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
-from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
+from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_rows import (
     KeyPattern,
     KeyPatterns,
     Lookup,
     MessageRows,
     Part,
+    convert_times,
     take_texts,
-    times,
 )
-from sawlog.leveldb.applications.script_values import binary, decode_script_value, to_json
+from sawlog.leveldb.applications.script_values import decode_script_value, encode_base64, to_json
 from sawlog.leveldb.applications.view import (
     EPOCH,
     ApplicationView,
@@ -34,15 +34,15 @@ from sawlog.leveldb.applications.view import (
     Home,
     PlainRows,
     UnknownBytesError,
-    columns_of,
-    integer_of,
+    convert_time,
+    decode_text,
     make_columns,
-    microseconds,
+    make_row,
+    parse_integer,
     put_rows,
+    read_columns,
     read_integer,
     read_text,
-    row_of,
-    text,
 )
 
 MESSAGES = Messages("""
@@ -164,55 +164,55 @@ class Kind(NamedTuple):
     read: Callable[[bytes], dict[str, Any]] | None = None
 
 
-def _version(value: bytes) -> dict[str, Any]:
-    return {"value": to_json(integer_of(value))}
+def _read_version(value: bytes) -> dict[str, Any]:
+    return {"value": to_json(parse_integer(value))}
 
 
-def _registration(value: bytes) -> dict[str, Any]:
+def _read_registration(value: bytes) -> dict[str, Any]:
     """Return columns of a registration and of the version that it has."""
     message, reason = MESSAGES.read(value, "Registration")
-    return columns_of_message(message, reason) | {
-        "version_id": integer(message, "version_id"),
-        "scope": _text_of(message, "scope_url"),
-        "url": _text_of(message, "script_url"),
-        "size": _size(integer(message, "resources_total_size_bytes")),
-        "time": microseconds(integer(message, "last_update_check_time")),
-        "script_time": microseconds(integer(message, "script_response_time")),
+    return make_message_columns(message, reason) | {
+        "version_id": find_integer(message, "version_id"),
+        "scope": _find_text(message, "scope_url"),
+        "url": _find_text(message, "script_url"),
+        "size": _limit_size(find_integer(message, "resources_total_size_bytes")),
+        "time": convert_time(find_integer(message, "last_update_check_time")),
+        "script_time": convert_time(find_integer(message, "script_response_time")),
     }
 
 
-def _resource(value: bytes) -> dict[str, Any]:
+def _read_resource(value: bytes) -> dict[str, Any]:
     """Return columns of a script: its address and size, and its SHA-256 as JSON."""
     message, reason = MESSAGES.read(value, "Resource")
-    columns = {"url": _text_of(message, "url"), "size": _size(integer(message, "size_bytes"))}
-    return columns_of_message(message, reason) | columns
+    columns = {"url": _find_text(message, "url"), "size": _limit_size(find_integer(message, "size_bytes"))}
+    return make_message_columns(message, reason) | columns
 
 
-def _text_of(message: Mapping[str, Any], name: str) -> str | None:
+def _find_text(message: Mapping[str, Any], name: str) -> str | None:
     value = message.get(name)
     return value if isinstance(value, str) else None
 
 
-def _size(value: int | None) -> int | None:
+def _limit_size(value: int | None) -> int | None:
     return value if value is not None and value < 1 << 63 else None
 
 
-def _user_data(name: str, value: bytes) -> dict[str, Any]:
+def _read_user_data(name: str, value: bytes) -> dict[str, Any]:
     """Return data that a service keeps for a worker, as JSON."""
     kind = next((kind for prefix, kind in _USER_DATA.items() if name.startswith(prefix)), None)
     if kind:
         message, reason = MESSAGES.read(value, kind)
         path, epoch = _TIMES.get(kind, ("", 0))
-        return columns_of_message(message, reason) | {"time": microseconds(integer(message, path), 1, epoch)}
+        return make_message_columns(message, reason) | {"time": convert_time(find_integer(message, path), 1, epoch)}
     try:
         document: Any = value.decode("utf-8")
     except UnicodeDecodeError:
-        document = {"$bytes": binary(value)}
+        document = {"$bytes": encode_base64(value)}
     return {"value": to_json(document), "reason": "of a service that is not known" if kind is None else None}
 
 
 _KINDS: Mapping[bytes, Kind] = {
-    b"INITDATA_DB_VERSION": Kind("version", (), _version),
+    b"INITDATA_DB_VERSION": Kind("version", (), _read_version),
     b"INITDATA_NEXT_REGISTRATION_ID": Kind("next_registration_id", (), partial(read_integer, "registration_id")),
     b"INITDATA_NEXT_VERSION_ID": Kind("next_version_id", (), partial(read_integer, "version_id")),
     b"INITDATA_NEXT_RESOURCE_ID": Kind("next_resource_id", (), partial(read_integer, "resource_id")),
@@ -220,11 +220,11 @@ _KINDS: Mapping[bytes, Kind] = {
     b"INITDATA_OLD_DISKCACHE_DELETION_NOT_NEEDED": Kind("old_disk_cache_deleted", ()),
     b"INITDATA_UNIQUE_ORIGIN:": Kind("site", ("storage_key",)),
     b"INITDATA_FOREIGN_FETCH_ORIGIN:": Kind("foreign_fetch_site", ("storage_key",)),
-    b"REG:": Kind("registration", ("storage_key", "registration_id"), _registration),
+    b"REG:": Kind("registration", ("storage_key", "registration_id"), _read_registration),
     b"REGID_TO_ORIGIN:": Kind("registration_site", ("registration_id",), partial(read_text, "storage_key")),
     b"REG_HAS_USER_DATA:": Kind("has_user_data", ("name", "registration_id")),
     b"REG_USER_DATA:": Kind("user_data", ("registration_id", "name")),
-    b"RES:": Kind("resource", ("version_id", "resource_id"), _resource),
+    b"RES:": Kind("resource", ("version_id", "resource_id"), _read_resource),
     b"URES:": Kind("uncommitted_resource", ("resource_id",)),
     b"PRES:": Kind("purgeable_resource", ("resource_id",)),
 }
@@ -308,7 +308,7 @@ class ServiceWorker(ApplicationView):
         del comparator
         return path.endswith("/Service Worker/Database") or any(key.startswith(b"INITDATA_") for key in keys)
 
-    def context(self, entries: Entries, home: Home) -> Registrations:
+    def make_context(self, entries: Entries, home: Home) -> Registrations:
         """Return sites of registrations, and registrations of versions, newest first."""
         del home
         rows = _WorkerRows(entries.keys, fill_null(entries.values, b""))
@@ -316,7 +316,7 @@ class ServiceWorker(ApplicationView):
         doubtful_rows = []
         for entry in entries.filter(make_array(~is_plain, pa.bool_())):
             try:
-                doubtful_rows.append(_row(entry))
+                doubtful_rows.append(_decode_row(entry))
             except UnknownBytesError:
                 doubtful_rows.append({})  # which its own row says
         columns = [
@@ -328,14 +328,14 @@ class ServiceWorker(ApplicationView):
         numbers, versions, sites = columns
         return Registrations(_explain(numbers, sites), _explain(versions, numbers))
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> PlainRows:
         """Return all but numbers, and data of services that are not known."""
         rows = _WorkerRows(keys, values)
         stored, rendered, places = rows.stored, rows.rendered, rows.show_places()
         are_resources = stored.are_of("resource")
         registrations = places["registration_id"]
         if are_resources.any():
-            versions = context.versions.take(stored.numbers("version_id"))
+            versions = context.versions.take(stored.select_numbers("version_id"))
             registrations = call_function("if_else", make_array(are_resources, pa.bool_()), versions, registrations)
         are_explained = are_resources | rows.are_data | stored.are_of("has_user_data")
         if are_explained.any():
@@ -348,19 +348,19 @@ class ServiceWorker(ApplicationView):
             **places,
             "kind": stored.kinds,
             "registration_id": registrations,
-            "resource_id": stored.integers("resource_id"),
-            "name": stored.texts("name"),
-            **{name: rendered.texts(name) for name in ("scope", "url")},
-            "size": rendered.integers("size"),
-            "time": times(rendered.numbers("time"), rendered.are_there("time"), 1, epochs),
-            "script_time": times(rendered.numbers("script_time"), rendered.are_there("script_time")),
-            "value": rendered.values(are_documents),
+            "resource_id": stored.make_integers("resource_id"),
+            "name": stored.make_texts("name"),
+            **{name: rendered.make_texts(name) for name in ("scope", "url")},
+            "size": rendered.make_integers("size"),
+            "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time"), 1, epochs),
+            "script_time": convert_times(rendered.select_numbers("script_time"), rendered.are_there("script_time")),
+            "value": rendered.make_values(are_documents),
         }
         return PlainRows(rendered.is_plain, columns)
 
     def decode(self, entry: Entry, context: Registrations) -> Mapping[str, Any]:
         """Return IDs and names of the key, a message in protobuf or text, and the site of the registration."""
-        row = _row(entry)
+        row = _decode_row(entry)
         if row["kind"] == "resource" and (number := context.versions.find(row["version_id"])) is not None:
             row["registration_id"] = number
         if row["kind"] in ("resource", "user_data", "has_user_data"):
@@ -378,17 +378,17 @@ class _WorkerRows:
 
     def __init__(self, keys: pa.Array, values: pa.Array) -> None:
         self.stored = _WORKER_KEYS.read(keys)
-        self.names = _USER_KEYS.read(self.stored.spans("name"))
+        self.names = _USER_KEYS.read(self.stored.find_spans("name"))
         self.are_data = self.stored.are_of("user_data")
         self.rendered = _WORKERS.render(values, np.where(self.are_data, self.names.roots, self.stored.roots))
 
     def show_places(self) -> dict[str, pa.Array]:
         """Return the columns that explain other entries."""
         stored, rendered = self.stored, self.rendered
-        versions = stored.integers("version_id"), rendered.integers("version_id")
+        versions = stored.make_integers("version_id"), rendered.make_integers("version_id")
         sites = rendered.find_values(stored.are_of("registration_site"))
         return {
-            "registration_id": stored.integers("registration_id"),
+            "registration_id": stored.make_integers("registration_id"),
             "version_id": call_function("coalesce", *versions),
             "storage_key": take_texts(stored.find_texts("storage_key"), sites),
         }
@@ -400,7 +400,7 @@ def _explain(numbers: pa.Array, values: pa.Array) -> Lookup:
     return Lookup(view_values(numbers.filter(are_there), np.int64), values.filter(are_there))
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _decode_row(entry: Entry) -> dict[str, Any]:
     """Return columns of an entry, without those that others explain."""
     head, colon, suffix = entry.key.partition(b":")
     kind = _KINDS.get(head + colon)
@@ -414,12 +414,12 @@ def _row(entry: Entry) -> dict[str, Any]:
         raise UnknownBytesError(f"a key of {kind.kind} without the byte 0 in it")
     for column, part in zip(kind.key, parts, strict=True):
         if column in _IDS:
-            row[column] = integer_of(part)
+            row[column] = parse_integer(part)
         else:
-            row[column], damage = text(part, "utf-8")
+            row[column], damage = decode_text(part, "utf-8")
             wrong = wrong or damage
-    read = partial(_user_data, row["name"]) if kind.kind == "user_data" else kind.read
-    return row_of(row, wrong, columns_of(entry.value, read or _read_nothing))
+    read = partial(_read_user_data, row["name"]) if kind.kind == "user_data" else kind.read
+    return make_row(row, wrong, read_columns(entry.value, read or _read_nothing))
 
 
 def _read_nothing(value: bytes) -> dict[str, Any]:
@@ -428,7 +428,7 @@ def _read_nothing(value: bytes) -> dict[str, Any]:
     return {}
 
 
-def _script_value(data: bytes, reasons: list[str]) -> Any:
+def _decode_script(data: bytes, reasons: list[str]) -> Any:
     """Return a value of a script that a notification carries; its bytes, where it is none."""
     reason: str | None
     value: Any
@@ -436,9 +436,9 @@ def _script_value(data: bytes, reasons: list[str]) -> Any:
         document, reason = decode_script_value(data)
         value = decode_json(document)
     except UnknownBytesError as unknown:
-        value, reason = {"$bytes": binary(data)}, str(unknown)
+        value, reason = {"$bytes": encode_base64(data)}, str(unknown)
     if isinstance(value, Undecodable):
-        value, reason = {"$bytes": binary(data)}, value.detail
+        value, reason = {"$bytes": encode_base64(data)}, value.detail
     reasons += [f"data: {reason}"] if reason else []
     return value
 
@@ -457,7 +457,7 @@ Notification: 1 persistent_notification_id int, 2 origin text, 3 service_worker_
  14 has_triggered bool, 15 is_shown_by_browser bool, 16 serialized_metadata Entry*
 Resources: 1 image bytes, 2 notification_icon bytes, 3 badge bytes, 4 action_icons bytes*
 """,
-    script=_script_value,
+    script=_decode_script,
 )
 _DATA, _RESOURCES = b"DATA:", b"RESOURCES:"
 _SHOWN = MessageRows(
@@ -497,18 +497,21 @@ class Notifications(ApplicationView):
         named = path.endswith("/Platform Notifications")
         return named or any(key.startswith((_DATA, _RESOURCES)) and b"\0p#" in key for key in keys)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return notifications and images."""
         del context
         stored = _NOTIFICATION_KEYS.read(keys)
         rendered = _SHOWN.render(values, stored.roots)
         columns = {
             "kind": stored.kinds,
-            **{name: stored.texts(name) for name in ("origin", "notification_id")},
-            "registration_id": rendered.integers("registration_id"),
-            **{name: rendered.texts(name) for name in ("title", "body", "tag")},
-            **{name: times(rendered.numbers(name), rendered.are_there(name)) for name in ("time", "timestamp")},
-            "value": rendered.values(),
+            **{name: stored.make_texts(name) for name in ("origin", "notification_id")},
+            "registration_id": rendered.make_integers("registration_id"),
+            **{name: rendered.make_texts(name) for name in ("title", "body", "tag")},
+            **{
+                name: convert_times(rendered.select_numbers(name), rendered.are_there(name))
+                for name in ("time", "timestamp")
+            },
+            "value": rendered.make_values(),
         }
         return PlainRows(rendered.is_plain, columns)
 
@@ -521,22 +524,22 @@ class Notifications(ApplicationView):
         site, end, identifier = entry.key[len(prefix) :].partition(b"\0")
         if not end:
             raise UnknownBytesError("a notification without the byte 0 after its origin")
-        (origin, wrong), (name, wrong_too) = text(site, "utf-8"), text(identifier, "utf-8")
-        kind, read = ("notification", _notification) if prefix == _DATA else ("resources", _read_images)
+        (origin, wrong), (name, wrong_too) = decode_text(site, "utf-8"), decode_text(identifier, "utf-8")
+        kind, read = ("notification", _read_notification) if prefix == _DATA else ("resources", _read_images)
         row = {"kind": kind, "origin": origin, "notification_id": name}
-        return row_of(row, wrong or wrong_too, columns_of(entry.value, read))
+        return make_row(row, wrong or wrong_too, read_columns(entry.value, read))
 
 
-def _notification(value: bytes) -> dict[str, Any]:
+def _read_notification(value: bytes) -> dict[str, Any]:
     """Return columns of a notification: `time` when it was made, `timestamp` as the site says."""
     message, reason = NOTIFICATIONS.read(value, "Notification")
     data = message.get("notification_data")
     content = data if isinstance(data, dict) else {}
-    return columns_of_message(message, reason) | {
-        "registration_id": integer(message, "service_worker_registration_id"),
-        **{name: _text_of(content, name) for name in ("title", "body", "tag")},
-        "time": microseconds(integer(message, "creation_time_millis")),
-        "timestamp": microseconds(integer(content, "timestamp")),
+    return make_message_columns(message, reason) | {
+        "registration_id": find_integer(message, "service_worker_registration_id"),
+        **{name: _find_text(content, name) for name in ("title", "body", "tag")},
+        "time": convert_time(find_integer(message, "creation_time_millis")),
+        "timestamp": convert_time(find_integer(content, "timestamp")),
     }
 
 

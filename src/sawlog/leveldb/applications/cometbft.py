@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import call_function, make_array, view_binary
-from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
+from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_kernels import DECIMAL, PLAIN_TEXT, find_integers
 from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPattern, KeyPatterns, MessageRows, Part
 from sawlog.leveldb.applications.view import (
@@ -19,10 +19,10 @@ from sawlog.leveldb.applications.view import (
     Entry,
     PlainRows,
     UnknownBytesError,
-    columns_of,
-    integer_of,
+    decode_text,
     make_columns,
-    text,
+    parse_integer,
+    read_columns,
 )
 from sawlog.leveldb.records.kernels import Strings
 
@@ -103,7 +103,7 @@ class CometBFT(ApplicationView):
         del comparator
         return path.endswith("/blockstore.db") or STORE in keys
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return entries whose fields ascend, as the application writes them."""
         del context
         stored = _KEYS.read(keys)
@@ -112,18 +112,22 @@ class CometBFT(ApplicationView):
         find_integers(Strings(*view_binary(values)), _TOTAL_TAGS, totals)
         roots[are_parts & (totals == 1)] = _MESSAGE_ROWS.nodes["WholePart"]
         rendered = _MESSAGE_ROWS.render(values, roots)
-        part, height, seconds = stored.numbers("part"), stored.numbers("height"), rendered.numbers("seconds")
+        part, height, seconds = (
+            stored.select_numbers("part"),
+            stored.select_numbers("height"),
+            rendered.select_numbers("seconds"),
+        )
         is_plain = rendered.is_plain & (part >= 0) & (part < _MOST_PART) & (height >= 0)
         has_time = rendered.are_there("seconds") & (seconds <= _LATEST) & (seconds >= -_LATEST)
-        nanos = np.where(rendered.are_there("nanos"), rendered.numbers("nanos"), 0)
+        nanos = np.where(rendered.are_there("nanos"), rendered.select_numbers("nanos"), 0)
         times = np.where(has_time, seconds, 0) * 1_000_000 + nanos // 1_000
         columns = {
             "kind": stored.kinds,
-            "height": call_function("coalesce", stored.integers("height"), rendered.integers(INTEGER)),
-            "part": stored.integers("part"),
-            "hash": stored.texts("hash"),
+            "height": call_function("coalesce", stored.make_integers("height"), rendered.make_integers(INTEGER)),
+            "part": stored.make_integers("part"),
+            "hash": stored.make_texts("hash"),
             "time": make_array(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
-            "value": rendered.values(~stored.are_of("hash")),
+            "value": rendered.make_values(~stored.are_of("hash")),
         }
         return PlainRows(is_plain, columns)
 
@@ -131,37 +135,37 @@ class CometBFT(ApplicationView):
         """Return a height in decimal digits; a message in protobuf."""
         del context
         if entry.key == STORE:
-            return {"kind": "store"} | columns_of(entry.value, partial(MESSAGES.show, name="Store"))
+            return {"kind": "store"} | read_columns(entry.value, partial(MESSAGES.show, name="Store"))
         if entry.key == _VERSION:
-            return {"kind": "version"} | columns_of(entry.value, _read_plain)
+            return {"kind": "version"} | read_columns(entry.value, _read_plain)
         if entry.key.startswith(_HASH_PREFIX):
             name = entry.key[len(_HASH_PREFIX) :].decode("ascii", "backslashreplace")
-            return {"kind": "hash", "hash": name} | columns_of(entry.value, _height)
+            return {"kind": "hash", "hash": name} | read_columns(entry.value, _read_height)
         match = _KEY.fullmatch(entry.key)
         if match is None:
             raise UnknownBytesError("a key that is none of a block store with the layout v1")
         start, height, part = match.groups()
         kind, name = _KINDS[start]
         row = {"kind": kind, "height": int(height), "part": None if part is None else int(part)}
-        return row | columns_of(entry.value, partial(_message, name))
+        return row | read_columns(entry.value, partial(_read_message, name))
 
 
 def _read_plain(value: bytes) -> dict[str, Any]:
-    plain, wrong = text(value, "utf-8")
+    plain, wrong = decode_text(value, "utf-8")
     return {"value": plain, "reason": wrong}
 
 
-def _height(value: bytes) -> dict[str, Any]:
-    return {"height": integer_of(value)}
+def _read_height(value: bytes) -> dict[str, Any]:
+    return {"height": parse_integer(value)}
 
 
-def _message(name: str, value: bytes) -> dict[str, Any]:
+def _read_message(name: str, value: bytes) -> dict[str, Any]:
     """Return a message, and the time of the block's header; the part that is a whole block is shown as one."""
     message, reason = MESSAGES.read(value, name)
     path: tuple[str, ...] = ("header",)
-    if name == "Part" and integer(message, "proof", "total") == 1:
+    if name == "Part" and find_integer(message, "proof", "total") == 1:
         path = ("block", "header")
         message, reason = MESSAGES.read(value, "WholePart")
-    seconds, nanos = (integer(message, *path, "time", unit) for unit in ("seconds", "nanos"))
+    seconds, nanos = (find_integer(message, *path, "time", unit) for unit in ("seconds", "nanos"))
     time = None if seconds is None or abs(seconds) > _LATEST else seconds * 1_000_000 + (nanos or 0) // 1_000
-    return columns_of_message(message, reason) | {"time": time}
+    return make_message_columns(message, reason) | {"time": time}

@@ -24,12 +24,12 @@ from sawlog.leveldb.applications.view import (
     PlainRows,
     TextColumn,
     UnknownBytesError,
-    columns_of,
+    decode_text,
     make_columns,
-    text,
-    text_array,
+    make_text_array,
+    read_columns,
 )
-from sawlog.leveldb.columns import name_codes
+from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.records.kernels import Strings
 
 Item: TypeAlias = "bytes | list[Item]"
@@ -42,12 +42,12 @@ def read_rlp(data: bytes) -> Item:
         UnknownBytesError: When the bytes end too early or too late, or are nested too deep.
     """
     cursor = Cursor(data)
-    item = _item(cursor, 0)
-    cursor.end()
+    item = _read_item(cursor, 0)
+    cursor.check_end()
     return item
 
 
-def _item(cursor: Cursor, depth: int) -> Item:
+def _read_item(cursor: Cursor, depth: int) -> Item:
     """Return the next item."""
     first = cursor.take_byte()
     if first < layout.STRING:
@@ -65,7 +65,7 @@ def _item(cursor: Cursor, depth: int) -> Item:
     end = cursor.position + size
     items: list[Item] = []
     while cursor.position < end:
-        items.append(_item(cursor, depth + 1))
+        items.append(_read_item(cursor, depth + 1))
     if cursor.position > end:
         raise UnknownBytesError(f"an item that ends after its list, before byte {cursor.position}")
     return items
@@ -75,105 +75,105 @@ Shape: TypeAlias = Callable[[Item], Any]
 """What makes JSON of an item of RLP."""
 
 
-def data_text(item: Item) -> Any:
+def render_data(item: Item) -> Any:
     """Return bytes as Ethereum writes them."""
-    return f"0x{item.hex()}" if isinstance(item, bytes) else [data_text(part) for part in item]
+    return f"0x{item.hex()}" if isinstance(item, bytes) else [render_data(part) for part in item]
 
 
-def quantity(item: Item) -> Any:
+def render_quantity(item: Item) -> Any:
     """Return a number as Ethereum writes it."""
-    return f"{int.from_bytes(item, 'big'):#x}" if isinstance(item, bytes) else data_text(item)
+    return f"{int.from_bytes(item, 'big'):#x}" if isinstance(item, bytes) else render_data(item)
 
 
-def _account(item: Item) -> Any:
+def _render_account(item: Item) -> Any:
     """Return an address; none, where a contract is made."""
-    return data_text(item) if item else None
+    return render_data(item) if item else None
 
 
-def _every(shape: Shape, item: Item) -> Any:
-    return [shape(part) for part in item] if isinstance(item, list) else data_text(item)
+def _render_items(shape: Shape, item: Item) -> Any:
+    return [shape(part) for part in item] if isinstance(item, list) else render_data(item)
 
 
-def _fields(declared: str, item: Item) -> Any:
+def _render_fields(declared: str, item: Item) -> Any:
     """Return an object of items.
 
     Names that end with `#` are of quantities, and fields without a name have their places.
     """
     if not isinstance(item, list):
-        return data_text(item)
+        return render_data(item)
     document = {}
     names = declared.split()
     for place, part in enumerate(item):
         name = names[place] if place < len(names) else str(place)
-        shape = quantity if name.endswith("#") else _SHAPES.get(name, data_text)
+        shape = render_quantity if name.endswith("#") else _SHAPES.get(name, render_data)
         document[name.removesuffix("#")] = shape(part)
     return document
 
 
-def _transaction(item: Item) -> Any:
+def _render_transaction(item: Item) -> Any:
     if isinstance(item, list):
-        return {"type": "0x0", **_fields(layout.LEGACY, item)}
+        return {"type": "0x0", **_render_fields(layout.LEGACY, item)}
     if not item or item[0] not in layout.TYPED:
         raise UnknownBytesError(
             f"a transaction of type {item[:1].hex() or 'missing'}, expected 1 to {max(layout.TYPED)}"
         )
-    fields = _fields(layout.TYPED[item[0]], read_rlp(item[1:]))
+    fields = _render_fields(layout.TYPED[item[0]], read_rlp(item[1:]))
     return {"type": f"{item[0]:#x}", **(fields if isinstance(fields, dict) else {"data": fields})}
 
 
-def _receipt(item: Item) -> Any:
-    return _fields(layout.OLD_RECEIPTS.get(len(item), layout.RECEIPT), item)
+def _render_receipt(item: Item) -> Any:
+    return _render_fields(layout.OLD_RECEIPTS.get(len(item), layout.RECEIPT), item)
 
 
-def _status(item: Item) -> Any:
+def _render_status(item: Item) -> Any:
     """Return whether a transaction has succeeded, or the root of the state after it, before Byzantium."""
-    return data_text(item) if len(item) == layout.HASH_SIZE else quantity(item)
+    return render_data(item) if len(item) == layout.HASH_SIZE else render_quantity(item)
 
 
 _SHAPES: Mapping[str, Shape] = {
-    "to": _account,
-    "status": _status,
-    "transactions": partial(_every, _transaction),
-    **{name: partial(_every, partial(_fields, declared)) for name, declared in layout.LISTS.items()},
+    "to": _render_account,
+    "status": _render_status,
+    "transactions": partial(_render_items, _render_transaction),
+    **{name: partial(_render_items, partial(_render_fields, declared)) for name, declared in layout.LISTS.items()},
 }
 """Fields that are neither plain data nor quantities."""
 
 
-def _rlp(shape: Shape, value: bytes) -> dict[str, Any]:
+def _read_rlp_value(shape: Shape, value: bytes) -> dict[str, Any]:
     """Return the column `value` of RLP."""
     return {"value": to_json(shape(read_rlp(value)))}
 
 
-def _header(value: bytes) -> dict[str, Any]:
+def _read_header(value: bytes) -> dict[str, Any]:
     item = read_rlp(value)
-    header = _fields(layout.HEADER_FIELDS, item)
+    header = _render_fields(layout.HEADER_FIELDS, item)
     stamp = header.get("timestamp") if isinstance(header, dict) else None
     time = int(stamp, 16) if isinstance(stamp, str) else layout.LATEST
     return {"value": to_json(header), "time": time * 1_000_000 if time < layout.LATEST else None}
 
 
-def _hash(value: bytes) -> dict[str, Any]:
-    return {"hash": data_text(value)}
+def _read_hash(value: bytes) -> dict[str, Any]:
+    return {"hash": render_data(value)}
 
 
-def _big_endian(value: bytes) -> dict[str, Any]:
+def _read_number(value: bytes) -> dict[str, Any]:
     """Return the number of a block."""
     if len(value) > layout.NUMBER_SIZE or int.from_bytes(value, "big") >> 63:
         raise UnknownBytesError(f"{len(value)} bytes, expected a number of less than 64 bits")
     return {"number": int.from_bytes(value, "big")}
 
 
-def _lookup(value: bytes) -> dict[str, Any]:
+def _read_lookup(value: bytes) -> dict[str, Any]:
     """Return the block of a transaction: its number, its hash, or both and the transaction's place."""
     if len(value) == layout.HASH_SIZE:
-        return _hash(value)
+        return _read_hash(value)
     if len(value) > layout.HASH_SIZE:
-        return _rlp(partial(_fields, layout.LOOKUP_FIELDS), value)
-    return _big_endian(value)
+        return _read_rlp_value(partial(_render_fields, layout.LOOKUP_FIELDS), value)
+    return _read_number(value)
 
 
-def _json(value: bytes) -> dict[str, Any]:
-    plain, wrong = text(value, "utf-8")
+def _read_json(value: bytes) -> dict[str, Any]:
+    plain, wrong = decode_text(value, "utf-8")
     return {"value": plain, "reason": wrong}
 
 
@@ -184,30 +184,32 @@ def _read_nothing(value: bytes) -> dict[str, Any]:
 
 
 _BLOCKS: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
-    layout.HEADER: ("header", _header),
-    layout.BODY: ("body", partial(_rlp, partial(_fields, layout.BODY_FIELDS))),
-    layout.RECEIPTS: ("receipts", partial(_rlp, partial(_every, _receipt))),
-    layout.ACCESS_LIST: ("access_list", partial(_rlp, data_text)),
+    layout.HEADER: ("header", _read_header),
+    layout.BODY: ("body", partial(_read_rlp_value, partial(_render_fields, layout.BODY_FIELDS))),
+    layout.RECEIPTS: ("receipts", partial(_read_rlp_value, partial(_render_items, _render_receipt))),
+    layout.ACCESS_LIST: ("access_list", partial(_read_rlp_value, render_data)),
 }
 """By the first byte of a key: what it has of a block, whose number and hash follow."""
 _HASHES: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
-    layout.HEADER_NUMBER: ("header_number", _big_endian),
-    layout.TRANSACTION: ("transaction", _lookup),
-    layout.ACCOUNT: ("account", partial(_rlp, partial(_fields, layout.ACCOUNT_FIELDS))),
+    layout.HEADER_NUMBER: ("header_number", _read_number),
+    layout.TRANSACTION: ("transaction", _read_lookup),
+    layout.ACCOUNT: ("account", partial(_read_rlp_value, partial(_render_fields, layout.ACCOUNT_FIELDS))),
     layout.CODE: ("code", _read_nothing),
-    layout.STATE_ID: ("state_id", _big_endian),
+    layout.STATE_ID: ("state_id", _read_number),
     layout.PREIMAGE: ("preimage", _read_nothing),
-    b"ethereum-config-": ("chain_config", _json),
-    b"ethereum-genesis-": ("genesis", _json),
-    b"clique-": ("clique_snapshot", _json),
+    b"ethereum-config-": ("chain_config", _read_json),
+    b"ethereum-genesis-": ("genesis", _read_json),
+    b"clique-": ("clique_snapshot", _read_json),
 }
 """How keys begin that end with a hash."""
 _NAMES: Mapping[bytes, Callable[[bytes], dict[str, Any]]] = {
-    **dict.fromkeys((b"LastHeader", b"LastBlock", b"LastFast", b"LastFinalized", b"SnapshotRoot"), _hash),
-    **dict.fromkeys((b"DatabaseVersion", b"LastPivot"), partial(_rlp, quantity)),
-    **dict.fromkeys((b"TransactionIndexTail", b"LastStateID", b"LastStateHistoryIndex"), _big_endian),
-    **dict.fromkeys((b"unclean-shutdown", b"InvalidBlock", b"SnapshotGenerator"), partial(_rlp, data_text)),
-    **dict.fromkeys((b"SkeletonSyncStatus", b"SnapshotSyncStatus", b"eth2-transition"), _json),
+    **dict.fromkeys((b"LastHeader", b"LastBlock", b"LastFast", b"LastFinalized", b"SnapshotRoot"), _read_hash),
+    **dict.fromkeys((b"DatabaseVersion", b"LastPivot"), partial(_read_rlp_value, render_quantity)),
+    **dict.fromkeys((b"TransactionIndexTail", b"LastStateID", b"LastStateHistoryIndex"), _read_number),
+    **dict.fromkeys(
+        (b"unclean-shutdown", b"InvalidBlock", b"SnapshotGenerator"), partial(_read_rlp_value, render_data)
+    ),
+    **dict.fromkeys((b"SkeletonSyncStatus", b"SnapshotSyncStatus", b"eth2-transition"), _read_json),
     **dict.fromkeys(
         (b"TrieSync", b"SnapshotDisabled", b"SnapshotJournal", b"SnapshotRecovery", b"TrieJournal", b"SnapSyncStatus"),
         _read_nothing,
@@ -234,7 +236,7 @@ class Ethereum(ApplicationView):
         named = path.endswith("/chaindata") or not _NAMES.keys().isdisjoint(keys)
         return named or any(key.startswith((b"ethereum-config-", b"ethereum-genesis-")) for key in keys)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
         """Return all but settings, and values that are JSON already."""
         del context
         rows = len(keys)
@@ -263,68 +265,70 @@ class Ethereum(ApplicationView):
         return PlainRows(
             kinds != k.DOUBTFUL,
             {
-                "kind": name_codes(kinds, k.KINDS),
+                "kind": convert_codes(kinds, k.KINDS),
                 "number": make_array(numbers, pa.int64(), ~has_number),
                 "hash": hashes.take(pa.string(), has_hash),
                 "path": paths.take(pa.string(), has_path),
                 "time": make_array(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
-                "value": text_array(pa.string(), text, ends, has_value),
+                "value": make_text_array(pa.string(), text, ends, has_value),
             },
         )
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """Return a key by its beginning and length; a value in RLP, JSON, or as it is."""
         del context
-        row, read = _place(entry.key)
-        return {**columns_of(entry.value, read), **row}
+        row, read = _parse_key(entry.key)
+        return {**read_columns(entry.value, read), **row}
 
 
-def _place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]]]:
+def _parse_key(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]]]:
     """Return columns of a key, and what reads its value."""
     if key in _NAMES:
         return {"kind": "setting", "name": key.decode("ascii")}, _NAMES[key]
     first, number = key[:1], {"number": int.from_bytes(key[1 : 1 + layout.NUMBER_SIZE], "big")}
     if first in (*_BLOCKS, layout.SKELETON) and number["number"] >> 63:
-        return _state_place(key)
+        return _parse_state_key(key)
     if len(key) == layout.BLOCK_SIZE and first in _BLOCKS:
         kind, read = _BLOCKS[first]
-        return {"kind": kind, **number, "hash": data_text(key[1 + layout.NUMBER_SIZE :])}, read
+        return {"kind": kind, **number, "hash": render_data(key[1 + layout.NUMBER_SIZE :])}, read
     if len(key) == layout.BLOCK_SIZE + 1 and first == layout.HEADER and key.endswith(layout.DIFFICULTY):
-        difficulty = partial(_rlp, quantity)
-        return {"kind": "total_difficulty", **number, "hash": data_text(key[1 + layout.NUMBER_SIZE : -1])}, difficulty
+        difficulty = partial(_read_rlp_value, render_quantity)
+        return {"kind": "total_difficulty", **number, "hash": render_data(key[1 + layout.NUMBER_SIZE : -1])}, difficulty
     if len(key) == layout.NUMBER_SIZE + 2 and first == layout.HEADER and key.endswith(layout.CANONICAL):
-        return {"kind": "canonical_hash", **number}, _hash
+        return {"kind": "canonical_hash", **number}, _read_hash
     if len(key) == layout.NUMBER_SIZE + 1 and first == layout.SKELETON:
-        return {"kind": "skeleton_header", **number}, _header
+        return {"kind": "skeleton_header", **number}, _read_header
     prefix, suffix = key[: -layout.HASH_SIZE], key[-layout.HASH_SIZE :]
     if prefix in _HASHES:
         kind, read = _HASHES[prefix]
-        return {"kind": kind, "hash": data_text(suffix)}, read
-    return _state_place(key)
+        return {"kind": kind, "hash": render_data(suffix)}, read
+    return _parse_state_key(key)
 
 
-def _state_place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]]]:
+def _parse_state_key(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]]]:
     """Return columns of a key of state or of an index, and what reads its value."""
     account, path = key[1 : 1 + layout.HASH_SIZE], key[1 + layout.HASH_SIZE :]
     if key[:1] == layout.STORAGE and len(path) == layout.HASH_SIZE:
-        return {"kind": "storage", "hash": data_text(account), "path": data_text(path)}, partial(_rlp, data_text)
+        return {"kind": "storage", "hash": render_data(account), "path": render_data(path)}, partial(
+            _read_rlp_value, render_data
+        )
     if (
         key[:1] == layout.STORAGE_NODE
         and len(account) == layout.HASH_SIZE
         and all(nibble < layout.NIBBLE for nibble in path)
     ):
-        return {"kind": "storage_node", "hash": data_text(account), "path": _nibbles(path)}, _read_nothing
+        return {"kind": "storage_node", "hash": render_data(account), "path": _render_path(path)}, _read_nothing
     if key[:1] == layout.ACCOUNT_NODE and all(nibble < layout.NIBBLE for nibble in key[1:]):
-        return {"kind": "account_node", "path": _nibbles(key[1:])}, _read_nothing
+        return {"kind": "account_node", "path": _render_path(key[1:])}, _read_nothing
     if len(key) == layout.HASH_SIZE:
-        return {"kind": "trie_node", "hash": data_text(key)}, _read_nothing
+        return {"kind": "trie_node", "hash": render_data(key)}, _read_nothing
     if key.startswith(layout.INDEXES):
         return {"kind": "index"}, _read_nothing
     if key[:1] == layout.BLOOM_BITS and len(key) == layout.BLOOM_SIZE:
-        return {"kind": "bloom_bits", "hash": data_text(key[-layout.HASH_SIZE :])}, _read_nothing
+        return {"kind": "bloom_bits", "hash": render_data(key[-layout.HASH_SIZE :])}, _read_nothing
     raise UnknownBytesError("a key that is none of go-ethereum's chain database")
 
 
-def _nibbles(path: bytes) -> str:
+def _render_path(path: bytes) -> str:
     """Return a path in a trie, a hexadecimal digit per step."""
     return "".join(f"{nibble:x}" for nibble in path)

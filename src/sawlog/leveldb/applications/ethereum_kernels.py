@@ -64,17 +64,17 @@ _PREIMAGE, _STORAGE, _STORAGE_NODE, _ACCOUNT_NODE, _TRIE_NODE, _INDEX, _BLOOM = 
 )
 
 
-def _by_first_byte(kinds: dict[bytes, str]) -> Any:
+def _index_kinds(kinds: dict[bytes, str]) -> Any:
     table = np.zeros(256, np.uint8)
     for first, name in kinds.items():
         table[first[0]] = _NUMBER_OF[name]
     return table
 
 
-_OF_BLOCK = _by_first_byte(
+_OF_BLOCK = _index_kinds(
     {layout.HEADER: "header", layout.BODY: "body", layout.RECEIPTS: "receipts", layout.ACCESS_LIST: "access_list"}
 )
-_OF_HASH = _by_first_byte(
+_OF_HASH = _index_kinds(
     {
         layout.HEADER_NUMBER: "header_number",
         layout.TRANSACTION: "transaction",
@@ -95,10 +95,10 @@ _field_names: list[bytes] = []
 
 
 @cache
-def _shape_of_fields(declared: str) -> int:
+def _make_fields_shape(declared: str) -> int:
     """Return the number of the shape of an object with these fields."""
     names = declared.split()
-    shapes = [_shape_of(name) for name in names]
+    shapes = [_find_shape(name) for name in names]
     _shapes.append((_FIELDS, len(_field_names), len(names)))
     _field_shapes.extend(shapes)
     _field_names.extend(f',"{name.removesuffix("#")}":'.encode() for name in names)
@@ -106,39 +106,39 @@ def _shape_of_fields(declared: str) -> int:
 
 
 @cache
-def _shape_of_list(item: int) -> int:
+def _make_list_shape(item: int) -> int:
     """Return the number of the shape of a list of items of one shape."""
     _shapes.append((_EVERY, item, 0))
     return len(_shapes) - 1
 
 
-def _shape_of(name: str) -> int:
+def _find_shape(name: str) -> int:
     """Return the number of the shape of a field."""
     if name.endswith("#"):
         return _STAMP if name == "timestamp#" else _QUANTITY
     if name in layout.LISTS:
-        return _shape_of_list(_shape_of_fields(layout.LISTS[name]))
-    scalars = {"to": _ACCOUNT, "status": _STATUS, "transactions": _shape_of_list(_TRANSFER)}
+        return _make_list_shape(_make_fields_shape(layout.LISTS[name]))
+    scalars = {"to": _ACCOUNT, "status": _STATUS, "transactions": _make_list_shape(_TRANSFER)}
     return scalars.get(name, _DATA)
 
 
-_OLDEST = _shape_of_fields(layout.LEGACY)
+_OLDEST = _make_fields_shape(layout.LEGACY)
 _TYPED = np.zeros(256, np.int64)
 for _type, _declared in layout.TYPED.items():
-    _TYPED[_type] = _shape_of_fields(_declared)
+    _TYPED[_type] = _make_fields_shape(_declared)
 _LAST_TYPE = max(layout.TYPED)
 assert _LAST_TYPE < 10  # its digit is written
 _MOST_FIELDS = max(layout.OLD_RECEIPTS)
-_RECEIPTS = np.full(_MOST_FIELDS + 1, _shape_of_fields(layout.RECEIPT), np.int64)
+_RECEIPTS = np.full(_MOST_FIELDS + 1, _make_fields_shape(layout.RECEIPT), np.int64)
 for _count, _declared in layout.OLD_RECEIPTS.items():
-    _RECEIPTS[_count] = _shape_of_fields(_declared)
+    _RECEIPTS[_count] = _make_fields_shape(_declared)
 _ROOTS = {
-    "header": _shape_of_fields(layout.HEADER_FIELDS),
-    "skeleton_header": _shape_of_fields(layout.HEADER_FIELDS),
-    "body": _shape_of_fields(layout.BODY_FIELDS),
-    "receipts": _shape_of_list(_RECEIPT),
-    "transaction": _shape_of_fields(layout.LOOKUP_FIELDS),
-    "account": _shape_of_fields(layout.ACCOUNT_FIELDS),
+    "header": _make_fields_shape(layout.HEADER_FIELDS),
+    "skeleton_header": _make_fields_shape(layout.HEADER_FIELDS),
+    "body": _make_fields_shape(layout.BODY_FIELDS),
+    "receipts": _make_list_shape(_RECEIPT),
+    "transaction": _make_fields_shape(layout.LOOKUP_FIELDS),
+    "account": _make_fields_shape(layout.ACCOUNT_FIELDS),
     "total_difficulty": _QUANTITY,
 }
 _SHAPE_OF = np.array([_ROOTS.get(name, _DATA) for name in KINDS], np.int64)
@@ -149,11 +149,11 @@ _FIELD_LENGTHS = np.array([len(name) for name in _field_names], np.uint64)
 _FIELD_TEXTS = np.frombuffer(b"".join(name.ljust(_TEXT, b"\0") for name in _field_names) + bytes(8), np.uint8).copy()
 
 
-def _text(text: bytes) -> Any:
+def _pad_text(text: bytes) -> Any:
     return np.frombuffer(text.ljust(16, b"\0"), np.uint8).copy()
 
 
-_TYPE_TEXT, _NULL_TEXT = _text(b'{"type":"0x0"'), _text(b"null")
+_TYPE_TEXT, _NULL_TEXT = _pad_text(b'{"type":"0x0"'), _pad_text(b"null")
 _TYPE_LENGTH, _TYPE_DIGIT = np.uint64(13), np.uint64(11)
 _QUOTED_HEX = np.uint64(int.from_bytes(b'"0x', "little"))
 _SLACK = np.uint64(2 * _TEXT + 32)
@@ -215,7 +215,7 @@ class Rendered(NamedTuple):
 
 
 @inlined
-def _bounds_of_item(data: Any, pos: Any, limit: Any) -> Any:
+def _find_item_bounds(data: Any, pos: Any, limit: Any) -> Any:
     """Return the bounds of the bytes of an item, 0 where it does not end up to `limit`, and whether it is a list."""
     if pos >= limit:
         return _ZERO, _ZERO, False
@@ -243,7 +243,7 @@ def _count_items(data: Any, pos: Any, limit: Any) -> Any:
     """Return number of items, at most one more than receipts have fields; -1 where one does not end up to `limit`."""
     count = 0
     while pos < limit and count <= _MOST_FIELDS:
-        _, pos, _ = _bounds_of_item(data, pos, limit)
+        _, pos, _ = _find_item_bounds(data, pos, limit)
         if pos == _ZERO:
             return -1
         count += 1
@@ -334,7 +334,7 @@ def _put_rlp(data: Any, pos: Any, end: Any, shape: Any, rendered: Any, row: Any,
     item = _DATA
     typed_end = _ZERO  # of the bytes in which there is the list of a transaction that has a type
     while True:
-        start, stop, is_list = _bounds_of_item(data, pos, limit)
+        start, stop, is_list = _find_item_bounds(data, pos, limit)
         if stop == _ZERO:
             return _DOUBT, used
         if room - used < _TWO * (stop - start) + _SLACK:
@@ -419,7 +419,7 @@ def _is_index(keys: Any, start: Any, length: Any) -> Any:
 
 
 @inlined
-def _state_kind(keys: Any, start: Any, end: Any) -> Any:
+def _classify_state_key(keys: Any, start: Any, end: Any) -> Any:
     """Return the kind of a key of state or of an index, and where its hash is."""
     length, first = end - start, keys[start]
     if first == _STORAGE_KEY and length == _ONE + _HASH + _HASH:
@@ -438,7 +438,7 @@ def _state_kind(keys: Any, start: Any, end: Any) -> Any:
 
 
 @inlined
-def _kind_of(keys: Any, start: Any, end: Any) -> Any:
+def _classify_key(keys: Any, start: Any, end: Any) -> Any:
     """Return the kind of a key, and where its hash is, if it has one."""
     length = end - start
     if length == _ZERO:
@@ -447,7 +447,7 @@ def _kind_of(keys: Any, start: Any, end: Any) -> Any:
     of_block = np.int64(_OF_BLOCK[first])
     if (of_block != DOUBTFUL or first == _SKELETON_KEY) and length > _ONE and keys[start + _ONE] > 127:
         # The number would have 64 bits; where it is shorter, there is no kind that has one.
-        return _state_kind(keys, start, end) if length > _NUMBER else (DOUBTFUL, start)
+        return _classify_state_key(keys, start, end) if length > _NUMBER else (DOUBTFUL, start)
     if length == _BLOCK and of_block != DOUBTFUL:
         return of_block, start + _ONE + _NUMBER
     if length == _BLOCK + _ONE and first == _HEADER_KEY and last == _DIFFICULTY_END:
@@ -460,7 +460,7 @@ def _kind_of(keys: Any, start: Any, end: Any) -> Any:
         return np.int64(_OF_HASH[first]), start + _ONE
     if length == _PREIMAGE_LENGTH + _HASH and are_bytes_equal(keys, start, _PREIMAGE_TEXT, _ZERO, _PREIMAGE_LENGTH):
         return _PREIMAGE, end - _HASH
-    return _state_kind(keys, start, end)
+    return _classify_state_key(keys, start, end)
 
 
 @inlined
@@ -540,7 +540,7 @@ def render_chain(keys: Strings, values: Strings, rendered: Rendered, row: Int64)
     """
     while row < len(rendered.kinds):
         key, key_end = np.uint64(keys.offsets[row]), np.uint64(keys.offsets[row + 1])
-        kind, hash_start = _kind_of(keys.data, key, key_end)
+        kind, hash_start = _classify_key(keys.data, key, key_end)
         columns = _COLUMNS_OF[kind]
         rendered.present[row] = columns
         rendered.hash_ends[row + 1] = rendered.hash_ends[row]

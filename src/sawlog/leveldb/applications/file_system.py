@@ -34,9 +34,9 @@ from sawlog.leveldb.applications.protobuf_rows import (
     Lookup,
     MessageRows,
     Part,
+    convert_times,
     find_texts,
     take_texts,
-    times,
 )
 from sawlog.leveldb.applications.view import (
     ApplicationView,
@@ -46,17 +46,17 @@ from sawlog.leveldb.applications.view import (
     Home,
     PlainRows,
     UnknownBytesError,
-    columns_of,
-    integer_of,
+    convert_time,
+    decode_text,
     make_columns,
-    microseconds,
+    make_row,
+    parse_integer,
     put_rows,
+    read_columns,
     read_integer,
     read_text,
-    row_of,
-    text,
 )
-from sawlog.leveldb.columns import name_codes
+from sawlog.leveldb.columns import convert_codes
 
 _STORAGES = {"t": "temporary", "p": "persistent", "s": "syncable"}
 """Directories that hold the files of a site, and the names of such storage; files private to a site are temporary."""
@@ -148,7 +148,7 @@ class _Files:
             paths.append(joined.filter(make_array(are_short, pa.bool_())))
         return Lookup(np.concatenate(found_numbers), pa.concat_arrays(paths))
 
-    def path_of(self, parent: int, name: str) -> str:
+    def build_path(self, parent: int, name: str) -> str:
         """Return the path of what has a name in a directory.
 
         Raises:
@@ -169,7 +169,7 @@ class _Files:
     def with_path(self, row: dict[str, Any], parent: int, name: str) -> dict[str, Any]:
         """Return a row with the path of what has a name in a directory."""
         try:
-            return {**row, "path": self.path_of(parent, name)}
+            return {**row, "path": self.build_path(parent, name)}
         except UnknownBytesError as unknown:
             return {**row, "reason": row.get("reason") or str(unknown)}
 
@@ -189,24 +189,26 @@ class FileSystem(ApplicationView):
         named = path.endswith("File System/Origins") or _PLACE.search(path) is not None
         return named or any(key.startswith((_ORIGIN, CHILD)) for key in keys)
 
-    def context(self, entries: Entries, home: Home) -> _Files:
+    def make_context(self, entries: Entries, home: Home) -> _Files:
         """Return the files by their IDs, newest first, and where the database is."""
         place = _PLACE.search(home.path)
         stored = _KEYS.read(entries.keys)
         records = _RECORDS.read(entries.values, stored.patterns)
         is_plain = (records.patterns > 0) & unpack_booleans(call_function("is_valid", entries.values))
-        numbers, parents = stored.numbers("file_id"), records.numbers("parent_id")
+        numbers, parents = stored.select_numbers("file_id"), records.select_numbers("parent_id")
         are_directories = ~_are_data(records)
         doubtful, rows = np.flatnonzero(~is_plain), []
         for index, entry in zip(doubtful.tolist(), entries.filter(make_array(~is_plain, pa.bool_())), strict=True):
             try:
-                row = {} if entry.value is None else _file(entry.value)
-                numbers[index] = integer_of(entry.key)
+                row = {} if entry.value is None else _read_file(entry.value)
+                numbers[index] = parse_integer(entry.key)
             except UnknownBytesError:
                 row = {}  # which its own row says
             rows.append(row)
             are_directories[index], parents[index] = row.get("kind") == "directory", row.get("parent_id", 0)
-        names = put_rows(records.texts("name"), doubtful, make_array([row.get("name") for row in rows], pa.string()))
+        names = put_rows(
+            records.make_texts("name"), doubtful, make_array([row.get("name") for row in rows], pa.string())
+        )
         are_there = unpack_booleans(call_function("is_valid", names))
         return _Files(
             {"directory": place[1], "storage": _STORAGES[place[2]]} if place else {},
@@ -216,13 +218,13 @@ class FileSystem(ApplicationView):
             names.filter(make_array(are_there, pa.bool_())),
         )
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> PlainRows:
         """Return all that have a path, or need none."""
         stored = _KEYS.read(keys)
         records = _RECORDS.read(values, stored.patterns)
         rendered = _VALUES.render(values, stored.roots)
         are_files, are_children, are_origins = records.patterns > 0, stored.are_of("child"), stored.are_of("origin")
-        parents = np.where(are_files, records.numbers("parent_id"), stored.numbers("parent_id"))
+        parents = np.where(are_files, records.select_numbers("parent_id"), stored.select_numbers("parent_id"))
         have_parents = are_files | are_children
         names = take_texts(records.find_texts("name"), stored.find_texts("name"))
         names_here = find_texts(names, have_parents)
@@ -231,19 +233,19 @@ class FileSystem(ApplicationView):
         paths = take_texts(
             directories, names_here._replace(lengths=np.where(are_short, names_here.lengths, -1)), ord("/")
         )
-        numbers = rendered.numbers(INTEGER)
-        file_ids = np.where(are_children, numbers, stored.numbers("file_id"))
+        numbers = rendered.select_numbers(INTEGER)
+        file_ids = np.where(are_children, numbers, stored.select_numbers("file_id"))
         directory, storage = (
             make_constant(context.columns.get(name), pa.string(), len(keys)) for name in ("directory", "storage")
         )
         if are_origins.any():
-            directory = call_function("coalesce", rendered.values(are_origins), directory)
+            directory = call_function("coalesce", rendered.make_values(are_origins), directory)
             nulls = pa.nulls(len(keys), pa.string())
             storage = call_function("if_else", make_array(are_origins, pa.bool_()), nulls, storage)
         data_paths = records.find_texts("data_path")
         columns = {
-            "kind": _kinds(stored, records),
-            "origin": stored.texts("origin"),
+            "kind": _make_kinds(stored, records),
+            "origin": stored.make_texts("origin"),
             "directory": directory,
             "storage": storage,
             "path": paths,
@@ -251,7 +253,7 @@ class FileSystem(ApplicationView):
             "file_id": make_array(file_ids, pa.int64(), ~have_parents),
             "parent_id": make_array(parents, pa.int64(), ~have_parents),
             "data_path": take_texts(data_paths._replace(lengths=np.where(_are_data(records), data_paths.lengths, -1))),
-            "time": times(records.numbers("time"), records.are_there("time")),
+            "time": convert_times(records.select_numbers("time"), records.are_there("time")),
             "number": make_array(numbers, pa.int64(), have_parents | ~rendered.are_there(INTEGER)),
         }
         return PlainRows((rendered.is_plain | are_files) & (are_short | ~have_parents), columns)
@@ -260,28 +262,28 @@ class FileSystem(ApplicationView):
         """Return sites in the one database, files and the names in directories in the others."""
         key, value, _ = entry
         if key.startswith(_ORIGIN):
-            origin, wrong = text(key[len(_ORIGIN) :], "utf-8")
-            return row_of(
-                {"kind": "origin", "origin": origin}, wrong, columns_of(value, partial(read_text, "directory"))
+            origin, wrong = decode_text(key[len(_ORIGIN) :], "utf-8")
+            return make_row(
+                {"kind": "origin", "origin": origin}, wrong, read_columns(value, partial(read_text, "directory"))
             )
         if key in _COUNTERS:
             return {
                 **context.columns,
                 "kind": _COUNTERS[key],
-                **columns_of(value, partial(read_integer, "number")),
+                **read_columns(value, partial(read_integer, "number")),
             }
         if key.startswith(CHILD):
             digits, colon, stored = key[len(CHILD) :].partition(b":")
             if not colon:
                 raise UnknownBytesError("a name in a directory without a colon before it")
-            name, wrong = text(stored, "utf-8")
-            columns = {**context.columns, "kind": "child", "parent_id": integer_of(digits), "name": name}
-            row = row_of(columns, wrong, columns_of(value, partial(read_integer, "file_id")))
+            name, wrong = decode_text(stored, "utf-8")
+            columns = {**context.columns, "kind": "child", "parent_id": parse_integer(digits), "name": name}
+            row = make_row(columns, wrong, read_columns(value, partial(read_integer, "file_id")))
             return context.with_path(row, row["parent_id"], name)
-        number = integer_of(key)
+        number = parse_integer(key)
         last = context.rows.get(number)
         kind = "file" if last is None else last[0]
-        row = {"kind": kind, **columns_of(value, _file), **context.columns, "file_id": number}
+        row = {"kind": kind, **read_columns(value, _read_file), **context.columns, "file_id": number}
         if value is None:
             return row if last is None else context.with_path(row, *last[1:])
         return context.with_path(row, row["parent_id"], row["name"]) if "name" in row else row
@@ -289,24 +291,24 @@ class FileSystem(ApplicationView):
 
 def _are_data(records: KeyRows) -> NDArray[np.bool_]:
     """Return which records are of files, which have data; those of directories have none."""
-    return records.lengths("data_path") > 0
+    return records.select_lengths("data_path") > 0
 
 
-def _kinds(stored: KeyRows, records: KeyRows) -> pa.Array:
+def _make_kinds(stored: KeyRows, records: KeyRows) -> pa.Array:
     """Return the column of kinds."""
     are_directories = (records.patterns > 0) & ~_are_data(records)
-    return name_codes(np.where(are_directories, _KINDS.index("directory"), stored.patterns), _KINDS)
+    return convert_codes(np.where(are_directories, _KINDS.index("directory"), stored.patterns), _KINDS)
 
 
-def _file(value: bytes) -> dict[str, Any]:
+def _read_file(value: bytes) -> dict[str, Any]:
     """Return columns of a file or a directory, which has no data: a `base::Pickle`, after the number of its bytes."""
     cursor = Cursor(value)
-    if (size := cursor.little(4)) > cursor.left:
+    if (size := cursor.take_unsigned(4)) > cursor.left:
         raise UnknownBytesError(f"{size} bytes of a file's record, where {cursor.left} are left")
     parent = _read_signed(cursor)
     (data_path, wrong), (name, wrong_too) = _read_padded(cursor), _read_padded(cursor)
     row: dict[str, Any] = {"kind": "file" if data_path else "directory", "parent_id": parent, "name": name}
-    row |= {"data_path": data_path or None, "time": microseconds(_read_signed(cursor))}
+    row |= {"data_path": data_path or None, "time": convert_time(_read_signed(cursor))}
     cursor.reasons += [reason for reason in (wrong, wrong_too) if reason]
     return cursor.explain(row)
 
@@ -317,7 +319,7 @@ def _read_signed(cursor: Cursor) -> int:
 
 def _read_padded(cursor: Cursor) -> tuple[str, str | None]:
     """Return a text after its length, up to a multiple of four bytes."""
-    length = cursor.little(4)
+    length = cursor.take_unsigned(4)
     stored = cursor.take(length, "text")
     cursor.take(-length % 4, "padding")
-    return text(stored, "utf-8")
+    return decode_text(stored, "utf-8")

@@ -24,7 +24,7 @@ from sawlog.arrow import (
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Findings
 from sawlog.format.scan import Projection
-from sawlog.leveldb.applications import application
+from sawlog.leveldb.applications import find_application
 from sawlog.leveldb.applications.view import ApplicationView, Entries, Home, PlainRows, UnknownBytesError, put_rows
 from sawlog.leveldb.columns import STATE_SCHEMA
 from sawlog.leveldb.database.fragments import KeyRange
@@ -44,7 +44,7 @@ _BATCH_BYTES = 8 << 20
 """Decoded text that makes a batch, at most, unless one value has more."""
 
 
-def schema_of(view: ApplicationView, entries: pa.Schema) -> pa.Schema:
+def make_view_schema(view: ApplicationView, entries: pa.Schema) -> pa.Schema:
     """Return columns of a view, given those of the entries that it decodes."""
     names = {*view.columns.names, *_BYTES}
     fields = [field.with_name(f"{_RAW}{field.name}") if field.name in names else field for field in entries]
@@ -76,14 +76,16 @@ class Decoded(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Decode the entries; columns of bytes only are passed on."""
-        view = application(self.scan.view)
+        view = find_application(self.scan.view)
         assert view is not None
         decoded = [field for field in schema if field.name in view.columns.names or field.name == _REASON.name]
         stored = [field.with_name(field.name.removeprefix(_RAW)) for field in schema if field not in decoded]
         missing = [field for field in STATE_SCHEMA if decoded and field.name not in {column.name for column in stored}]
         context = None
         if decoded:
-            context = (self.context or ReadOnce[Any]()).get(lambda: view.context(self._names(view), self.home))
+            context = (self.context or ReadOnce[Any]()).get(
+                lambda: view.make_context(self._read_names(view), self.home)
+            )
         for batch in self.entries.decode(pa.schema([*stored, *missing]), findings):
             parts = decode_parts(view, context, batch, decoded) if decoded else iter([Part(batch, {}, 0)])
             for part in parts:
@@ -108,7 +110,7 @@ class Decoded(Fragment):
             pass
         return findings
 
-    def _names(self, view: ApplicationView) -> Entries:
+    def _read_names(self, view: ApplicationView) -> Entries:
         """Return entries that explain others. What is damaged among them is reported where they are read as rows."""
         if view.names is None:
             return Entries.of([])
@@ -119,7 +121,7 @@ class Decoded(Fragment):
         for batch in names.decode(STATE_SCHEMA, Findings("skip", drained=True)):
             are_names = view.are_names(batch.column("key"))
             batches.append(batch if are_names is None else batch.filter(make_array(are_names, pa.bool_())))
-        entries = _entries(combine_table(pa.Table.from_batches(batches, STATE_SCHEMA)))
+        entries = _make_entries(combine_table(pa.Table.from_batches(batches, STATE_SCHEMA)))
         if not bytewise:
             bounds = [("greater_equal", low), *([] if high is None else [("less", high)])]
             for function, bound in bounds:
@@ -127,7 +129,7 @@ class Decoded(Fragment):
         return entries
 
 
-def entries_of(keys: KeyRange, view: str) -> KeyRange:
+def change_view(keys: KeyRange, view: str) -> KeyRange:
     """Return a range of keys, to be read by another view, with all of its columns and rows."""
     scan = replace(keys.scan, view=view, columns=None, filters=(), expression=None, schema=None)
     return replace(keys, scan=scan, projection=Projection.of(STATE_SCHEMA, scan))
@@ -151,19 +153,19 @@ def decode_parts(
     view: ApplicationView, context: Any, batch: pa.RecordBatch, fields: Sequence[pa.Field]
 ) -> Iterator[Part]:
     """Decode entries: many at a time those that are plain, one by one those that are not."""
-    plain = view.plain_rows(batch.column("key"), batch.column("value"), context)
+    plain = view.decode_plain_rows(batch.column("key"), batch.column("value"), context)
     if plain is None:
         plain = PlainRows(np.zeros(batch.num_rows, np.bool_), {})
     doubtful = np.flatnonzero(~plain.is_plain | _are_deletions(batch.column("operation")))
     entries = batch if len(doubtful) == batch.num_rows else batch.take(make_fixed_array(pa.int64(), doubtful))
     start = decoded = 0
-    for rows in itertools.chain(_stretches(view, context, entries), [[]]):
+    for rows in itertools.chain(_decode_rows(view, context, entries), [[]]):
         places = doubtful[decoded : decoded + len(rows)] - start
         decoded += len(rows)
         stop = int(doubtful[decoded]) if rows and decoded < len(doubtful) else batch.num_rows
         if start < stop:
             columns = {
-                field.name: _whole_column(plain, field, start, stop - start, places, rows)
+                field.name: _merge_column(plain, field, start, stop - start, places, rows)
                 for field in {*fields, _REASON}
             }
             undecoded = stop - start - columns[_REASON.name].null_count
@@ -171,7 +173,7 @@ def decode_parts(
         start = stop
 
 
-def _whole_column(
+def _merge_column(
     plain: PlainRows,
     field: pa.Field,
     start: int,
@@ -181,10 +183,10 @@ def _whole_column(
 ) -> pa.Array:
     """Return a column of `count` entries from `start` on: of plain ones, with `rows` in their places among them."""
     if len(rows) == count:
-        return column_of(rows, field)
+        return make_column(rows, field)
     column = plain.columns.get(field.name)
     column = pa.nulls(count, field.type) if column is None else column.slice(start, count)
-    return put_rows(column, places, column_of(rows, field)) if rows else column
+    return put_rows(column, places, make_column(rows, field)) if rows else column
 
 
 def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:
@@ -196,7 +198,7 @@ def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:
     )
 
 
-def _entries(batch: pa.RecordBatch) -> Entries:
+def _make_entries(batch: pa.RecordBatch) -> Entries:
     values = batch.column("value")
     are_deletions = _are_deletions(batch.column("operation"))
     if are_deletions.any():
@@ -206,11 +208,11 @@ def _entries(batch: pa.RecordBatch) -> Entries:
     return Entries(batch.column("key"), values, batch.column("sequence"))
 
 
-def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> Iterator[list[Mapping[str, Any]]]:
+def _decode_rows(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> Iterator[list[Mapping[str, Any]]]:
     """Yield decoded rows, cut where there is much text: a compressed value expands."""
     rows: list[Mapping[str, Any]] = []
     size = 0
-    for entry in _entries(batch):
+    for entry in _make_entries(batch):
         try:
             row = view.decode(entry, context)
         except UnknownBytesError as unknown:
@@ -226,7 +228,7 @@ def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> It
         yield rows
 
 
-def column_of(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
+def make_column(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
     """Return one column of decoded rows; times are numbers of their unit."""
     values = [row.get(field.name) for row in rows]
     if pa.types.is_timestamp(field.type):

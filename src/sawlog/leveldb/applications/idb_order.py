@@ -35,15 +35,15 @@ def order_of(key: bytes) -> tuple[Any, ...]:
     Raises:
         UnknownBytesError: When it is no key of IndexedDB's.
     """
-    return _place(Cursor(key))
+    return _read_sort_key(Cursor(key))
 
 
-def _place(cursor: Cursor) -> tuple[Any, ...]:
+def _read_sort_key(cursor: Cursor) -> tuple[Any, ...]:
     place = layout.read_place(cursor)
     if not place.database:
-        return (*place, *_metadata(cursor, is_global=True))
+        return (*place, *_read_metadata(cursor, is_global=True))
     if not place.store:
-        return (*place, *_metadata(cursor, is_global=False))
+        return (*place, *_read_metadata(cursor, is_global=False))
     if (
         place.index_id not in (layout.RECORD, layout.EXISTS, layout.EXTERNAL_OBJECTS)
         and place.index_id < layout.FIRST_INDEX
@@ -51,21 +51,21 @@ def _place(cursor: Cursor) -> tuple[Any, ...]:
         raise UnknownBytesError(f"index ID {place.index_id}")
     if not cursor.left:
         return (*place, ())
-    first_key = _key(cursor)
-    return (*place, (first_key, _rest(cursor)) if place.index_id >= layout.FIRST_INDEX else (first_key,))
+    first_key = _read_key(cursor)
+    return (*place, (first_key, _read_index_tail(cursor)) if place.index_id >= layout.FIRST_INDEX else (first_key,))
 
 
 def is_key(key: bytes) -> bool:
     """Return whether bytes are a key of IndexedDB's, to their end."""
     cursor = Cursor(key)
     try:
-        _place(cursor)
+        _read_sort_key(cursor)
     except UnknownBytesError:
         return False
     return not cursor.left
 
 
-def _metadata(cursor: Cursor, *, is_global: bool) -> tuple[Any, ...]:
+def _read_metadata(cursor: Cursor, *, is_global: bool) -> tuple[Any, ...]:
     kind = cursor.take_byte()
     if kind < (_SIMPLE_GLOBAL if is_global else _SIMPLE_STORE):
         return (kind,)
@@ -76,19 +76,19 @@ def _metadata(cursor: Cursor, *, is_global: bool) -> tuple[Any, ...]:
     if not names and not ids:
         raise UnknownBytesError(f"type {kind} of metadata")
     last = not is_global and kind in _BYTES
-    parts: list[Any] = [cursor.varint() for _ in range(ids - last)]
+    parts: list[Any] = [cursor.take_varint() for _ in range(ids - last)]
     parts += [cursor.take_byte()] if last else []
-    parts += [cursor.take(2 * cursor.varint(), "name") for _ in range(names)]
+    parts += [cursor.take(2 * cursor.take_varint(), "name") for _ in range(names)]
     return (kind, *parts)
 
 
-def _rest(cursor: Cursor) -> tuple[Any, ...]:
+def _read_index_tail(cursor: Cursor) -> tuple[Any, ...]:
     """Return the end of an index's key: a sequence number, which comes last, and the key of the record."""
-    sequence = cursor.varint() if cursor.left else -1
-    return (_key(cursor), sequence) if cursor.left else ()
+    sequence = cursor.take_varint() if cursor.left else -1
+    return (_read_key(cursor), sequence) if cursor.left else ()
 
 
-def _key(cursor: Cursor, depth: int = 0) -> tuple[Any, ...]:
+def _read_key(cursor: Cursor, depth: int = 0) -> tuple[Any, ...]:
     if depth > MAX_DEPTH:
         raise UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
     kind = cursor.take_byte()
@@ -96,14 +96,14 @@ def _key(cursor: Cursor, depth: int = 0) -> tuple[Any, ...]:
         raise UnknownBytesError(f"type {kind} of a key")
     rank = _RANKS[kind]
     if kind == layout.ARRAY:
-        count = cursor.varint()
+        count = cursor.take_varint()
         if count > cursor.left:
             raise UnknownBytesError(f"{count} keys in {cursor.left} bytes")
-        return rank, tuple(_key(cursor, depth + 1) for _ in range(count))
+        return rank, tuple(_read_key(cursor, depth + 1) for _ in range(count))
     if kind == layout.BINARY:
-        return rank, cursor.take(cursor.varint(), "binary")
+        return rank, cursor.take(cursor.take_varint(), "binary")
     if kind == layout.STRING:
-        return rank, cursor.take(2 * cursor.varint(), "text")
+        return rank, cursor.take(2 * cursor.take_varint(), "text")
     if kind in (layout.DATE, layout.NUMBER):
-        return rank, cursor.double()
+        return rank, cursor.take_double()
     return (rank,)

@@ -20,10 +20,10 @@ from sawlog.leveldb.applications import indexed_db_layout as layout
 from sawlog.leveldb.applications.script_kernels import ROOM
 from sawlog.leveldb.applications.script_values import (
     MAX_DEPTH,
-    binary,
-    date,
     decode_script_value,
-    number,
+    encode_base64,
+    render_date,
+    render_number,
     to_json,
 )
 from sawlog.leveldb.applications.view import (
@@ -34,13 +34,13 @@ from sawlog.leveldb.applications.view import (
     Home,
     PlainRows,
     UnknownBytesError,
-    columns_of,
+    decode_text,
     make_columns,
-    text,
-    text_array,
+    make_text_array,
+    read_columns,
 )
 from sawlog.leveldb.codecs import expand
-from sawlog.leveldb.columns import name_codes
+from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.records.kernels import Strings
 
@@ -76,98 +76,98 @@ class Names:
     external: dict[tuple[int, int, bytes], list[tuple[int, bytes]]] = field(default_factory=dict)
 
 
-def _int(cursor: Cursor) -> Any:
+def _read_integer(cursor: Cursor) -> Any:
     """Return all bytes that are left, little endian."""
     if not 0 < cursor.left <= 8:
         raise UnknownBytesError(f"an integer of {cursor.left} bytes")
-    return cursor.little(cursor.left)
+    return cursor.take_unsigned(cursor.left)
 
 
-def _string(cursor: Cursor) -> str:
+def _read_string(cursor: Cursor) -> str:
     """Return all bytes that are left, in UTF-16."""
     if cursor.left & 1:
         raise UnknownBytesError(f"a text of UTF-16 with {cursor.left} bytes")
     return cursor.take_remainder().decode("utf-16-be", "surrogatepass")
 
 
-def _sized_string(cursor: Cursor) -> str:
+def _read_sized_string(cursor: Cursor) -> str:
     """Return a text after the number of its units of 16 bits."""
-    return cursor.take(2 * cursor.varint(), "text").decode("utf-16-be", "surrogatepass")
+    return cursor.take(2 * cursor.take_varint(), "text").decode("utf-16-be", "surrogatepass")
 
 
-def _key_path(cursor: Cursor) -> Any:
+def _read_key_path(cursor: Cursor) -> Any:
     """Return no path, one, or several."""
     if cursor.data[:2] != b"\0\0" or len(cursor.data) < 3:
-        return _string(cursor)
+        return _read_string(cursor)
     kind = cursor.take(3)[2]
     if kind == 2:
-        return [_sized_string(cursor) for _ in range(_read_count(cursor))]
+        return [_read_sized_string(cursor) for _ in range(_read_count(cursor))]
     if kind > 2:
         raise UnknownBytesError(f"type {kind} of a key path")
-    return _sized_string(cursor) if kind else None
+    return _read_sized_string(cursor) if kind else None
 
 
-def _journal(cursor: Cursor) -> Any:
+def _read_journal(cursor: Cursor) -> Any:
     """Return databases and numbers of blobs."""
     blobs = []
     while cursor.left:
-        blobs.append([cursor.varint(), cursor.varint()])
+        blobs.append([cursor.take_varint(), cursor.take_varint()])
     return blobs
 
 
-def _flag(cursor: Cursor) -> Any:
+def _read_flag(cursor: Cursor) -> Any:
     return bool(cursor.take_byte())
 
 
-def _nothing(cursor: Cursor) -> Any:
+def _skip_value(cursor: Cursor) -> Any:
     cursor.take_remainder()
 
 
-def _bytes(cursor: Cursor) -> Any:
-    return {"$bytes": binary(cursor.take_remainder())}
+def _read_bytes(cursor: Cursor) -> Any:
+    return {"$bytes": encode_base64(cursor.take_remainder())}
 
 
 Read = Callable[[Cursor], Any]
 _GLOBAL: Mapping[int, tuple[str, Read]] = {
-    0: ("schema_version", _int),
-    1: ("max_database_id", _int),
-    2: ("data_version", _int),
-    3: ("recovery_blob_journal", _journal),
-    4: ("active_blob_journal", _journal),
-    5: ("earliest_sweep", _int),
-    6: ("earliest_compaction", _int),
-    50: ("scopes", _bytes),
-    100: ("database_free_list", _nothing),
-    201: ("database_id", _int),
+    0: ("schema_version", _read_integer),
+    1: ("max_database_id", _read_integer),
+    2: ("data_version", _read_integer),
+    3: ("recovery_blob_journal", _read_journal),
+    4: ("active_blob_journal", _read_journal),
+    5: ("earliest_sweep", _read_integer),
+    6: ("earliest_compaction", _read_integer),
+    50: ("scopes", _read_bytes),
+    100: ("database_free_list", _skip_value),
+    201: ("database_id", _read_integer),
 }
 """Metadata of all databases: the byte after the prefix, what it means, and how the value is read."""
 DATABASE: Mapping[int, tuple[str, Read]] = {
-    0: ("origin", _string),
-    1: ("name", _string),
-    2: ("string_version", _string),
-    3: ("max_object_store_id", _int),
-    4: ("version", lambda cursor: cursor.varint()),
-    5: ("blob_number", lambda cursor: cursor.varint()),
-    150: ("object_store_free_list", _nothing),
-    151: ("index_free_list", _nothing),
-    200: ("object_store_id", _int),
-    201: ("index_id", _int),
+    0: ("origin", _read_string),
+    1: ("name", _read_string),
+    2: ("string_version", _read_string),
+    3: ("max_object_store_id", _read_integer),
+    4: ("version", lambda cursor: cursor.take_varint()),
+    5: ("blob_number", lambda cursor: cursor.take_varint()),
+    150: ("object_store_free_list", _skip_value),
+    151: ("index_free_list", _skip_value),
+    200: ("object_store_id", _read_integer),
+    201: ("index_id", _read_integer),
 }
 _STORE: Mapping[int, tuple[str, Read]] = {
-    0: ("name", _string),
-    1: ("key_path", _key_path),
-    2: ("auto_increment", _flag),
-    3: ("evictable", _flag),
-    4: ("last_version", _int),
-    5: ("max_index_id", _int),
-    6: ("has_key_path", _flag),
-    7: ("key_generator", _int),
+    0: ("name", _read_string),
+    1: ("key_path", _read_key_path),
+    2: ("auto_increment", _read_flag),
+    3: ("evictable", _read_flag),
+    4: ("last_version", _read_integer),
+    5: ("max_index_id", _read_integer),
+    6: ("has_key_path", _read_flag),
+    7: ("key_generator", _read_integer),
 }
 INDEX: Mapping[int, tuple[str, Read]] = {
-    0: ("name", _string),
-    1: ("unique", _flag),
-    2: ("key_path", _key_path),
-    3: ("multi_entry", _flag),
+    0: ("name", _read_string),
+    1: ("unique", _read_flag),
+    2: ("key_path", _read_key_path),
+    3: ("multi_entry", _read_flag),
 }
 _STORE_METADATA, _INDEX_METADATA, _DATABASE_NAME = 50, 100, 201
 """Bytes after the prefix of a database: metadata of an object store, of an index; and after that of no database."""
@@ -187,7 +187,7 @@ class IndexedDB(ApplicationView):
         del path, keys
         return comparator == layout.COMPARATOR
 
-    def context(self, entries: Entries, home: Home) -> Names:
+    def make_context(self, entries: Entries, home: Home) -> Names:
         """Return the names of databases, object stores and indexes, newest first, and lists of external objects."""
         names = Names(home)
         for entry in entries:
@@ -204,7 +204,7 @@ class IndexedDB(ApplicationView):
         k.mark_names(Strings(*view_binary(keys)), marks)
         return marks.view(np.bool_)
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Names) -> PlainRows | None:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Names) -> PlainRows | None:
         """Return records, entries of indexes and what exists, if their values are such as JSON has."""
         rows = len(keys)
         entries, contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
@@ -214,12 +214,12 @@ class IndexedDB(ApplicationView):
         # The second key of an entry of an index is written to where values are, too.
         key_texts, value_texts = _allocate_texts(rows, sizes[0]), _allocate_texts(rows, sum(sizes))
         kinds, numbers = np.empty(rows, np.uint8), np.zeros((4, rows), np.int64)
-        scratch = k.new_scratch()
+        scratch = k.make_scratch()
         k.render_entries(entries, contents, k.Rendered(kinds, numbers, key_texts, value_texts), scratch)
         used = scratch.state["slots"].tolist()
         is_index = kinds == k.KINDS.index("index_entry")
         columns = _look_up_names(numbers[: k.VERSION], context) | {
-            "kind": name_codes(kinds, k.KINDS),
+            "kind": convert_codes(kinds, k.KINDS),
             "key": _build_column(key_texts, used[0], None),
             "value": _build_column(value_texts, used[1], kinds != k.KINDS.index("exists")),
             "version": make_fixed_array(pa.int64(), numbers[k.VERSION]),
@@ -238,31 +238,31 @@ class IndexedDB(ApplicationView):
             row["origin"], row["database"] = context.databases.get(place.database, (None, None))
             row["database_id"] = place.database
         if not place.store:
-            return row | _metadata(place, cursor, entry.value, context)
+            return row | _read_metadata(place, cursor, entry.value, context)
         row |= _of_store(place.database, place.store, context)
         stored = entry.key[cursor.position :]
         read: Callable[[bytes], dict[str, Any]]
         if place.index_id == layout.RECORD:
-            row["kind"], row["key"] = "record", to_json(_key(cursor))
-            read = partial(_record, place=place, key=stored, sequence=entry.sequence, context=context)
+            row["kind"], row["key"] = "record", to_json(_read_key(cursor))
+            read = partial(_read_record, place=place, key=stored, sequence=entry.sequence, context=context)
         elif place.index_id == layout.EXISTS:
-            row["kind"], row["key"] = "exists", to_json(_key(cursor))
-            read = _exists
+            row["kind"], row["key"] = "exists", to_json(_read_key(cursor))
+            read = _read_version
         elif place.index_id == layout.EXTERNAL_OBJECTS:
-            row["kind"], row["key"] = "external_objects", to_json(_key(cursor))
+            row["kind"], row["key"] = "external_objects", to_json(_read_key(cursor))
             read = _read_externals
         elif place.index_id >= layout.FIRST_INDEX:
             row |= {"kind": "index_entry", "index": context.indexes.get(place), "index_id": place.index_id}
-            row["key"] = to_json(_key(cursor))
+            row["key"] = to_json(_read_key(cursor))
             if cursor.left:
-                cursor.varint()  # obsolete: a sequence number
+                cursor.take_varint()  # obsolete: a sequence number
             if cursor.left:
-                row["value"] = to_json(_key(cursor))
+                row["value"] = to_json(_read_key(cursor))
             read = _read_index_entry
         else:
             raise UnknownBytesError(f"index ID {place.index_id}")
-        cursor.end()
-        return row | columns_of(entry.value, read)
+        cursor.check_end()
+        return row | read_columns(entry.value, read)
 
 
 def _allocate_texts(rows: int, size: int) -> k.Texts:
@@ -275,7 +275,7 @@ def _allocate_texts(rows: int, size: int) -> k.Texts:
 def _build_column(texts: k.Texts, used: int, are_there: NDArray[np.bool_] | None) -> pa.Array:
     """Return texts as a column, with the doubles that belong into so many slots."""
     doubles = to_json(texts.doubles[:used].view(np.float64).tolist()).encode()
-    return text_array(pa.string(), *fill_numbers(texts.out, texts.ends, texts.slots[:used], doubles), are_there)
+    return make_text_array(pa.string(), *fill_numbers(texts.out, texts.ends, texts.slots[:used], doubles), are_there)
 
 
 def _look_up_names(places: NDArray[np.int64], context: Names) -> dict[str, pa.Array]:
@@ -299,13 +299,13 @@ def _of_store(database: int, store: int, context: Names) -> dict[str, Any]:
 
 def _read_count(cursor: Cursor) -> int:
     """Return the number of things that follow, each of which has a byte at least."""
-    count = cursor.varint()
+    count = cursor.take_varint()
     if count > cursor.left:
         raise UnknownBytesError(f"{count} values in {cursor.left} bytes, at byte {cursor.position}")
     return count
 
 
-def _key(cursor: Cursor, depth: int = 0) -> Any:
+def _read_key(cursor: Cursor, depth: int = 0) -> Any:
     """Return a key as scripts know it."""
     if depth > MAX_DEPTH:
         raise UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
@@ -313,19 +313,19 @@ def _key(cursor: Cursor, depth: int = 0) -> Any:
     if kind == layout.NO_KEY:
         return None
     if kind == layout.STRING:
-        return _sized_string(cursor)
+        return _read_sized_string(cursor)
     if kind == layout.DATE:
-        return date(cursor.double())
+        return render_date(cursor.take_double())
     if kind == layout.NUMBER:
-        return number(cursor.double())
+        return render_number(cursor.take_double())
     if kind == layout.ARRAY:
-        return [_key(cursor, depth + 1) for _ in range(_read_count(cursor))]
+        return [_read_key(cursor, depth + 1) for _ in range(_read_count(cursor))]
     if kind == layout.BINARY:
-        return {"$bytes": binary(cursor.take(cursor.varint(), "key"))}
+        return {"$bytes": encode_base64(cursor.take(cursor.take_varint(), "key"))}
     raise UnknownBytesError(f"type {kind} of a key, at byte {cursor.position - 1}")
 
 
-def _metadata(place: layout.Place, cursor: Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
+def _read_metadata(place: layout.Place, cursor: Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
     """Return metadata of a database, of one of its parts, or of all databases."""
     if place.index_id:
         raise UnknownBytesError(f"index ID {place.index_id} without an object store")
@@ -333,12 +333,12 @@ def _metadata(place: layout.Place, cursor: Cursor, value: bytes | None, context:
     tag = cursor.take_byte()
     level, table = ("database", DATABASE) if place.database else ("global", _GLOBAL)
     if place.database and tag in (_STORE_METADATA, _INDEX_METADATA):
-        store = _id(cursor)
+        store = _read_id(cursor)
         row |= _of_store(place.database, store, context)
         level, table = "object_store", _STORE
         if tag == _INDEX_METADATA:
             level, table = "index", INDEX
-            index = layout.Place(place.database, store, _id(cursor))
+            index = layout.Place(place.database, store, _read_id(cursor))
             row |= {"index": context.indexes.get(index), "index_id": index.index_id}
         tag = cursor.take_byte()
     if tag not in table:
@@ -346,26 +346,26 @@ def _metadata(place: layout.Place, cursor: Cursor, value: bytes | None, context:
     name, read = table[tag]
     if not place.database and tag == _DATABASE_NAME:
         (origin, wrong), (database, wrong_too) = (
-            _replace_surrogates(_sized_string(cursor)),
-            _replace_surrogates(_sized_string(cursor)),
+            _replace_surrogates(_read_sized_string(cursor)),
+            _replace_surrogates(_read_sized_string(cursor)),
         )
         row |= {"origin": origin, "database": database, "reason": wrong or wrong_too}
 
-    def decoded(data: bytes) -> dict[str, Any]:
+    def decode_value(data: bytes) -> dict[str, Any]:
         stored = Cursor(data)
         value = to_json(read(stored))
         return stored.explain({"value": value})
 
-    return row | {"kind": f"{level}.{name}"} | columns_of(value, decoded)
+    return row | {"kind": f"{level}.{name}"} | read_columns(value, decode_value)
 
 
-def _id(cursor: Cursor) -> int:
-    return cursor.varint(63)
+def _read_id(cursor: Cursor) -> int:
+    return cursor.take_varint(63)
 
 
 def _replace_surrogates(name: str) -> tuple[str, str | None]:
     """Return a name as text that UTF-8 has."""
-    return text(name.encode("utf-16-le", "surrogatepass"), "utf-16-le")
+    return decode_text(name.encode("utf-16-le", "surrogatepass"), "utf-16-le")
 
 
 def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
@@ -381,22 +381,25 @@ def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
         return
     tag = cursor.take_byte()
     if not place.database and tag == _DATABASE_NAME:
-        origin, name = _replace_surrogates(_sized_string(cursor))[0], _replace_surrogates(_sized_string(cursor))[0]
-        names.databases.setdefault(_int(Cursor(value)), (origin, name))
+        origin, name = (
+            _replace_surrogates(_read_sized_string(cursor))[0],
+            _replace_surrogates(_read_sized_string(cursor))[0],
+        )
+        names.databases.setdefault(_read_integer(Cursor(value)), (origin, name))
     elif place.database and tag == _STORE_METADATA:
-        store = cursor.varint()
+        store = cursor.take_varint()
         if cursor.take_remainder() == b"\0":
-            names.stores.setdefault((place.database, store), _replace_surrogates(_string(Cursor(value)))[0])
+            names.stores.setdefault((place.database, store), _replace_surrogates(_read_string(Cursor(value)))[0])
     elif place.database and tag == _INDEX_METADATA:
-        store, index = cursor.varint(), cursor.varint()
+        store, index = cursor.take_varint(), cursor.take_varint()
         if cursor.take_remainder() == b"\0":
             index_place = layout.Place(place.database, store, index)
-            names.indexes.setdefault(index_place, _replace_surrogates(_string(Cursor(value)))[0])
+            names.indexes.setdefault(index_place, _replace_surrogates(_read_string(Cursor(value)))[0])
 
 
-def _exists(value: bytes) -> dict[str, Any]:
+def _read_version(value: bytes) -> dict[str, Any]:
     """The version as Chromium's `EncodeInt` writes it: little endian, where records and index entries have varints."""
-    version = _int(Cursor(value))
+    version = _read_integer(Cursor(value))
     if version >> 63:
         raise UnknownBytesError(f"version {version} of a record")
     return {"version": version}
@@ -405,9 +408,9 @@ def _exists(value: bytes) -> dict[str, Any]:
 def _read_index_entry(value: bytes) -> dict[str, Any]:
     """Return the version, and the key of the record."""
     cursor = Cursor(value)
-    row: dict[str, Any] = {"version": _id(cursor)}
+    row: dict[str, Any] = {"version": _read_id(cursor)}
     try:
-        row["value"] = to_json(_key(cursor))
+        row["value"] = to_json(_read_key(cursor))
     except UnknownBytesError as unknown:
         return row | {"reason": str(unknown)}
     return cursor.explain(row)
@@ -419,35 +422,35 @@ def _read_externals(value: bytes) -> dict[str, Any]:
     objects: list[dict[str, Any]] = []
     end = 0
     try:
-        for external in _external_objects(cursor):
+        for external in _iterate_externals(cursor):
             objects.append(external)
             end = cursor.position
     except UnknownBytesError as unknown:
-        objects.append({"$bytes": binary(value[end:])})
+        objects.append({"$bytes": encode_base64(value[end:])})
         return {"value": to_json(objects), "reason": str(unknown)}
     return {"value": to_json(objects)}
 
 
-def _external_objects(cursor: Cursor) -> Iterator[dict[str, Any]]:
+def _iterate_externals(cursor: Cursor) -> Iterator[dict[str, Any]]:
     """Yield blobs, files and handles that belong to a record."""
     while cursor.left:
         kind = cursor.take_byte()
         if kind == HANDLE:
-            yield {"type": "handle", "token": binary(cursor.take(cursor.varint(), "token"))}
+            yield {"type": "handle", "token": encode_base64(cursor.take(cursor.take_varint(), "token"))}
             continue
         if kind not in (BLOB, FILE):
             raise UnknownBytesError(f"type {kind} of an external object, at byte {cursor.position - 1}")
-        external: dict[str, Any] = {"type": "blob", "number": cursor.varint()}
-        external |= {"media_type": _sized_string(cursor), "size": cursor.varint()}
+        external: dict[str, Any] = {"type": "blob", "number": cursor.take_varint()}
+        external |= {"media_type": _read_sized_string(cursor), "size": cursor.take_varint()}
         if kind == FILE:
-            external |= {"type": "file", "name": _sized_string(cursor), "modified": cursor.varint()}
+            external |= {"type": "file", "name": _read_sized_string(cursor), "modified": cursor.take_varint()}
         yield external
 
 
-def _record(value: bytes, place: layout.Place, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
+def _read_record(value: bytes, place: layout.Place, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
     """Return the version, and the value, be it compressed or in a blob."""
     cursor = Cursor(value)
-    version = _id(cursor)
+    version = _read_id(cursor)
 
     data = cursor.take_remainder()
     try:
@@ -465,19 +468,19 @@ def _unwrap(cursor: Cursor, place: layout.Place, key: bytes, sequence: int, cont
     """Return the bytes that a compressed value expands to, or the content of its blob."""
     kind = cursor.take_byte()
     if kind == layout.IN_BLOB:
-        size, position = cursor.varint(), cursor.varint()
+        size, position = cursor.take_varint(), cursor.take_varint()
         newer = [
             version for version in context.external.get((place.database, place.store, key), ()) if version[0] > sequence
         ]
-        objects = list(_external_objects(Cursor(min(newer)[1]))) if newer else []
+        objects = list(_iterate_externals(Cursor(min(newer)[1]))) if newer else []
         blob = objects[position] if position < len(objects) else {}
         if blob.get("size") != size:
             raise UnknownBytesError(f"the value is in a blob of {size} bytes, and no entry says in which")
-        return context.home.read(_blob_path(context.home.path, place.database, blob["number"]))
+        return context.home.read(_build_blob_path(context.home.path, place.database, blob["number"]))
     if kind != layout.IN_SNAPPY:
         raise UnknownBytesError(f"wrapping {kind}, expected {layout.IN_BLOB} (blob) or {layout.IN_SNAPPY} (Snappy)")
     data = cursor.take_remainder()
-    size = Cursor(data).varint(32)
+    size = Cursor(data).take_varint(32)
     if size > _SNAPPY_RATIO * len(data) or size > context.home.longest:
         raise UnknownBytesError(f"Snappy: {len(data)} bytes that claim to expand to {size}")
     expanded = expand("leveldb", Compression.SNAPPY, pa.py_buffer(data), size, context.home.longest)
@@ -486,7 +489,7 @@ def _unwrap(cursor: Cursor, place: layout.Place, key: bytes, sequence: int, cont
     return bytes(expanded)
 
 
-def _blob_path(directory: str, database: int, blob: int) -> str:
+def _build_blob_path(directory: str, database: int, blob: int) -> str:
     """Return the path of a blob, relative to the parent of the database's directory."""
     name = posixpath.basename(directory).removesuffix(layout.DATABASE_SUFFIX) + layout.BLOB_SUFFIX
     return f"{name}/{database:x}/{blob >> 8 & 255:02x}/{blob:x}"

@@ -89,7 +89,7 @@ class Scratch(NamedTuple):
     state: Annotated[Any, Array(_STATE, writable=True)]
 
 
-def new_scratch() -> Scratch:
+def make_scratch() -> Scratch:
     """Return room for what is rendered at all."""
     return Scratch(np.empty(MAX_LEVELS, LEVEL), np.empty(MAX_NAMES, NAME), np.zeros(2, _STATE))
 
@@ -98,7 +98,7 @@ _FIRST_INDEX = np.int64(layout.FIRST_INDEX)
 
 
 @inlined
-def _varint(data: Any, pos: Any, end: Any) -> Any:
+def _read_varint(data: Any, pos: Any, end: Any) -> Any:
     """Return a varint of at most 63 bits at `pos`: the value and the position after it, which is 0 for none."""
     value, after = read_varint(data, pos, end)
     if after == _ZERO or after - pos > _NINE:
@@ -107,7 +107,7 @@ def _varint(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _little(data: Any, pos: Any, size: Any) -> Any:
+def _load_integer(data: Any, pos: Any, size: Any) -> Any:
     """Return an unsigned integer of up to eight bytes, little endian."""
     value = _ZERO
     while size > _ZERO:
@@ -128,9 +128,9 @@ def _read_place(data: Any, pos: Any, end: Any) -> Any:
     third = (lengths & _THREE) + _ONE
     if end - pos < first + second + third:
         return _ZERO, _ZERO, _ZERO, _ZERO
-    database = _little(data, pos, first)
-    store = _little(data, pos + first, second)
-    index = _little(data, pos + first + second, third)
+    database = _load_integer(data, pos, first)
+    store = _load_integer(data, pos + first, second)
+    index = _load_integer(data, pos + first + second, third)
     return database, store, index, pos + first + second + third
 
 
@@ -148,7 +148,7 @@ def _put_simple_key(data: Any, pos: Any, end: Any, kind: Any, texts: Any, state:
         return pos + _EIGHT if is_plain else _ZERO
     if kind not in (layout.STRING, layout.BINARY):
         return _ZERO
-    size, pos = _varint(data, pos, end)
+    size, pos = _read_varint(data, pos, end)
     if pos == _ZERO or size > end - pos:
         return _ZERO
     if kind == layout.BINARY:
@@ -175,7 +175,7 @@ def _put_key(data: Any, pos: Any, end: Any, texts: Any, scratch: Any, state: Any
         kind = np.int64(data[pos])
         pos += _ONE
         if kind == layout.ARRAY:
-            count, pos = _varint(data, pos, end)
+            count, pos = _read_varint(data, pos, end)
             if pos == _ZERO or count > end - pos or depth == MAX_LEVELS:
                 return _ZERO
             scratch.stack[depth].remaining = np.int64(count)
@@ -201,7 +201,7 @@ def _put_key(data: Any, pos: Any, end: Any, texts: Any, scratch: Any, state: Any
 @inlined
 def _put_record(data: Any, pos: Any, end: Any, row: Any, rendered: Any, scratch: Any) -> Any:
     """Write the value of a record. Returns whether it is a plain one."""
-    version, pos = _varint(data, pos, end)
+    version, pos = _read_varint(data, pos, end)
     if pos == _ZERO:
         return False
     rendered.numbers[VERSION, row] = np.int64(version)
@@ -217,13 +217,13 @@ def _put_indexed(keys: Any, key_pos: Any, values: Any, row: Any, rendered: Any, 
     texts = rendered.values
     position, slots = state.position, state.slots
     if key_pos < key_end:
-        _, key_pos = _varint(keys.data, key_pos, key_end)
+        _, key_pos = _read_varint(keys.data, key_pos, key_end)
         if key_pos == _ZERO:
             return False
     if key_pos < key_end and _put_key(keys.data, key_pos, key_end, texts, scratch, state) != key_end:
         return False
     state.position, state.slots = position, slots  # the value has the key as well
-    version, pos = _varint(data, pos, end)
+    version, pos = _read_varint(data, pos, end)
     rendered.numbers[VERSION, row] = np.int64(version)
     return pos != _ZERO and _put_key(data, pos, end, texts, scratch, state) == end
 
@@ -233,7 +233,7 @@ def _read_exists(data: Any, pos: Any, end: Any, row: Any, rendered: Any) -> Any:
     """Read the version of a record. Returns whether it is a plain one."""
     if pos >= end or end - pos > _EIGHT:
         return False
-    version = np.int64(_little(data, pos, end - pos))
+    version = np.int64(_load_integer(data, pos, end - pos))
     rendered.numbers[VERSION, row] = version
     return version >= 0
 

@@ -59,7 +59,9 @@ def read_place(cursor: Cursor) -> Place:
     """Return the prefix: a byte with the lengths of three numbers, and these."""
     lengths = cursor.take_byte()
     place = Place(
-        cursor.little((lengths >> 5) + 1), cursor.little((lengths >> 2 & 7) + 1), cursor.little((lengths & 3) + 1)
+        cursor.take_unsigned((lengths >> 5) + 1),
+        cursor.take_unsigned((lengths >> 2 & 7) + 1),
+        cursor.take_unsigned((lengths & 3) + 1),
     )
     if place.database >> 63 or place.store >> 63:
         raise UnknownBytesError(f"an ID of 64 bits in the prefix {cursor.data[: cursor.position].hex()}")

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from sawlog.kernels.varints import read_varint
-from sawlog.leveldb.applications.script_values import binary, number, to_json
-from sawlog.leveldb.applications.view import UnknownBytesError, text
+from sawlog.leveldb.applications.script_values import encode_base64, render_number, to_json
+from sawlog.leveldb.applications.view import UnknownBytesError, decode_text
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 """Wire types: how many bytes the value of a field has."""
@@ -64,7 +64,7 @@ class Messages:
         declared = dict(line.split(":") for line in lines if ":" in line)
         self._kinds: dict[str, tuple[tuple[int, ...], Show]] = {
             **_KINDS,
-            **{name: ((LENGTH,), partial(self._message, name)) for name in declared},
+            **{name: ((LENGTH,), partial(self._read_message, name)) for name in declared},
             **{name: ((LENGTH,), show) for name, show in kinds.items()},
         }
         self.fields: Mapping[str, Mapping[int, Field]] = {
@@ -79,11 +79,11 @@ class Messages:
             name: That of its declaration; without it, fields have numbers only.
         """
         reasons: list[str] = []
-        return self._message(name, data, reasons), reasons[0] if reasons else None
+        return self._read_message(name, data, reasons), reasons[0] if reasons else None
 
     def show(self, data: bytes, name: str = "") -> dict[str, Any]:
         """Return the columns `value` and `reason` of a message; see `read`."""
-        return columns_of_message(*self.read(data, name))
+        return make_message_columns(*self.read(data, name))
 
     def _declare(self, fields: str) -> dict[int, Field]:
         """Return the fields of a message, by number."""
@@ -93,13 +93,13 @@ class Messages:
             values = self._enums.get(plain, plain if "|" in plain else "")
             if values:
                 names = tuple(values.split("|"))
-                field = Field(name, "enum", names, kind != plain, (VARINT,), partial(_name_value, names))
+                field = Field(name, "enum", names, kind != plain, (VARINT,), partial(_find_value_name, names))
             else:
                 field = Field(name, plain, (), kind != plain, *self._kinds[plain])
             declared[int(place)] = field
         return declared
 
-    def _message(self, name: str, data: bytes, reasons: list[str]) -> dict[str, Any]:
+    def _read_message(self, name: str, data: bytes, reasons: list[str]) -> dict[str, Any]:
         """Return a message as an object of JSON; from a field on that is broken, its bytes."""
         declared = self.fields.get(name, {})
         document: dict[str, Any] = {}
@@ -107,10 +107,10 @@ class Messages:
         while position < end:
             start = position
             try:
-                tag, wire, value, position = _field(data, start, end)
+                tag, wire, value, position = _read_field(data, start, end)
             except UnknownBytesError as unknown:
                 reasons.append(f"{name or 'message'}: {unknown}")
-                document["$bytes"] = binary(data[start:])
+                document["$bytes"] = encode_base64(data[start:])
                 break
             field = declared.get(tag >> 3)
             if field is not None and wire in field.wires:
@@ -124,16 +124,16 @@ class Messages:
             elif field is not None and field.is_repeated and wire == LENGTH and field.wires == (VARINT,):
                 document.setdefault(field.name, []).extend(_read_packed(value, field.show, reasons))
             else:
-                _repeat(document, str(tag >> 3), value if wire == VARINT else {"$bytes": binary(value)})
+                _repeat(document, str(tag >> 3), value if wire == VARINT else {"$bytes": encode_base64(value)})
         return document
 
 
-def columns_of_message(message: dict[str, Any], reason: str | None) -> dict[str, Any]:
+def make_message_columns(message: dict[str, Any], reason: str | None) -> dict[str, Any]:
     """Return the columns `value` and `reason` of a message that was read."""
     return {"value": to_json(message), "reason": reason}
 
 
-def integer(message: Mapping[str, Any], *path: str) -> int | None:
+def find_integer(message: Mapping[str, Any], *path: str) -> int | None:
     """Return integer of a field, through the messages that it is in: the last, where there are several, or `None`."""
     value: Any = message
     for name in path:
@@ -142,9 +142,9 @@ def integer(message: Mapping[str, Any], *path: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _field(data: bytes, start: int, end: int) -> tuple[int, int, Any, int]:
+def _read_field(data: bytes, start: int, end: int) -> tuple[int, int, Any, int]:
     """Return tag, wire type and value of a field, and where it ends."""
-    tag, position = (data[start], start + 1) if data[start] < 128 else _varint(data, start, 32)
+    tag, position = (data[start], start + 1) if data[start] < 128 else _require_varint(data, start, 32)
     wire = tag & 7
     if tag < _FIRST_FIELD or wire not in (VARINT, LENGTH, FIXED32, FIXED64):
         raise UnknownBytesError(f"field {tag >> 3} of wire type {wire} at byte {start}, expected 0, 1, 2 or 5")
@@ -152,7 +152,7 @@ def _field(data: bytes, start: int, end: int) -> tuple[int, int, Any, int]:
         size = _WIDTHS[wire]
     else:
         is_short = position < end and data[position] < 128
-        size, position = (data[position], position + 1) if is_short else _varint(data, position, 64)
+        size, position = (data[position], position + 1) if is_short else _require_varint(data, position, 64)
         if wire == VARINT:
             return tag, wire, size, position
     if size > end - position:
@@ -160,7 +160,7 @@ def _field(data: bytes, start: int, end: int) -> tuple[int, int, Any, int]:
     return tag, wire, data[position : position + size], position + size
 
 
-def _varint(data: bytes, start: int, bits: int) -> tuple[int, int]:
+def _require_varint(data: bytes, start: int, bits: int) -> tuple[int, int]:
     """Return a varint and where it ends."""
     longest = -(-bits // 7)
     number = read_varint(data, start, longest)
@@ -176,11 +176,11 @@ def _read_packed(data: bytes, show: Show, reasons: list[str]) -> list[Any]:
     values, position = [], 0
     try:
         while position < len(data):
-            value, position = _varint(data, position, 64)
+            value, position = _require_varint(data, position, 64)
             values.append(show(value, reasons))
     except UnknownBytesError as unknown:
         reasons.append(f"packed numbers: {unknown}")
-        return [{"$bytes": binary(data)}]
+        return [{"$bytes": encode_base64(data)}]
     return values
 
 
@@ -198,13 +198,13 @@ def _read_signed(value: int, reasons: list[str]) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _name_value(names: tuple[str, ...], value: int, reasons: list[str]) -> str | int:
+def _find_value_name(names: tuple[str, ...], value: int, reasons: list[str]) -> str | int:
     """Return the name of a value of an enum; its number, where it has none."""
     return (names[value] if value < len(names) else "") or _read_signed(value, reasons)
 
 
-def _text(data: bytes, reasons: list[str]) -> str:
-    replaced, wrong = text(data, "utf-8")
+def _decode_text(data: bytes, reasons: list[str]) -> str:
+    replaced, wrong = decode_text(data, "utf-8")
     reasons += [wrong] if wrong else []
     return replaced
 
@@ -213,10 +213,10 @@ _KINDS: Mapping[str, tuple[tuple[int, ...], Show]] = {
     "int": ((VARINT,), _read_signed),
     "uint": ((VARINT,), lambda value, reasons: value),
     "bool": ((VARINT,), lambda value, reasons: value != 0),
-    "text": ((LENGTH,), _text),
-    "bytes": ((LENGTH,), lambda data, reasons: {"$bytes": binary(data)}),
-    "float": ((FIXED32,), lambda data, reasons: number(struct.unpack("<f", data)[0])),
-    "double": ((FIXED64,), lambda data, reasons: number(struct.unpack("<d", data)[0])),
+    "text": ((LENGTH,), _decode_text),
+    "bytes": ((LENGTH,), lambda data, reasons: {"$bytes": encode_base64(data)}),
+    "float": ((FIXED32,), lambda data, reasons: render_number(struct.unpack("<f", data)[0])),
+    "double": ((FIXED64,), lambda data, reasons: render_number(struct.unpack("<d", data)[0])),
     "fixed": ((FIXED32, FIXED64), lambda data, reasons: int.from_bytes(data, "little")),
 }
 """Kinds that need no declaration: the wire types that they may have, and how they are shown."""

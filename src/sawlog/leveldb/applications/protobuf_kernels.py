@@ -162,7 +162,7 @@ class Scratch(NamedTuple):
     state: Annotated[Any, Array(_STATE, writable=True)]
 
 
-def new_scratch() -> Scratch:
+def make_scratch() -> Scratch:
     """Return room for what is rendered at all."""
     messages, stack = np.empty(_MAX_DEPTH + 1, _LEVEL), np.empty(MAX_LEVELS, LEVEL)
     return Scratch(messages, stack, np.empty(MAX_NAMES, NAME), np.empty(1, _STATE))
@@ -183,7 +183,7 @@ _MOST_DIGITS = np.uint64(18)
 
 
 @inlined
-def _strict_varint(data: Any, pos: Any, end: Any) -> Any:
+def _read_strict_varint(data: Any, pos: Any, end: Any) -> Any:
     """Return a varint of 64 bits at `pos`: the value and the position after it, which is 0 for none."""
     value, after = read_varint(data, pos, end)
     if after - pos == _LONGEST and data[after - _ONE] > _SINGLE:
@@ -200,10 +200,10 @@ def _read_long_field(data: Any, pos: Any, end: Any) -> Any:
     wire = tag & _SEVEN
     size = _ZERO
     if wire == _ZERO:
-        value, start = _strict_varint(data, start, end)
+        value, start = _read_strict_varint(data, start, end)
         return tag, value, start
     if wire == _TWO:
-        size, start = _strict_varint(data, start, end)
+        size, start = _read_strict_varint(data, start, end)
     elif wire == _ONE:
         size = _EIGHT
     elif wire == _FIVE:
@@ -398,15 +398,14 @@ def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered:
 
 
 @always_inlined
-def _put_packed(
-    data: Any, declared: Any, field: Any, start: Any, end: Any, items: Any, out: Any, pos: Any, state: Any
-) -> Any:
+def _put_packed(data: Any, declared: Any, field: Any, start: Any, end: Any, items: Any, out: Any, state: Any) -> Any:
     """Return varints one after another as items of a list that has some.
 
     The position after them, 0 in doubt, and `items`.
     """
+    pos = state.position
     while start < end:
-        value, start = _strict_varint(data, start, end)
+        value, start = _read_strict_varint(data, start, end)
         if start == _ZERO or not _has_room(out, pos, _ZERO, state):
             return _ZERO, items
         if items > _ONE:
@@ -454,24 +453,42 @@ def _forget(marks: Any, row: Any, captures: Any) -> None:
 
 
 @always_inlined
+def _put_byte(out: Any, pos: Any, byte: Any) -> Any:
+    """Return the position after a byte that is written."""
+    out[pos] = byte
+    return pos + _ONE
+
+
+@always_inlined
+def _put_name(declared: Any, field: Any, has_comma: Any, out: Any, pos: Any) -> Any:
+    """Return the position after the name of a field, which begins with a comma where another one is before it."""
+    name = field.name if has_comma else field.name + _ONE
+    length = field.name_end - name
+    copy_short(out, pos, declared.names, name, length)
+    return pos + length
+
+
+@always_inlined
+def _begin_message(node: Any, row: Any, rendered: Any, pos: Any) -> Any:
+    """Return the position after the brace that begins an object of JSON; what was noted of one before is forgotten."""
+    _forget(node.captures, row, rendered.captures)
+    return _put_byte(rendered.out, pos, 123)
+
+
+@always_inlined
 def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
     """Return a message as an object of JSON; the position after it, which is 0 for a doubtful one."""
     state, out, fields = scratch.state[0], rendered.out, declared.fields
-    out_pos = state.position
     depth, number, items = _ZERO, _ZERO, _ZERO
     field_index = declared.nodes[node].first
-    _forget(declared.nodes[node].captures, row, rendered.captures)
-    out[out_pos] = 123
-    out_pos += _ONE
+    out_pos = _begin_message(declared.nodes[node], row, rendered, state.position)
     while True:
         if not _has_room(out, out_pos, _ZERO, state):
             return _ZERO
         if pos >= end:
             if items > _ZERO:
-                out[out_pos] = 93
-                out_pos += _ONE
-            out[out_pos] = 125
-            out_pos += _ONE
+                out_pos = _put_byte(out, out_pos, 93)
+            out_pos = _put_byte(out, out_pos, 125)
             if depth == _ZERO:
                 return out_pos
             depth -= _ONE
@@ -481,9 +498,7 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
         tag, start, pos = _read_field(data, pos, end)
         if pos == _ZERO or tag >> _THREE < number:
             return _ZERO
-        is_again = tag >> _THREE == number
-        has_comma = number > _ZERO
-        number = tag >> _THREE
+        is_again, has_comma, number = tag >> _THREE == number, number > _ZERO, tag >> _THREE
         first_tag = tag & ~_SEVEN
         while fields[field_index].tag < first_tag:
             field_index += _ONE
@@ -493,29 +508,24 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
         is_list = is_declared and field.is_repeated != _ZERO
         is_packed = is_list and tag & _SEVEN == _TWO and expected & _SEVEN == _ZERO
         if items > _ZERO and not is_again:
-            out[out_pos] = 93
-            out_pos += _ONE
+            out_pos = _put_byte(out, out_pos, 93)
             items = _ZERO
         if tag == expected or is_packed or (is_declared and kind == _FIXED and tag & _SEVEN == _ONE):
             if not is_again:
-                name = field.name if has_comma else field.name + _ONE
-                length = field.name_end - name
-                copy_short(out, out_pos, declared.names, name, length)
-                out_pos += length
+                out_pos = _put_name(declared, field, has_comma, out, out_pos)
                 if is_list:
-                    out[out_pos] = 91
-                    out_pos += _ONE
+                    out_pos = _put_byte(out, out_pos, 91)
                     items = _ONE
             elif items == _ZERO or not is_list:
                 return _ZERO
             if is_packed:
-                out_pos, items = _put_packed(data, declared, field, start, pos, items, out, out_pos, state)
+                state.position = out_pos
+                out_pos, items = _put_packed(data, declared, field, start, pos, items, out, state)
                 if out_pos == _ZERO:
                     return _ZERO
                 continue
             if items > _ONE:
-                out[out_pos] = 44
-                out_pos += _ONE
+                out_pos = _put_byte(out, out_pos, 44)
             if is_list:
                 items += _ONE
             if field.capture > _ZERO and not _capture(field, start, pos, row, rendered.captures):
@@ -530,9 +540,7 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
                 pos = start
                 number = items = _ZERO
                 field_index = declared.nodes[field.target].first
-                _forget(declared.nodes[field.target].captures, row, rendered.captures)
-                out[out_pos] = 123
-                out_pos += _ONE
+                out_pos = _begin_message(declared.nodes[field.target], row, rendered, out_pos)
                 continue
             if tag & _SEVEN == _ZERO:
                 out_pos = _put_number(declared, field, start, out, out_pos)
@@ -544,15 +552,14 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
             return _ZERO
         else:
             if has_comma:
-                out[out_pos] = 44
-                out_pos += _ONE
+                out_pos = _put_byte(out, out_pos, 44)
             out_pos = _put_undeclared(data, tag, start, pos, out, out_pos, state)
         if out_pos == _ZERO:
             return _ZERO
 
 
 @inlined
-def _decimal(data: Any, pos: Any, end: Any) -> Any:
+def _read_decimal(data: Any, pos: Any, end: Any) -> Any:
     """Return an integer in digits as JSON writes it, and whether it is one."""
     is_negative = pos < end and data[pos] == 45
     if is_negative:
@@ -579,7 +586,7 @@ def _put_plain_value(data: Any, start: Any, end: Any, root: Any, row: Any, rende
     if root == EMPTY:
         return pos, start == end
     if root == DECIMAL:
-        value, is_decimal = _decimal(data, start, end)
+        value, is_decimal = _read_decimal(data, start, end)
         rendered.captures.words[0, row] = np.int64(value)
         rendered.captures.lengths[0, row] = 0
         return pos, is_decimal
@@ -788,7 +795,7 @@ def _read_part(data: Any, pos: Any, end: Any, part: Any, row: Any, captures: Any
             return _ZERO
     slot = part.capture
     if part.kind == _PART_INT:
-        value, is_decimal = _decimal(data, pos, stop)
+        value, is_decimal = _read_decimal(data, pos, stop)
         captures.words[slot, row] = np.int64(value)
         captures.lengths[slot, row] = 0
         if not is_decimal:

@@ -16,8 +16,8 @@ from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.script_values import to_json
-from sawlog.leveldb.applications.view import EPOCH, text_array
-from sawlog.leveldb.columns import name_codes
+from sawlog.leveldb.applications.view import EPOCH, make_text_array
+from sawlog.leveldb.columns import convert_codes
 
 MAX_BYTES = 16 << 20
 """Values that add up to more are left to Python: the room for their text is several times that."""
@@ -50,7 +50,7 @@ class Captured:
         lengths.fill(-1)
         self.captures = k.Captures(words, lengths)
 
-    def numbers(self, name: str) -> NDArray[np.int64]:
+    def select_numbers(self, name: str) -> NDArray[np.int64]:
         """Return the numbers of a name; see `are_there`."""
         numbers: NDArray[np.int64] = self.captures.words[self._places[name]]
         return numbers
@@ -60,25 +60,25 @@ class Captured:
         are_there: NDArray[np.bool_] = self.captures.lengths[self._places[name]] >= 0
         return are_there
 
-    def integers(self, name: str) -> pa.Array:
+    def make_integers(self, name: str) -> pa.Array:
         """Return numbers as a column, null where there is none."""
-        return make_array(self.numbers(name), pa.int64(), ~self.are_there(name))
+        return make_array(self.select_numbers(name), pa.int64(), ~self.are_there(name))
 
-    def lengths(self, name: str) -> NDArray[np.int64]:
+    def select_lengths(self, name: str) -> NDArray[np.int64]:
         """Return how many bytes texts have; -1 where there is none."""
         lengths: NDArray[np.int64] = self.captures.lengths[self._places[name]]
         return lengths
 
-    def spans(self, name: str) -> k.Spans:
+    def find_spans(self, name: str) -> k.Spans:
         """Return where texts are; empty ones for those that are not there."""
-        starts = self.numbers(name)
-        return k.Spans(self._data, starts, starts + np.maximum(self.lengths(name), 0))
+        starts = self.select_numbers(name)
+        return k.Spans(self._data, starts, starts + np.maximum(self.select_lengths(name), 0))
 
     def find_texts(self, name: str) -> k.Texts:
         """Return where texts are."""
-        return k.Texts(self._data, self.numbers(name), self.lengths(name))
+        return k.Texts(self._data, self.select_numbers(name), self.select_lengths(name))
 
-    def texts(self, name: str) -> pa.Array:
+    def make_texts(self, name: str) -> pa.Array:
         """Return texts as a column, null where there is none."""
         return take_texts(self.find_texts(name))
 
@@ -98,7 +98,7 @@ def take_texts(texts: k.Texts, second_texts: k.Texts | None = None, separator: i
     Args:
         texts: The texts.
         second_texts: Those that take their place where they are not there.
-        separator: A byte that stands between a text and the other one; neither takes the other's place.
+        separator: A byte between a text and the other one; neither takes the other's place.
     """
     are_there = texts.lengths >= 0
     if second_texts is None:
@@ -112,7 +112,7 @@ def take_texts(texts: k.Texts, second_texts: k.Texts | None = None, separator: i
     size = sum(int(lengths.sum(where=lengths > 0)) for lengths in (texts.lengths, second_texts.lengths))
     out, ends = Column(np.uint8, size + len(are_there)), np.zeros(len(are_there) + 1, np.int32)
     k.combine_texts(texts, second_texts, separator, out.values, ends)
-    return text_array(pa.string(), out, ends, are_there)
+    return make_text_array(pa.string(), out, ends, are_there)
 
 
 class Part(NamedTuple):
@@ -168,7 +168,7 @@ class KeyRows(Captured):
     @property
     def kinds(self) -> pa.Array:
         """The column of kinds."""
-        return name_codes(self.patterns, self._keys.kinds)
+        return convert_codes(self.patterns, self._keys.kinds)
 
     def are_of(self, kind: str) -> NDArray[np.bool_]:
         """Return which keys are of a kind."""
@@ -222,7 +222,7 @@ class KeyPatterns:
             keys: The keys.
             groups: By row, the group of patterns that count; `None`: group 0 for all.
         """
-        spans = keys if isinstance(keys, k.Spans) else spans_of(keys)
+        spans = keys if isinstance(keys, k.Spans) else make_spans(keys)
         return KeyRows(self, spans, np.zeros(len(spans.starts), np.uint8) if groups is None else groups)
 
 
@@ -238,7 +238,7 @@ class ValueRows(Captured):
         rows = len(roots)
         is_plain, ends = np.zeros(rows, np.uint8), np.zeros(rows + 1, np.int64)
         slots, doubles = np.empty(size // _SLOT_BYTES + 1, np.int64), np.empty(size // _SLOT_BYTES + 1, np.uint64)
-        scratch = k.new_scratch()
+        scratch = k.make_scratch()
         for room in k.ROOMS:
             out = Column(np.uint8, room * size + k.ROW_ROOM * (rows + 1))
             rendered = k.Rendered(is_plain, out.values, ends, slots, doubles, self.captures)
@@ -248,11 +248,11 @@ class ValueRows(Captured):
         self.is_plain = is_plain != 0
         if used:
             numbers = to_json(doubles[:used].view(np.float64).tolist()).encode()
-            self._shown = text_array(pa.string(), *fill_numbers(out.values, ends, slots[:used], numbers))
+            self._shown = make_text_array(pa.string(), *fill_numbers(out.values, ends, slots[:used], numbers))
         else:
-            self._shown = text_array(pa.string(), out, ends.astype(np.int32))
+            self._shown = make_text_array(pa.string(), out, ends.astype(np.int32))
 
-    def values(self, are_shown: NDArray[np.bool_] | None = None) -> pa.Array:
+    def make_values(self, are_shown: NDArray[np.bool_] | None = None) -> pa.Array:
         """Return the texts as a column: null where nothing is shown, and empty where a value is left to Python."""
         return pa.Array.from_buffers(
             pa.string(), len(self._shown), [make_bitmap(are_shown), *self._shown.buffers()[1:]]
@@ -293,7 +293,7 @@ class MessageRows:
         self._values: list[str] = []
         self._last_values: dict[int, int] = {}
         self.nodes = {
-            root: self._node(
+            root: self._add_node(
                 (aliases or {}).get(root, root), tuple((path, self.names.index(name)) for name, path in paths.items())
             )
             for root, paths in captures.items()
@@ -311,7 +311,7 @@ class MessageRows:
             np.frombuffer(b"".join(texts), np.uint8),
         )
 
-    def _node(self, message: str, paths: tuple[tuple[tuple[str, ...], int], ...]) -> int:
+    def _add_node(self, message: str, paths: tuple[tuple[tuple[str, ...], int], ...]) -> int:
         """Return the number of a message of which some fields are noted down, by the fields that lead to them."""
         node = self._numbers.setdefault((message, paths), len(self._fields))
         if node < len(self._fields):
@@ -326,7 +326,7 @@ class MessageRows:
             below = tuple((path[1:], slot) for path, slot in paths if path[0] == field.name)
             kind, target = field.kind, 0
             if field.kind in self._messages.fields:
-                kind, target = "message", self._node(field.kind, tuple(deeper for deeper in below if deeper[0]))
+                kind, target = "message", self._add_node(field.kind, tuple(deeper for deeper in below if deeper[0]))
             elif field.kind == "enum":
                 target = len(self._values)
                 self._values += field.values
@@ -347,14 +347,14 @@ class MessageRows:
             values: The values.
             roots: By row, the number of a message, or one of `NOTHING` to `UNREAD`.
         """
-        spans = values if isinstance(values, k.Spans) else spans_of(values)
+        spans = values if isinstance(values, k.Spans) else make_spans(values)
         size = int((spans.ends - spans.starts).sum())
         if size > MAX_BYTES:
             roots, size = np.full(len(roots), k.UNREAD), 0
         return ValueRows(self, spans, np.ascontiguousarray(roots), size)
 
 
-def spans_of(values: pa.Array) -> k.Spans:
+def make_spans(values: pa.Array) -> k.Spans:
     """Return where the bytes of values are."""
     data, offsets = view_binary(values)
     bounds = offsets.astype(np.int64)
@@ -364,7 +364,9 @@ def spans_of(values: pa.Array) -> k.Spans:
 _LATEST = (1 << 63) - 1
 
 
-def times(numbers: NDArray[np.int64], are_there: NDArray[np.bool_], unit: Any = 1, epoch: Any = EPOCH) -> pa.Array:
+def convert_times(
+    numbers: NDArray[np.int64], are_there: NDArray[np.bool_], unit: Any = 1, epoch: Any = EPOCH
+) -> pa.Array:
     """Return `microseconds` of many numbers.
 
     Args:

@@ -38,7 +38,7 @@ ROOM = 6
 """Bytes of text that there is room for, for each byte of a key or value."""
 
 
-def _text(text: str) -> Any:
+def _encode_text(text: str) -> Any:
     return np.frombuffer(text.encode(), np.uint8).copy()
 
 
@@ -53,8 +53,8 @@ _LITERAL_SIZES = np.zeros(256, np.int64)
 for _tag, _literal in _LITERALS.items():
     _LITERAL_SIZES[_tag] = len(_literal)
     _LITERAL_TEXTS[_tag, : len(_literal)] = list(_literal.encode())
-NULL_TEXT = _text("null")
-_DATE_TEXT, BYTES_TEXT = map(_text, ('{"$date":', '{"$bytes":'))
+NULL_TEXT = _encode_text("null")
+_DATE_TEXT, BYTES_TEXT = map(_encode_text, ('{"$date":', '{"$bytes":'))
 _SLACK = np.uint64(128)
 """More than the text of anything that is written at a time, but for strings and bytes."""
 _ROOM = np.uint64(ROOM)
@@ -78,7 +78,7 @@ def has_room(texts: Any, state: Any, length: Any) -> Any:
 
 
 @inlined
-def _varint_32(data: Any, pos: Any, end: Any) -> Any:
+def _read_varint_32(data: Any, pos: Any, end: Any) -> Any:
     """Return a varint of at most 32 bits at `pos`: the value and the position after it, which is 0 for none."""
     value, after = read_varint(data, pos, end)
     if after == _ZERO or after - pos > _FIVE or value > _U32:
@@ -121,7 +121,7 @@ def put_date(bits: Any, texts: Any, state: Any) -> Any:
 
 
 @inlined
-def _next_tag(data: Any, pos: Any, end: Any) -> Any:
+def _find_tag(data: Any, pos: Any, end: Any) -> Any:
     """Return the position of the next tag, after zeros."""
     while pos < end and data[pos] == 0:
         pos += _ONE
@@ -131,7 +131,7 @@ def _next_tag(data: Any, pos: Any, end: Any) -> Any:
 @inlined
 def _put_text(data: Any, pos: Any, end: Any, tag: Any, texts: Any, state: Any) -> Any:
     """Write a string. Returns the position after it, 0 for a doubtful one."""
-    size, pos = _varint_32(data, pos, end)
+    size, pos = _read_varint_32(data, pos, end)
     if pos == _ZERO or size > end - pos or not has_room(texts, state, size):
         return _ZERO
     out = texts.out
@@ -147,7 +147,7 @@ def _put_text(data: Any, pos: Any, end: Any, tag: Any, texts: Any, state: Any) -
 @inlined
 def _read_int32(data: Any, pos: Any, end: Any, tag: Any) -> Any:
     """Return integer, signed after the tag I: the bits of an int64, and the position after it, which is 0 for none."""
-    value, pos = _varint_32(data, pos, end)
+    value, pos = _read_varint_32(data, pos, end)
     if tag == layout.INT_TAG:
         value = value >> _ONE ^ (~(value & _ONE) + _ONE)
     return value, pos
@@ -184,7 +184,7 @@ def _open(data: Any, pos: Any, end: Any, tag: Any, level: Any, texts: Any, state
     if tag == layout.OBJECT_TAG:
         put_byte(texts, state, 123)
         return pos
-    length, pos = _varint_32(data, pos, end)
+    length, pos = _read_varint_32(data, pos, end)
     level.length = np.int64(length)
     level.remaining = np.int64(length)
     put_byte(texts, state, 91)
@@ -234,14 +234,14 @@ def _put_name(data: Any, pos: Any, end: Any, level: Any, texts: Any, scratch: An
 @inlined
 def _close(data: Any, pos: Any, end: Any, level: Any, texts: Any, state: Any) -> Any:
     """Return end a list or an object after its last tag. Returns the position after it, 0 for a doubtful one."""
-    count, pos = _varint_32(data, pos, end)
+    count, pos = _read_varint_32(data, pos, end)
     if level.kind == layout.OBJECT_TAG:
         put_byte(texts, state, 125)
         state.names = level.names
         return pos if np.int64(count) == level.items else _ZERO
     if pos == _ZERO:
         return _ZERO
-    length, pos = _varint_32(data, pos, end)
+    length, pos = _read_varint_32(data, pos, end)
     put_byte(texts, state, 93)
     # A dense list has no properties; a sparse one has no holes.
     expected = 0 if level.kind == layout.DENSE_LIST_TAG else level.length
@@ -250,9 +250,9 @@ def _close(data: Any, pos: Any, end: Any, level: Any, texts: Any, state: Any) ->
 
 
 @inlined
-def _next(data: Any, pos: Any, end: Any, level: Any, texts: Any, scratch: Any, state: Any) -> Any:
+def _advance(data: Any, pos: Any, end: Any, level: Any, texts: Any, scratch: Any, state: Any) -> Any:
     """Go on with what is open. Returns whether it ends, and the position after that or of a value; 0 in doubt."""
-    pos = _next_tag(data, pos, end)
+    pos = _find_tag(data, pos, end)
     if pos >= end or not has_room(texts, state, _ZERO):
         return True, _ZERO
     tag = np.int64(data[pos])
@@ -285,7 +285,7 @@ def _put_value(data: Any, pos: Any, end: Any, texts: Any, scratch: Any, state: A
     depth = 0
     state.names = 0
     while True:
-        pos = _next_tag(data, pos, end)
+        pos = _find_tag(data, pos, end)
         if pos >= end or not has_room(texts, state, _ZERO):
             return _ZERO
         tag = np.int64(data[pos])
@@ -301,7 +301,7 @@ def _put_value(data: Any, pos: Any, end: Any, texts: Any, scratch: Any, state: A
         while is_closed:
             if pos == _ZERO or depth == 0:
                 return pos
-            is_closed, pos = _next(data, pos, end, scratch.stack[depth - 1], texts, scratch, state)
+            is_closed, pos = _advance(data, pos, end, scratch.stack[depth - 1], texts, scratch, state)
             if is_closed:
                 depth -= 1
         if pos == _ZERO:
@@ -315,7 +315,7 @@ def _begin_value(data: Any, pos: Any, end: Any) -> Any:
         return _ZERO
     if data[pos + _ONE] == layout.WRAPPED and data[pos + _TWO] != layout.VERSION_TAG:
         return _ZERO
-    version, pos = _varint_32(data, pos + _ONE, end)
+    version, pos = _read_varint_32(data, pos + _ONE, end)
     if version >= layout.SEPARATE_ENVELOPE:
         if pos < end and data[pos] == layout.TRAILER_TAG:
             if end - pos <= _TRAILER or load_u64(data, pos + _ONE) != _ZERO:
@@ -323,7 +323,7 @@ def _begin_value(data: Any, pos: Any, end: Any) -> Any:
             pos += _ONE + _TRAILER
         if pos >= end or data[pos] != layout.VERSION_TAG:
             return _ZERO
-        version, pos = _varint_32(data, pos + _ONE, end)
+        version, pos = _read_varint_32(data, pos + _ONE, end)
     return pos if layout.TAGGED_HOLES <= version < layout.UNKNOWN_SINCE else _ZERO
 
 
@@ -334,4 +334,4 @@ def put_script(data: Any, pos: Any, end: Any, texts: Any, scratch: Any, state: A
     if pos == _ZERO:
         return False
     pos = _put_value(data, pos, end, texts, scratch, state)
-    return pos != _ZERO and _next_tag(data, pos, end) == end
+    return pos != _ZERO and _find_tag(data, pos, end) == end

@@ -100,7 +100,7 @@ _UNDEFINED = {"$undefined": True}
 _HOLE = {"$hole": True}
 
 
-def number(value: float) -> Any:
+def render_number(value: float) -> Any:
     """Return a number of JavaScript's."""
     if isinstance(value, int):
         return value
@@ -110,18 +110,18 @@ def number(value: float) -> Any:
     return {"$number": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
 
 
-def date(milliseconds: float) -> dict[str, Any]:
+def render_date(milliseconds: float) -> dict[str, Any]:
     """A Date: ISO 8601 as `toISOString`, null where it is invalid, or milliseconds where a year has other digits."""
     if math.isnan(milliseconds):
         return {"$date": None}
     try:
         moment = _JS_EPOCH + timedelta(milliseconds=int(milliseconds))
     except OverflowError:
-        return {"$date": number(milliseconds)}
+        return {"$date": render_number(milliseconds)}
     return {"$date": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
 
 
-def binary(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     """Return bytes as text."""
     return base64.b64encode(data).decode("ascii")
 
@@ -164,18 +164,18 @@ class ScriptValue:
         Raises:
             UnknownBytesError: When nothing of it is understood.
         """
-        self._envelope()
-        value = self._value()
+        self._read_envelope()
+        value = self._read_value()
         while self._in.peek() == 0:
             self._in.take_byte()
         row = self._in.explain({"value": to_json(value, self._show)})
         return row["value"], row.get("reason")
 
-    def _envelope(self) -> None:
+    def _read_envelope(self) -> None:
         """Read versions of Blink and V8, and leave out what follows the value, which is nothing in a database."""
         if self._in.peek() == VERSION_TAG:
             self._in.take_byte()
-            self._version = self._blink = self._in.varint(32)
+            self._version = self._blink = self._in.take_varint(32)
         if self._blink >= SEPARATE_ENVELOPE:
             if self._in.peek() == TRAILER_TAG:
                 self._in.take_byte()
@@ -184,7 +184,7 @@ class ScriptValue:
             if self._in.peek() != VERSION_TAG:
                 raise UnknownBytesError(f"Blink's version {self._blink} without a version of V8 after it")
             self._in.take_byte()
-            self._version = self._in.varint(32)
+            self._version = self._in.take_varint(32)
         if not 0 < self._version < UNKNOWN_SINCE:
             raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {UNKNOWN_SINCE - 1}")
 
@@ -198,42 +198,42 @@ class ScriptValue:
         escaped = thing.kind == "$object" and any(name.startswith("$") for name in thing.plain)
         return {**marked, thing.kind: thing.plain} if marked or escaped else thing.plain
 
-    def _new(self, plain: Any = None, kind: str = "", data: bytes | None = None) -> Thing:
+    def _add_thing(self, plain: Any = None, kind: str = "", data: bytes | None = None) -> Thing:
         """Return the next object, which what follows may refer to."""
         thing = Thing(len(self._things), plain, kind, data)
         self._things.append(thing)
         return thing
 
-    def _part(self) -> Any:
+    def _read_part(self) -> Any:
         """Return a value in another one.
 
         Nothing says where a value ends that is not understood: what follows is shown as bytes together with it.
         """
         start, depth = self._in.position, self._depth
         try:
-            return self._value()
+            return self._read_value()
         except UnknownBytesError as unknown:
             if not self._is_stopped:
                 self._in.reasons.append(str(unknown))
             self._is_stopped, self._depth, self._in.position = True, depth, start
-            return {"$bytes": binary(self._in.take_remainder())}
+            return {"$bytes": encode_base64(self._in.take_remainder())}
 
-    def _value(self) -> Any:
+    def _read_value(self) -> Any:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise UnknownBytesError(f"values in values, deeper than {MAX_DEPTH}")
-        tag = self._tag()
+        tag = self._read_tag()
         if tag in _READERS:
             value = _READERS[tag](self)
         elif self._version < TAGGED_HOSTS:
             self._in.position -= 1
-            value = self._host()
+            value = self._read_host()
         else:
             raise UnknownBytesError(f"tag {bytes([tag])!r} at byte {self._in.position - 1}")
         if tag in _BUFFERS:
             buffer = self._things[value["$ref"]] if isinstance(value, dict) else value
             if buffer.data is not None and self._peek() == ord("V"):
-                value = self._view(buffer, fresh=buffer is value)
+                value = self._read_view(buffer, fresh=buffer is value)
         self._depth -= 1
         return value
 
@@ -243,64 +243,64 @@ class ScriptValue:
             self._in.take_byte()
         return self._in.peek()
 
-    def _tag(self) -> int:
+    def _read_tag(self) -> int:
         """Return the next tag; zeros before it are padding."""
         self._peek()
         return self._in.take_byte()
 
-    def _int32(self) -> int:
-        value = self._in.varint(32)
+    def _read_int32(self) -> int:
+        value = self._in.take_varint(32)
         return value >> 1 ^ -(value & 1)
 
-    def _bigint(self) -> str:
+    def _read_bigint(self) -> str:
         """Return sign and size in bytes, then the digits."""
-        bits = self._in.varint(32)
-        value = self._in.little(bits >> 1)
+        bits = self._in.take_varint(32)
+        value = self._in.take_unsigned(bits >> 1)
         value = -value if bits & 1 else value
         return str(value) if value.bit_length() <= _DECIMAL_BITS else hex(value)
 
-    def _text(self) -> Any:
+    def _read_text(self) -> Any:
         """Return a string, or its bytes where it is not UTF-8."""
-        data = self._in.take(self._in.varint(32), "string")
+        data = self._in.take(self._in.take_varint(32), "string")
         try:
             return data.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             self._in.reasons.append(f"a string that is not UTF-8, before byte {self._in.position}: shown as bytes")
-            return {"$bytes": binary(data)}
+            return {"$bytes": encode_base64(data)}
 
-    def _utf8(self) -> str:
+    def _read_utf8(self) -> str:
         """Return a string that is a part of something else.
 
         Raises:
             UnknownBytesError: When it is not UTF-8.
         """
-        string = self._text()
+        string = self._read_text()
         if not isinstance(string, str):
             raise UnknownBytesError(self._in.reasons.pop())
         return string
 
-    def _utf16(self) -> str:
-        size = self._in.varint(32)
+    def _read_utf16(self) -> str:
+        size = self._in.take_varint(32)
         if size & 1:
             raise UnknownBytesError(f"a string of UTF-16 of {size} bytes before byte {self._in.position}")
         return self._in.take(size, "string").decode("utf-16-le", "surrogatepass")
 
-    def _string(self) -> str:
+    def _read_string(self) -> str:
         """Return a string where nothing else may be."""
-        string = self._utf8() if self._version < TAGGED_STRINGS else self._value()
+        string = self._read_utf8() if self._version < TAGGED_STRINGS else self._read_value()
         if not isinstance(string, str):
             raise UnknownBytesError(f"another value than a string, before byte {self._in.position}")
         return string
 
     def _read_count(self) -> int:
         """Return the number of values that follow, each of which has a byte at least."""
-        count = self._in.varint(32)
+        count = self._in.take_varint(32)
         if count > self._in.left:
             raise UnknownBytesError(f"{count} values in {self._in.left} bytes, at byte {self._in.position}")
         return count
 
-    def _reference(self) -> Any:
-        number = self._in.varint(32)
+    def _read_reference(self) -> Any:
+        number = self._in.take_varint(32)
         if number >= len(self._things):
             raise UnknownBytesError(
                 f"a reference to object {number} before byte {self._in.position}, where there is none"
@@ -308,38 +308,38 @@ class ScriptValue:
         self._referenced.add(number)
         return {"$ref": number}
 
-    def _properties(self, end: int) -> dict[str, Any]:
+    def _read_properties(self, end: int) -> dict[str, Any]:
         """Return names and values up to a tag, then their count."""
         properties: dict[str, Any] = {}
         while not self._is_stopped and self._peek() != end:
-            name = self._part()
+            name = self._read_part()
             if self._is_stopped:
                 properties["$bytes"] = name["$bytes"]
                 break
             if isinstance(name, bool) or not isinstance(name, str | int | float):
                 raise UnknownBytesError(f"another name than a string or number, before byte {self._in.position}")
-            name = name if isinstance(name, str) else property_name(name)
+            name = name if isinstance(name, str) else render_property_name(name)
             if name in properties:
                 raise UnknownBytesError(f"a second property {name[:40]!r} before byte {self._in.position}")
-            properties[name] = self._part()
+            properties[name] = self._read_part()
         if self._is_stopped:
             return properties
         self._in.take_byte()
-        if (count := self._in.varint(32)) != len(properties):
+        if (count := self._in.take_varint(32)) != len(properties):
             raise UnknownBytesError(
                 f"{len(properties)} properties, where {count} are counted, before byte {self._in.position}"
             )
         return properties
 
-    def _object(self) -> Thing:
-        thing = self._new({}, "$object")
-        thing.plain = self._properties(layout.OBJECT_END_TAG)
+    def _read_object(self) -> Thing:
+        thing = self._add_thing({}, "$object")
+        thing.plain = self._read_properties(layout.OBJECT_END_TAG)
         return thing
 
-    def _sparse_array(self) -> Thing:
-        length = self._in.varint(32)
-        thing = self._new({})
-        elements = self._properties(layout.SPARSE_LIST_END_TAG)
+    def _read_sparse_array(self) -> Thing:
+        length = self._in.take_varint(32)
+        thing = self._add_thing({})
+        elements = self._read_properties(layout.SPARSE_LIST_END_TAG)
         self._check_length(length)
         thing.plain = {"$sparse": elements, "length": length}
         indexes = [str(index) for index in range(len(elements))]
@@ -347,9 +347,9 @@ class ScriptValue:
             thing.plain, thing.kind = list(elements.values()), "$array"
         return thing
 
-    def _dense_array(self) -> Thing:
+    def _read_dense_array(self) -> Thing:
         length = self._read_count()
-        thing = self._new([], "$array")
+        thing = self._add_thing([], "$array")
         items = []
         for _ in range(length):
             if self._is_stopped:
@@ -358,9 +358,9 @@ class ScriptValue:
                 self._in.take_byte()
                 items.append(_HOLE)
             else:
-                item = self._part()
+                item = self._read_part()
                 items.append(_HOLE if item is _UNDEFINED and self._version < TAGGED_HOLES else item)
-        properties = self._properties(layout.DENSE_LIST_END_TAG)
+        properties = self._read_properties(layout.DENSE_LIST_END_TAG)
         self._check_length(length)
         thing.plain = items
         if properties:
@@ -373,43 +373,43 @@ class ScriptValue:
         Raises:
             UnknownBytesError: When it does not.
         """
-        if not self._is_stopped and (again := self._in.varint(32)) != length:
+        if not self._is_stopped and (again := self._in.take_varint(32)) != length:
             raise UnknownBytesError(
                 f"an array of length {length} that ends with length {again}, at byte {self._in.position}"
             )
 
-    def _date(self) -> Thing:
-        return self._new(date(self._in.double()))
+    def _read_date(self) -> Thing:
+        return self._add_thing(render_date(self._in.take_double()))
 
     def _read_wrapped(self, name: str, read: Callable[[], Any]) -> Thing:
-        thing = self._new({})
+        thing = self._add_thing({})
         thing.plain = {name: read()}
         return thing
 
-    def _regexp(self) -> Thing:
-        thing = self._new({})
-        pattern, flags = self._string(), self._in.varint(32)
+    def _read_regexp(self) -> Thing:
+        thing = self._add_thing({})
+        pattern, flags = self._read_string(), self._in.take_varint(32)
         names = "".join(sorted(name for bit, name in enumerate(_REGEXP_FLAGS) if flags >> bit & 1))
         if flags >> len(_REGEXP_FLAGS):
             raise UnknownBytesError(f"flags {flags:#x} of a regular expression, before byte {self._in.position}")
         thing.plain = {"$regexp": pattern, "flags": names}
         return thing
 
-    def _items(self, end: str) -> list[Any]:
+    def _read_items(self, end: str) -> list[Any]:
         """Return values up to a tag, then their count."""
         items = []
         while not self._is_stopped and self._peek() != ord(end):
-            items.append(self._part())
+            items.append(self._read_part())
         if self._is_stopped:
             return items
         self._in.take_byte()
-        if (count := self._in.varint(32)) != len(items):
+        if (count := self._in.take_varint(32)) != len(items):
             raise UnknownBytesError(f"{len(items)} values, where {count} are counted, before byte {self._in.position}")
         return items
 
-    def _map(self) -> Thing:
-        thing = self._new({})
-        items = self._items(":")
+    def _read_map(self) -> Thing:
+        thing = self._add_thing({})
+        items = self._read_items(":")
         if len(items) % 2 and self._is_stopped:
             items.append(None)
         if len(items) % 2:
@@ -418,24 +418,24 @@ class ScriptValue:
         return thing
 
     def _read_set(self) -> Thing:
-        thing = self._new({})
-        thing.plain = {"$set": self._items(",")}
+        thing = self._add_thing({})
+        thing.plain = {"$set": self._read_items(",")}
         return thing
 
-    def _buffer(self) -> Thing:
-        data = self._in.take(self._in.varint(32), "buffer")
-        return self._new({"$buffer": binary(data)}, data=data)
+    def _read_buffer(self) -> Thing:
+        data = self._in.take(self._in.take_varint(32), "buffer")
+        return self._add_thing({"$buffer": encode_base64(data)}, data=data)
 
-    def _resizable_buffer(self) -> Thing:
-        size, max_length = self._in.varint(32), self._in.varint(32)
+    def _read_resizable_buffer(self) -> Thing:
+        size, max_length = self._in.take_varint(32), self._in.take_varint(32)
         data = self._in.take(size, "buffer")
-        return self._new({"$buffer": binary(data), "max_length": max_length}, data=data)
+        return self._add_thing({"$buffer": encode_base64(data), "max_length": max_length}, data=data)
 
-    def _view(self, buffer: Thing, *, fresh: bool) -> Thing:
+    def _read_view(self, buffer: Thing, *, fresh: bool) -> Thing:
         """Return a view of a buffer, with the bytes where the buffer is written, otherwise with a reference to it."""
-        self._tag()
-        tag, offset, length = self._in.take(1, "tag"), self._in.varint(32), self._in.varint(32)
-        flags = self._in.varint(32) if self._version >= VIEW_FLAGS else 0
+        self._read_tag()
+        tag, offset, length = self._in.take(1, "tag"), self._in.take_varint(32), self._in.take_varint(32)
+        flags = self._in.take_varint(32) if self._version >= VIEW_FLAGS else 0
         data = buffer.data or b""
         name, letter = _TYPED_ARRAYS.get(tag, ("", "B"))
         size = struct.calcsize(f"<{letter}")
@@ -444,76 +444,76 @@ class ScriptValue:
         header: dict[str, Any] = {"$view": name, **({"flags": flags} if flags else {})}
         if not fresh or length < len(data) or flags:
             content: Any = buffer if fresh else {"$ref": buffer.number}
-            return self._new({**header, "offset": offset, "length": length // size, "buffer": content})
+            return self._add_thing({**header, "offset": offset, "length": length // size, "buffer": content})
         if size == 1:
-            thing = self._new({**header, "bytes": binary(data)})
+            thing = self._add_thing({**header, "bytes": encode_base64(data)})
         else:
             values = struct.unpack(f"<{length // size}{letter}", data)
-            thing = self._new(
-                {**header, "values": [str(element) if letter in "qQ" else number(element) for element in values]}
+            thing = self._add_thing(
+                {**header, "values": [str(element) if letter in "qQ" else render_number(element) for element in values]}
             )
         thing.buffer = buffer.number
         return thing
 
-    def _error(self) -> Thing:
-        thing = self._new({})
+    def _read_error(self) -> Thing:
+        thing = self._add_thing({})
         error: dict[str, Any] = {"$error": "Error"}
         while (tag := self._in.take(1, "tag of an error")) != b".":
             if tag in _ERRORS:
                 error["$error"] = _ERRORS[tag]
             elif tag == b"c":
-                error["cause"] = self._part()
+                error["cause"] = self._read_part()
                 if self._is_stopped:
                     break
             elif tag in b"ms":
-                error["message" if tag == b"m" else "stack"] = self._string()
+                error["message" if tag == b"m" else "stack"] = self._read_string()
             else:
                 raise UnknownBytesError(f"tag {tag!r} of an error, before byte {self._in.position}")
         thing.plain = error
         return thing
 
-    def _host(self) -> Thing:
+    def _read_host(self) -> Thing:
         """Return an object of the browser's."""
-        thing = self._new({})
+        thing = self._add_thing({})
         tag = self._in.take(1, "tag of a host object")
         if tag in DOUBLES:
             name, count = DOUBLES[tag]
-            thing.plain = {"$host": name, "values": [number(self._in.double()) for _ in range(count)]}
+            thing.plain = {"$host": name, "values": [render_number(self._in.take_double()) for _ in range(count)]}
         elif tag in HOSTS:
             thing.plain = HOSTS[tag](self)
         else:
             raise UnknownBytesError(f"host object {tag!r} at byte {self._in.position - 1}")
         return thing
 
-    def _image(self, name: str, bits: int) -> dict[str, Any]:
+    def _read_image(self, name: str, bits: int) -> dict[str, Any]:
         """Return pixels; settings before them are pairs of a tag and a number."""
         settings = []
         if self._blink >= _IMAGE_SETTINGS:
-            while setting := self._in.varint(32):
-                settings.append([setting, self._in.varint(32)])
+            while setting := self._in.take_varint(32):
+                settings.append([setting, self._in.take_varint(32)])
         elif name == "ImageBitmap":
-            settings = [[self._in.varint(32), self._in.varint(32)]]
-        width, height = self._in.varint(32), self._in.varint(32)
-        pixels = self._in.take(self._in.varint(bits), "pixels")
-        return {"$host": name, "settings": settings, "width": width, "height": height, "bytes": binary(pixels)}
+            settings = [[self._in.take_varint(32), self._in.take_varint(32)]]
+        width, height = self._in.take_varint(32), self._in.take_varint(32)
+        pixels = self._in.take(self._in.take_varint(bits), "pixels")
+        return {"$host": name, "settings": settings, "width": width, "height": height, "bytes": encode_base64(pixels)}
 
-    def _crypto_key(self) -> dict[str, Any]:
+    def _read_crypto_key(self) -> dict[str, Any]:
         """Return a key: numbers of its kind, what it may be used for, and what it is."""
         kind = self._in.take_byte()
         if kind == _RSA_KEY:
-            numbers = [self._in.varint(32) for _ in range(3)]
-            exponent = self._in.take(self._in.varint(32), "exponent")
-            numbers += [int.from_bytes(exponent, "big"), self._in.varint(32)]
+            numbers = [self._in.take_varint(32) for _ in range(3)]
+            exponent = self._in.take(self._in.take_varint(32), "exponent")
+            numbers += [int.from_bytes(exponent, "big"), self._in.take_varint(32)]
         elif kind in _KEY_NUMBERS:
-            numbers = [self._in.varint(32) for _ in range(_KEY_NUMBERS[kind])]
+            numbers = [self._in.take_varint(32) for _ in range(_KEY_NUMBERS[kind])]
         else:
             raise UnknownBytesError(f"kind {kind} of a CryptoKey, before byte {self._in.position}")
-        usages = self._in.varint(32)
-        key = self._in.take(self._in.varint(32), "key")
-        return {"$host": "CryptoKey", "kind": kind, "numbers": numbers, "usages": usages, "bytes": binary(key)}
+        usages = self._in.take_varint(32)
+        key = self._in.take(self._in.take_varint(32), "key")
+        return {"$host": "CryptoKey", "kind": kind, "numbers": numbers, "usages": usages, "bytes": encode_base64(key)}
 
 
-def property_name(value: float) -> str:
+def render_property_name(value: float) -> str:
     """Return a number as JavaScript's text of it."""
     digits_text = repr(value)
     if "e" not in digits_text:
@@ -532,54 +532,71 @@ _READERS: dict[int, Callable[[ScriptValue], Any]] = {
     layout.NULL_TAG: lambda value: None,
     layout.TRUE_TAG: lambda value: True,
     layout.FALSE_TAG: lambda value: False,
-    layout.INT_TAG: ScriptValue._int32,
-    layout.UNSIGNED_TAG: lambda value: value._in.varint(32),
-    layout.DOUBLE_TAG: lambda value: number(value._in.double()),
-    ord("Z"): lambda value: {"$bigint": value._bigint()},
-    layout.UTF_8_TAG: ScriptValue._text,
-    layout.LATIN_1_TAG: lambda value: value._in.take(value._in.varint(32), "string").decode("latin-1"),
-    layout.UTF_16_TAG: ScriptValue._utf16,
-    ord("^"): ScriptValue._reference,
-    layout.OBJECT_TAG: ScriptValue._object,
-    layout.SPARSE_LIST_TAG: ScriptValue._sparse_array,
-    layout.DENSE_LIST_TAG: ScriptValue._dense_array,
-    layout.DATE_TAG: ScriptValue._date,
-    ord("y"): lambda value: value._new({"$boolean": True}),
-    ord("x"): lambda value: value._new({"$boolean": False}),
-    ord("n"): lambda value: value._read_wrapped("$number_object", lambda: number(value._in.double())),
-    ord("z"): lambda value: value._read_wrapped("$bigint_object", value._bigint),
-    ord("s"): lambda value: value._read_wrapped("$string_object", value._string),
-    ord("R"): ScriptValue._regexp,
-    ord(";"): ScriptValue._map,
+    layout.INT_TAG: ScriptValue._read_int32,
+    layout.UNSIGNED_TAG: lambda value: value._in.take_varint(32),
+    layout.DOUBLE_TAG: lambda value: render_number(value._in.take_double()),
+    ord("Z"): lambda value: {"$bigint": value._read_bigint()},
+    layout.UTF_8_TAG: ScriptValue._read_text,
+    layout.LATIN_1_TAG: lambda value: value._in.take(value._in.take_varint(32), "string").decode("latin-1"),
+    layout.UTF_16_TAG: ScriptValue._read_utf16,
+    ord("^"): ScriptValue._read_reference,
+    layout.OBJECT_TAG: ScriptValue._read_object,
+    layout.SPARSE_LIST_TAG: ScriptValue._read_sparse_array,
+    layout.DENSE_LIST_TAG: ScriptValue._read_dense_array,
+    layout.DATE_TAG: ScriptValue._read_date,
+    ord("y"): lambda value: value._add_thing({"$boolean": True}),
+    ord("x"): lambda value: value._add_thing({"$boolean": False}),
+    ord("n"): lambda value: value._read_wrapped("$number_object", lambda: render_number(value._in.take_double())),
+    ord("z"): lambda value: value._read_wrapped("$bigint_object", value._read_bigint),
+    ord("s"): lambda value: value._read_wrapped("$string_object", value._read_string),
+    ord("R"): ScriptValue._read_regexp,
+    ord(";"): ScriptValue._read_map,
     ord("'"): ScriptValue._read_set,
-    ord("B"): ScriptValue._buffer,
-    ord("~"): ScriptValue._resizable_buffer,
-    ord("r"): ScriptValue._error,
-    ord("\\"): ScriptValue._host,
+    ord("B"): ScriptValue._read_buffer,
+    ord("~"): ScriptValue._read_resizable_buffer,
+    ord("r"): ScriptValue._read_error,
+    ord("\\"): ScriptValue._read_host,
 }
 """How a value is read, by its tag."""
 HOSTS: dict[bytes, Callable[[ScriptValue], Any]] = {
-    b"i": lambda value: {"$blob": value._in.varint(32)},
-    b"e": lambda value: {"$file": value._in.varint(32)},
-    b"L": lambda value: {"$files": [value._in.varint(32) for _ in range(value._read_count())]},
-    b"b": lambda value: {"$host": "Blob", "uuid": value._utf8(), "type": value._utf8(), "size": value._in.varint()},
-    b"n": lambda value: {"$host": "FileSystemFileHandle", "name": value._utf8(), "index": value._in.varint(32)},
-    b"N": lambda value: {"$host": "FileSystemDirectoryHandle", "name": value._utf8(), "index": value._in.varint(32)},
+    b"i": lambda value: {"$blob": value._in.take_varint(32)},
+    b"e": lambda value: {"$file": value._in.take_varint(32)},
+    b"L": lambda value: {"$files": [value._in.take_varint(32) for _ in range(value._read_count())]},
+    b"b": lambda value: {
+        "$host": "Blob",
+        "uuid": value._read_utf8(),
+        "type": value._read_utf8(),
+        "size": value._in.take_varint(),
+    },
+    b"n": lambda value: {
+        "$host": "FileSystemFileHandle",
+        "name": value._read_utf8(),
+        "index": value._in.take_varint(32),
+    },
+    b"N": lambda value: {
+        "$host": "FileSystemDirectoryHandle",
+        "name": value._read_utf8(),
+        "index": value._in.take_varint(32),
+    },
     b"d": lambda value: {
         "$host": "DOMFileSystem",
-        "type": value._in.varint(32),
-        "name": value._utf8(),
-        "root": value._utf8(),
+        "type": value._in.take_varint(32),
+        "name": value._read_utf8(),
+        "root": value._read_utf8(),
     },
-    b"k": lambda value: {"$host": "RTCCertificate", "private_key": value._utf8(), "certificate": value._utf8()},
+    b"k": lambda value: {
+        "$host": "RTCCertificate",
+        "private_key": value._read_utf8(),
+        "certificate": value._read_utf8(),
+    },
     b"x": lambda value: {
         "$host": "DOMException",
-        "name": value._utf8(),
-        "message": value._utf8(),
-        "stack": value._utf8(),
+        "name": value._read_utf8(),
+        "message": value._read_utf8(),
+        "stack": value._read_utf8(),
     },
-    b"#": lambda value: value._image("ImageData", 64),
-    b"g": lambda value: value._image("ImageBitmap", 32),
-    b"K": ScriptValue._crypto_key,
+    b"#": lambda value: value._read_image("ImageData", 64),
+    b"g": lambda value: value._read_image("ImageBitmap", 32),
+    b"K": ScriptValue._read_crypto_key,
 }
 """How an object of the browser is read, by the tag after that of host objects."""

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import call_function, cast, fill_null, make_array, make_constant, unpack_booleans, view_values
 from sawlog.leveldb.applications import protobuf_kernels as k
-from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
-from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, times
+from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
+from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, convert_times
 from sawlog.leveldb.applications.view import (
     EPOCH,
     ApplicationView,
@@ -22,13 +22,13 @@ from sawlog.leveldb.applications.view import (
     Entry,
     PlainRows,
     UnknownBytesError,
-    columns_of,
+    convert_time,
+    decode_text,
     make_columns,
-    microseconds,
-    row_of,
-    text,
+    make_row,
+    read_columns,
 )
-from sawlog.leveldb.columns import name_codes
+from sawlog.leveldb.columns import convert_codes
 
 _KEY = re.compile(rb"(?:([A-Z]+)-)?([a-z][a-z0-9_]*)-(?:(dt|md)-(.*)|GlobalMetadata)", re.DOTALL)
 """Keys: the kind of storage, the data type, whether the entry is an entity or metadata on it, and the entity's key."""
@@ -246,11 +246,11 @@ class SyncData(ApplicationView):
         del comparator
         return path.endswith("/Sync Data/LevelDB") or SCHEMA in keys
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return all that is without the kind of a storage."""
         del context
         stored = _ENTITY_KEYS.read(keys)
-        data_types, names, forms = (stored.texts(name) for name in ("data_type", "key", "form"))
+        data_types, names, forms = (stored.make_texts(name) for name in ("data_type", "key", "form"))
         encoded = call_function("dictionary_encode", data_types)
         types = encoded.dictionary.to_pylist()
         type_places = view_values(fill_null(encoded.indices, len(types)), np.int32)
@@ -271,17 +271,19 @@ class SyncData(ApplicationView):
         are_metadata |= stored.are_of(_KINDS[b"md"])
         units, epochs = np.where(are_metadata | has_node, 1_000, units), np.where(are_metadata | has_node, 0, epochs)
         if has_node.any():
-            tabs = call_function("binary_join_element_wise", names, cast(stored.integers("node"), pa.string()), ":")
+            tabs = call_function(
+                "binary_join_element_wise", names, cast(stored.make_integers("node"), pa.string()), ":"
+            )
             names = call_function("coalesce", tabs, names)
             tab_types = make_constant(_PICKLED, pa.string(), len(keys))
             data_types = call_function("if_else", make_array(has_node, pa.bool_()), tab_types, data_types)
         kinds = np.where(are_states, 2, np.where(are_schemas, 3, are_metadata))
         columns = {
-            "kind": name_codes(kinds, (*_KINDS.values(), "schema")),
+            "kind": convert_codes(kinds, (*_KINDS.values(), "schema")),
             "data_type": data_types,
             "key": names,
-            "time": times(rendered.numbers("time"), rendered.are_there("time"), units, epochs),
-            "value": rendered.values(),
+            "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time"), units, epochs),
+            "value": rendered.make_values(),
         }
         return PlainRows(rendered.is_plain, columns)
 
@@ -289,19 +291,21 @@ class SyncData(ApplicationView):
         """Return a key of several parts; a message in protobuf."""
         del context
         if entry.key == SCHEMA:
-            return {"kind": "schema"} | columns_of(entry.value, partial(MESSAGES.show, name="Schema"))
+            return {"kind": "schema"} | read_columns(entry.value, partial(MESSAGES.show, name="Schema"))
         match = _KEY.fullmatch(entry.key)
         if match is None:
             raise UnknownBytesError("a key that is neither of an entity (-dt-, -md-) nor of a data type's state")
         storage, data_type, kind, stored = match.groups()
         name = data_type.decode("ascii")
-        key, wrong = (None, None) if stored is None else _key(name, stored)
+        key, wrong = (None, None) if stored is None else _decode_key(name, stored)
         row = {"kind": _KINDS[kind], "storage": storage and storage.decode("ascii"), "data_type": name, "key": key}
         if kind is None:
-            return row | columns_of(entry.value, partial(MESSAGES.show, name="State"))
+            return row | read_columns(entry.value, partial(MESSAGES.show, name="State"))
         if stored == _VERSION:
-            return row | columns_of(entry.value, partial(MESSAGES.show, name="Version"))
-        return row_of(row, wrong, columns_of(entry.value, partial(_data, name) if kind == b"dt" else _metadata))
+            return row | read_columns(entry.value, partial(MESSAGES.show, name="Version"))
+        return make_row(
+            row, wrong, read_columns(entry.value, partial(_read_data, name) if kind == b"dt" else _read_metadata)
+        )
 
 
 def _are_equal(texts: pa.Array, text: str) -> NDArray[np.bool_]:
@@ -309,30 +313,32 @@ def _are_equal(texts: pa.Array, text: str) -> NDArray[np.bool_]:
     return unpack_booleans(fill_null(call_function("equal", texts, text), False))
 
 
-def _key(data_type: str, stored: bytes) -> tuple[str, str | None]:
+def _decode_key(data_type: str, stored: bytes) -> tuple[str, str | None]:
     """Return the text of an entity's key; of a session, its tag and the number of a tab, with a colon between them."""
     if data_type != _PICKLED:
-        return text(stored, "utf-8")
+        return decode_text(stored, "utf-8")
     cursor = Cursor(stored)
     try:
-        cursor.little(4)  # bytes that follow
-        length = cursor.little(4)
-        tag, wrong = text(cursor.take(length, "tag"), "utf-8")
+        cursor.take_unsigned(4)  # bytes that follow
+        length = cursor.take_unsigned(4)
+        tag, wrong = decode_text(cursor.take(length, "tag"), "utf-8")
         cursor.take(-length % 4, "padding")
         node = int.from_bytes(cursor.take(4, "number"), "little", signed=True)
-        cursor.end()
+        cursor.check_end()
     except UnknownBytesError as unknown:
-        return text(stored, "utf-8")[0], f"key: {unknown}"
+        return decode_text(stored, "utf-8")[0], f"key: {unknown}"
     return f"{tag}:{node}", wrong
 
 
-def _metadata(value: bytes) -> dict[str, Any]:
+def _read_metadata(value: bytes) -> dict[str, Any]:
     message, reason = MESSAGES.read(value, "Metadata")
-    return columns_of_message(message, reason) | {"time": microseconds(integer(message, "modification_time"), 1_000, 0)}
+    return make_message_columns(message, reason) | {
+        "time": convert_time(find_integer(message, "modification_time"), 1_000, 0)
+    }
 
 
-def _data(data_type: str, value: bytes) -> dict[str, Any]:
+def _read_data(data_type: str, value: bytes) -> dict[str, Any]:
     """Return an entity, and its time."""
     message, reason = MESSAGES.read(value, _DATA.get(data_type, ""))
     path, unit, epoch = _TIMES.get(data_type, ((), 1, EPOCH))
-    return columns_of_message(message, reason) | {"time": microseconds(integer(message, *path), unit, epoch)}
+    return make_message_columns(message, reason) | {"time": convert_time(find_integer(message, *path), unit, epoch)}

@@ -133,7 +133,7 @@ class TextColumn:
 
     def take(self, kind: pa.DataType, is_there: NDArray[np.bool_] | None = None) -> pa.Array:
         """Return them as an array, which owns the memory from then on; null where they are not there."""
-        return text_array(kind, self._column, self._ends, is_there)
+        return make_text_array(kind, self._column, self._ends, is_there)
 
 
 _MOST_RUNS = 64
@@ -157,7 +157,7 @@ def put_rows(column: pa.Array, places: NDArray[np.int64], rows: pa.Array) -> pa.
     return pa.concat_arrays([*parts, column.slice(end)])
 
 
-def text_array(
+def make_text_array(
     kind: pa.DataType, data: Column, ends: NDArray[np.int32], is_there: NDArray[np.bool_] | None = None
 ) -> pa.Array:
     """Return the array of which text i is `data[ends[i] : ends[i + 1]]`; null where it is not there."""
@@ -201,7 +201,7 @@ class ApplicationView(ABC):
             keys: Some of its keys, such as the first and last ones of tables.
         """
 
-    def context(self, entries: Entries, home: Home) -> Any:
+    def make_context(self, entries: Entries, home: Home) -> Any:
         """Return what explains other entries, made of those in the range `names`, deleted and older ones included.
 
         Args:
@@ -215,7 +215,7 @@ class ApplicationView(ABC):
         del keys
         return None
 
-    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
         """Return the rows of many entries at a time, as far as they are what `decode` says; the others are left to it.
 
         Args:
@@ -256,16 +256,16 @@ class Cursor(ByteCursor):
         """Return the next byte, which stays; -1 at the end."""
         return self.data[self.position] if self.left else -1
 
-    def little(self, length: int) -> int:
+    def take_unsigned(self, length: int) -> int:
         """Return an unsigned integer, little endian."""
         return int.from_bytes(self.take(length, "integer"), "little")
 
-    def double(self) -> float:
+    def take_double(self) -> float:
         """Return a float64, little endian."""
         number: float = struct.unpack("<d", self.take(8, "double"))[0]
         return number
 
-    def varint(self, bits: int = 64) -> int:
+    def take_varint(self, bits: int = 64) -> int:
         """Return an unsigned integer, seven bits per byte, low ones first.
 
         Raises:
@@ -286,7 +286,7 @@ class Cursor(ByteCursor):
         reasons = [*self.reasons, *([f"{self.left} bytes after the end, at byte {self.position}"] if self.left else [])]
         return {**row, "reason": reasons[0]} if reasons else row
 
-    def end(self) -> None:
+    def check_end(self) -> None:
         """Make sure that nothing is left.
 
         Raises:
@@ -296,7 +296,7 @@ class Cursor(ByteCursor):
             raise UnknownBytesError(f"{self.left} bytes after the end, at byte {self.position}")
 
 
-def columns_of(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+def read_columns(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
     """Return columns that a value gives, and why it does not give all of them. A deletion has no value."""
     try:
         row = {} if value is None else read(value)
@@ -306,7 +306,7 @@ def columns_of(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> 
     return row if reason is None else {**row, "reason": f"value: {reason}"}
 
 
-def row_of(columns: Mapping[str, Any], wrong: str | None, value: Mapping[str, Any]) -> dict[str, Any]:
+def make_row(columns: Mapping[str, Any], wrong: str | None, value: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns of a key and of its value, with what is wrong with the key, or else with the value."""
     return {**value, **columns, "reason": wrong or value.get("reason")}
 
@@ -317,7 +317,7 @@ _LATEST = (1 << 63) - 1
 """The largest number of a column of times."""
 
 
-def microseconds(value: int | None, unit: int = 1, epoch: int = EPOCH) -> int | None:
+def convert_time(value: int | None, unit: int = 1, epoch: int = EPOCH) -> int | None:
     """Return microseconds since 1970; `None` where the time is not set, or has no place in a column.
 
     Args:
@@ -332,7 +332,7 @@ def microseconds(value: int | None, unit: int = 1, epoch: int = EPOCH) -> int | 
 _INTEGER = re.compile(rb"-?[0-9]{1,20}")
 
 
-def integer_of(digits: bytes) -> int:
+def parse_integer(digits: bytes) -> int:
     """Return the integer of 64 bits that decimal digits say.
 
     Raises:
@@ -344,7 +344,7 @@ def integer_of(digits: bytes) -> int:
     return value
 
 
-def text(data: bytes, encoding: str) -> tuple[str, str | None]:
+def decode_text(data: bytes, encoding: str) -> tuple[str, str | None]:
     """Return a text, and why it is not exactly what is stored, where Unicode has no place for it."""
     try:
         return data.decode(encoding), None
@@ -355,10 +355,10 @@ def text(data: bytes, encoding: str) -> tuple[str, str | None]:
 
 def read_text(column: str, value: bytes) -> dict[str, Any]:
     """Return a column that is the text of a value."""
-    plain, wrong = text(value, "utf-8")
+    plain, wrong = decode_text(value, "utf-8")
     return {column: plain, "reason": wrong}
 
 
 def read_integer(column: str, value: bytes) -> dict[str, Any]:
     """Return a column that is the integer that a value has digits of."""
-    return {column: integer_of(value)}
+    return {column: parse_integer(value)}

@@ -28,7 +28,7 @@ from sawlog.leveldb.database.layout import (
     SHARED_NAME,
     DatabaseDamageKind,
 )
-from sawlog.leveldb.log.kernels import masked_checksum
+from sawlog.leveldb.log.kernels import compute_masked_checksum
 from sawlog.leveldb.log.layout import MASK_DELTA, MASK_ROTATION
 from sawlog.leveldb.options import DatabaseReadOptions
 from sawlog.storage import File, Storage
@@ -95,11 +95,13 @@ def read_backup(files: Sequence[File], options: DatabaseReadOptions, storage: St
         return None
     number = max(places) if options.backup is None else options.backup
     if options.until is not None:
-        number = _last_until(options.until, [posixpath.join(root, "meta", str(number)) for number in places], storage)
+        number = _find_last_backup(
+            options.until, [posixpath.join(root, "meta", str(number)) for number in places], storage
+        )
     if number not in places:
         raise OptionError(f"{files[0].path}: no backup {number}; there are: {', '.join(map(str, sorted(places)))}")
     meta = posixpath.join(root, "meta", str(number))
-    named = tuple(_backup_files(meta, storage)) if storage.exists(meta) else ()
+    named = tuple(_list_backup_files(meta, storage)) if storage.exists(meta) else ()
     directories = dict.fromkeys(posixpath.dirname(backup_file.path) for backup_file in named)
     paths = {posixpath.join(root, backup_file.path) for backup_file in named}
     present: dict[str, File] = {}
@@ -110,7 +112,7 @@ def read_backup(files: Sequence[File], options: DatabaseReadOptions, storage: St
     return Backup(number, root, meta, named, present, tuple(sorted(places)))
 
 
-def _last_until(until: dt.datetime, metas: Sequence[str], storage: Storage) -> int:
+def _find_last_backup(until: dt.datetime, metas: Sequence[str], storage: Storage) -> int:
     """Return the number of the last backup that was begun up to a time.
 
     Raises:
@@ -140,7 +142,7 @@ def _read_begin(meta: str, storage: Storage) -> int:
     return int(line)
 
 
-def _backup_files(meta: str, storage: Storage) -> Iterator[BackupFile]:
+def _list_backup_files(meta: str, storage: Storage) -> Iterator[BackupFile]:
     """Yield the files that a backup is made of.
 
     Raises:
@@ -183,11 +185,11 @@ class BackupCheck(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         del schema
-        if (wrong := self._wrong()) is not None:
+        if (wrong := self._find_damage()) is not None:
             findings.add_damage(wrong)
         yield from ()
 
-    def _wrong(self) -> Damage | None:
+    def _find_damage(self) -> Damage | None:
         storage, path = self.scan.storage, self.path
         if not storage.exists(path):
             detail = f"{self.meta} names this file, and it is not there: copy it from where the backups were made"
@@ -201,7 +203,7 @@ class BackupCheck(Fragment):
             checksum, position = 0, 0
             while position < source.size:
                 data = bytes(source.read_window(position, min(_WINDOW, source.size - position)))
-                checksum = _advance(checksum, len(data)) ^ _unmask(masked_checksum(data))
+                checksum = _advance(checksum, len(data)) ^ _unmask(compute_masked_checksum(data))
                 position += len(data)
         if checksum == self.file.checksum:
             return None
@@ -218,16 +220,16 @@ def _advance(checksum: int, size: int) -> int:
     """Return what a checksum adds to that of so many bytes more."""
     step = [_POLYNOMIAL, *(1 << bit for bit in range(31))]
     for _ in range(3):  # from a bit to a byte
-        step = [_product(step, column) for column in step]
+        step = [_multiply(step, column) for column in step]
     while size:
         if size & 1:
-            checksum = _product(step, checksum)
-        step = [_product(step, column) for column in step]
+            checksum = _multiply(step, checksum)
+        step = [_multiply(step, column) for column in step]
         size >>= 1
     return checksum
 
 
-def _product(matrix: Sequence[int], vector: int) -> int:
+def _multiply(matrix: Sequence[int], vector: int) -> int:
     total = 0
     for bit, column in enumerate(matrix):
         if vector >> bit & 1:

@@ -41,17 +41,17 @@ from sawlog.leveldb.database.layout import (
     DatabaseDamageKind,
 )
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs
-from sawlog.leveldb.log.kernels import masked_checksum
+from sawlog.leveldb.log.kernels import compute_masked_checksum
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.addresses import BlobIndex, addresses_of, in_place, inline_value
-from sawlog.leveldb.table.blocks import BlockRules, block_damage
+from sawlog.leveldb.table.addresses import BlobIndex, find_addresses, find_inline_value, insert_values
+from sawlog.leveldb.table.blocks import BlockRules, make_block_damage
 from sawlog.leveldb.table.layout import SIZED_VERSION, TRAILER_SIZE, Checksum
 from sawlog.leveldb.table.pebble import Columns, MalformedError, Slices, UnknownLayoutError
 from sawlog.leveldb.table.rows import BATCH_BYTES
 from sawlog.storage import Source, Storage
 
 
-def record_of(index: BlobIndex, key: bytes) -> int:
+def find_record(index: BlobIndex, key: bytes) -> int:
     """Return the offset of the record of a key that holds a value."""
     return index.offset - len(key) - BLOB_RECORD_HEADER
 
@@ -114,13 +114,13 @@ class RecordFile:
         """Bytes of the file."""
         return self._source.size
 
-    def value(self, index: BlobIndex, key: bytes) -> bytes:
+    def read_value(self, index: BlobIndex, key: bytes) -> bytes:
         """Return a value as it is stored, if the record around it is that of the key.
 
         Raises:
             MalformedError: When it is not there, or not whole.
         """
-        start = record_of(index, key)
+        start = find_record(index, key)
         if start < 0 or index.offset + index.size > self._source.size:
             raise MalformedError("no such value")
         record = bytes(self._source.read_window(start, BLOB_RECORD_HEADER + len(key) + index.size))
@@ -131,7 +131,7 @@ class RecordFile:
             raise MalformedError("a damaged record, or that of another key")
         return content[len(key) :]
 
-    def parts(self) -> Iterator[Part]:
+    def iterate_parts(self) -> Iterator[Part]:
         """Yield all of the file. After a damaged header of a record, the next one cannot be located."""
         size = self._source.size
         sound = (
@@ -172,7 +172,7 @@ class RecordFile:
         return self._is_sound(header) and self._checks(content, BLOB_CHECKSUM.of(header))
 
     def _checks(self, data: bytes, checksum: int) -> bool:
-        return not self._verify or masked_checksum(data) == checksum
+        return not self._verify or compute_masked_checksum(data) == checksum
 
 
 _NEWER = (UnknownVersionError, UnknownLayoutError)
@@ -194,7 +194,7 @@ class Address(NamedTuple):
     value: int
 
 
-def address_values(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> pa.RecordBatch:
+def insert_addresses(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> pa.RecordBatch:
     """Entries of a table, with addresses instead of what leads to the files that its MANIFEST lists for the table."""
     places = np.flatnonzero(view_values(batch.column(OPERATION), np.uint8) == operation)
     if not len(places) or VALUE not in batch.schema.names:
@@ -209,7 +209,7 @@ def address_values(batch: pa.RecordBatch, files: tuple[int, ...], operation: int
     return batch.set_column(value_index, batch.schema.field(value_index), make_array(values, pa.binary()))
 
 
-def _value_footer(source: Source) -> bytes:
+def _read_footer(source: Source) -> bytes:
     """Return the footer of a blob file of Pebble's.
 
     Raises:
@@ -225,7 +225,7 @@ def _value_footer(source: Source) -> bytes:
     footer = tail[-VALUE_FOOTER_SIZES[first] :]
     if len(footer) < VALUE_FOOTER_SIZES[first]:
         raise MalformedError("a footer that is cut off")
-    if masked_checksum(footer[VALUE_FOOTER_CHECKSUM.end :]) != VALUE_FOOTER_CHECKSUM.of(footer):
+    if compute_masked_checksum(footer[VALUE_FOOTER_CHECKSUM.end :]) != VALUE_FOOTER_CHECKSUM.of(footer):
         raise MalformedError("a footer with another checksum than it should have")
     version = VALUE_VERSION.of(footer)
     if version > last_version or (version > 1 and first == 1):
@@ -247,7 +247,7 @@ class ValueFile:
 
     def __init__(self, source: Source, *, verify: bool, longest: int) -> None:
         self._source = source
-        footer = _value_footer(source)
+        footer = _read_footer(source)
         limit = source.size - len(footer)
         self._index = VALUE_INDEX_OFFSET.of(footer), VALUE_INDEX_SIZE.of(footer) + TRAILER_SIZE
         checksum = Checksum(VALUE_CHECKSUM_TYPE.of(footer))
@@ -257,16 +257,16 @@ class ValueFile:
             if self._properties[0] < sum(self._index):
                 raise MalformedError("properties before the end of the index")
         self._rules = BlockRules("pebble", 1, checksum, 0, limit, verify, longest)
-        index = Columns(self._block(self._index[0], VALUE_INDEX_SIZE.of(footer)), 4)
-        if max(index.rows, index.number(0, 4)) > len(index.data):
+        index = Columns(self._read_content(self._index[0], VALUE_INDEX_SIZE.of(footer)), 4)
+        if max(index.rows, index.read_number(0, 4)) > len(index.data):
             raise MalformedError("more blocks than the index can name")
-        self._virtual = index.integers(0, index.number(0, 4)).tolist()
-        self._offsets: list[int] = index.integers(1, index.rows + 1).tolist()
+        self._virtual = index.read_integers(0, index.read_number(0, 4)).tolist()
+        self._offsets: list[int] = index.read_integers(1, index.rows + 1).tolist()
         if self._offsets != sorted(self._offsets) or (self._offsets and self._offsets[-1] > self._index[0]):
             raise MalformedError("blocks that are not one after the other")
         self._held: tuple[int, Columns, Slices] | None = None
 
-    def _block(self, offset: int, size: int) -> pa.Buffer:
+    def _read_content(self, offset: int, size: int) -> pa.Buffer:
         content = self._rules.read(self._source, offset, size)[0] if size > 0 else (0, 0, 0)
         if isinstance(content, tuple):
             if content[0].label == UNSUPPORTED:
@@ -274,7 +274,7 @@ class ValueFile:
             raise MalformedError("a damaged block")
         return content
 
-    def _place(self, address: Address) -> tuple[int, int]:
+    def _find_place(self, address: Address) -> tuple[int, int]:
         """Return the block that holds a value, and its number there."""
         block, number = address.block, address.value
         if self._virtual:
@@ -286,26 +286,26 @@ class ValueFile:
             raise MalformedError("no such block")
         return block, number
 
-    def block(self, address: Address) -> int:
+    def find_block(self, address: Address) -> int:
         """Return the file offset of the block that holds a value.
 
         Raises:
             MalformedError: When there is no such block.
         """
-        return self._offsets[self._place(address)[0]]
+        return self._offsets[self._find_place(address)[0]]
 
-    def value(self, address: Address) -> bytes:
+    def read_value(self, address: Address) -> bytes:
         """Return a value.
 
         Raises:
             MalformedError: When it is not there.
         """
-        block, number = self._place(address)
+        block, number = self._find_place(address)
         if self._held is None or self._held[0] != block:
             columns = Columns(self._read_block(block))
             if columns.rows > len(columns.data):
                 raise MalformedError("more values than the block can hold")
-            self._held = block, columns, columns.strings(0, columns.rows)
+            self._held = block, columns, columns.read_strings(0, columns.rows)
         _, columns, slices = self._held
         if number >= columns.rows or int(slices.lengths[number]) != address.size:
             raise MalformedError("no such value")
@@ -314,9 +314,9 @@ class ValueFile:
 
     def _read_block(self, block: int) -> pa.Buffer:
         start, end = self._offsets[block : block + 2]
-        return self._block(start, end - start - TRAILER_SIZE)
+        return self._read_content(start, end - start - TRAILER_SIZE)
 
-    def parts(self) -> Iterator[Part]:
+    def iterate_parts(self) -> Iterator[Part]:
         """Yield all of the file."""
         position = 0
         for block, (start, end) in enumerate(pairwise(self._offsets)):
@@ -348,7 +348,7 @@ class ValueFile:
     def _judge_properties(self, offset: int, length: int) -> Part:
         """Return the properties, which say how values were compressed; no value depends on them."""
         try:
-            self._block(offset, length - TRAILER_SIZE)
+            self._read_content(offset, length - TRAILER_SIZE)
         except MalformedError as error:
             return Part.of(offset, length, error)
         return Part(offset, length, header=True)
@@ -359,7 +359,7 @@ _CODES = {BLOB_INDEX: layout.BLOB_INDEX, "put_entity": layout.PUT_ENTITY}
 """Operations whose entries may have addresses in place of values."""
 
 
-def blob_file(blobs: LiveBlobs, source: Source, *, verify: bool, longest: int) -> ValueFile | RecordFile:
+def open_blob_file(blobs: LiveBlobs, source: Source, *, verify: bool, longest: int) -> ValueFile | RecordFile:
     """Return a blob file, by whose it is.
 
     Raises:
@@ -451,18 +451,18 @@ class Blobs:
     def _read(self, key: bytes, operation: int, value: bytes) -> bytes | None:
         marked = operation == layout.BLOB_INDEX and value.startswith(MARK)
         numbers = list(decode_varints(value[1:])) if marked else []
-        places = [Address(*numbers)] if len(numbers) == 4 else addresses_of(operation, value)
+        places = [Address(*numbers)] if len(numbers) == 4 else find_addresses(operation, value)
         if operation == layout.BLOB_INDEX and not marked and value[:1] > bytes([layout.BLOB_WITH_EXPIRATION]):
             detail = f"the value of the key {key[:40]!r} is elsewhere, by an address of type {value[0]}"
             limits = f"known up to {layout.BLOB_WITH_EXPIRATION}"
             self._findings.add_damage(Damage(self._version.path, 0, 0, UNSUPPORTED, f"{detail}; {limits}"))
             return None
         contents = []
-        if operation == layout.BLOB_INDEX and (inline := inline_value(value)) is not None:
+        if operation == layout.BLOB_INDEX and (inline := find_inline_value(value)) is not None:
             return inline
         for place in places:
             content = self._find_value(place, key)
-            if isinstance(content, Damage) and (former_key := self._former_key(key)) is not None:
+            if isinstance(content, Damage) and (former_key := self._make_former_key(key)) is not None:
                 former = self._find_value(place, former_key)
                 content = content if isinstance(former, Damage) else former
             if isinstance(content, Damage):
@@ -473,9 +473,9 @@ class Blobs:
             detail = f"in which blob file the value of the key {key[:40]!r} is, only the MANIFEST says"
             self._findings.add_damage(Damage(self._version.path, 0, 0, MISSING_FILE, detail))
             return None
-        return in_place(operation, value, contents) if contents else value
+        return insert_values(operation, value, contents) if contents else value
 
-    def _former_key(self, key: bytes) -> bytes | None:
+    def _make_former_key(self, key: bytes) -> bytes | None:
         """Return the key of a record that is older than the switching on or off of timestamps.
 
         `None` where there was none.
@@ -490,30 +490,30 @@ class Blobs:
         number = place.file
         if number not in self._version.blobs:
             path = posixpath.join(self._version.directory, f"{number:06d}.blob")
-            return _lost_value(path, 0, DatabaseDamageKind.MISSING_FILE, place.size, key)
+            return _make_lost_damage(path, 0, DatabaseDamageKind.MISSING_FILE, place.size, key)
         path = self._version.blobs[number].file.path
         offset = 0
         try:
-            file = self._file(number)
+            file = self._open_file(number)
             if isinstance(place, Address) and isinstance(file, ValueFile):
-                offset = file.block(place)
-                return file.value(place)
+                offset = file.find_block(place)
+                return file.read_value(place)
             if isinstance(place, BlobIndex) and isinstance(file, RecordFile):
-                offset = record_of(place, key) if 0 <= record_of(place, key) <= file.size else 0
-                content = self._rules.expand(pa.py_buffer(file.value(place, key)), place.compression)
+                offset = find_record(place, key) if 0 <= find_record(place, key) <= file.size else 0
+                content = self._rules.expand(pa.py_buffer(file.read_value(place, key)), place.compression)
                 if not isinstance(content, tuple):
                     expanded: bytes = content.to_pybytes()
                     return expanded
                 if content[0].label == UNSUPPORTED:
-                    return block_damage(path, offset, 0, content)
+                    return make_block_damage(path, offset, 0, content)
         except FileNotFoundError:
-            return _lost_value(path, 0, DatabaseDamageKind.MISSING_FILE, place.size, key)
+            return _make_lost_damage(path, 0, DatabaseDamageKind.MISSING_FILE, place.size, key)
         except MalformedError as error:
             if isinstance(error, _NEWER):
                 return Damage(path, offset, 0, UNSUPPORTED, f"the value that the key {key[:40]!r} leads to: {error}")
-        return _lost_value(path, offset, DatabaseDamageKind.BAD_BLOB, place.size, key)
+        return _make_lost_damage(path, offset, DatabaseDamageKind.BAD_BLOB, place.size, key)
 
-    def _file(self, number: int) -> ValueFile | RecordFile:
+    def _open_file(self, number: int) -> ValueFile | RecordFile:
         """Return a blob file.
 
         Raises:
@@ -524,7 +524,7 @@ class Blobs:
             source = self._storage.open(blobs.file.path)
             self._open.callback(source.close)
             try:
-                self._files[number] = blob_file(blobs, source, verify=self._verify, longest=self._longest)
+                self._files[number] = open_blob_file(blobs, source, verify=self._verify, longest=self._longest)
             except MalformedError as error:
                 self._files[number] = error
         file = self._files[number]
@@ -533,6 +533,6 @@ class Blobs:
         return file
 
 
-def _lost_value(path: str, offset: int, kind: DatabaseDamageKind, size: int, key: bytes) -> Damage:
+def _make_lost_damage(path: str, offset: int, kind: DatabaseDamageKind, size: int, key: bytes) -> Damage:
     detail = f"the value of {size} bytes that the key {key[:40]!r} leads to is not there, or not whole"
     return Damage(path, offset, 0, kind.label, detail)

@@ -20,7 +20,7 @@ from sawlog.leveldb.database.layout import (
     OBJECT_HASH,
 )
 from sawlog.leveldb.log.layout import RECORD_COLUMN
-from sawlog.leveldb.log.walk import ROWS_SCHEMA, whole_log
+from sawlog.leveldb.log.walk import ROWS_SCHEMA, make_log_range
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.storage import Storage
 
@@ -38,7 +38,7 @@ class RemoteObject(NamedTuple):
         return not posixpath.isabs(self.name) and ".." not in self.name.split("/") and bool(self.name)
 
 
-def remote_objects(home: str, storage: Storage) -> dict[int, RemoteObject]:
+def read_remote_objects(home: str, storage: Storage) -> dict[int, RemoteObject]:
     """Return the objects of a database, by the numbers of its files; those before damage in the catalog."""
     try:
         siblings = {file.name: file for file in storage.list_files(home or ".", fresh=False, names=CATALOG_FILE)}
@@ -49,10 +49,10 @@ def remote_objects(home: str, storage: Storage) -> dict[int, RemoteObject]:
     objects: dict[int, RemoteObject] = {}
     if catalog is None:
         return objects
-    log = whole_log(catalog, LogReadOptions(dialect="leveldb"), storage)
+    log = make_log_range(catalog, LogReadOptions(dialect="leveldb"), storage)
     for batch in log.decode(ROWS_SCHEMA, Findings("skip")):
         for record in batch.column(RECORD_COLUMN).to_pylist():
-            for number, change in _changes(record, catalog.name):
+            for number, change in _iterate_changes(record, catalog.name):
                 if change is None:
                     objects.pop(number, None)
                 else:
@@ -67,43 +67,43 @@ class _Fields:
         self._record = record
         self._at = 0
 
-    def number(self) -> int | None:
+    def take_number(self) -> int | None:
         """Return the next varint; `None` where there is none."""
         value, self._at = read_varint(self._record, self._at) or (None, self._at)
         return value
 
-    def text(self) -> str | None:
+    def take_text(self) -> str | None:
         """Return the next text, after its length; `None` where there is none."""
-        size = self.number()
+        size = self.take_number()
         if size is None or size > len(self._record) - self._at:
             return None
         self._at += size
         return self._record[self._at - size : self._at].decode("utf-8", "replace")
 
 
-def _changes(record: bytes, catalog: str) -> Iterator[tuple[int, RemoteObject | None]]:
+def _iterate_changes(record: bytes, catalog: str) -> Iterator[tuple[int, RemoteObject | None]]:
     """Yield the objects that a record adds, and the numbers of those that it deletes, up to what is not known."""
     fields = _Fields(record)
-    while (tag := fields.number()) is not None:
-        number = fields.number()
+    while (tag := fields.take_number()) is not None:
+        number = fields.take_number()
         if number is None or tag not in (CATALOG_NEW, CATALOG_DELETED, CATALOG_CREATOR):
             return
         if tag == CATALOG_DELETED:
             yield number, None
         elif tag == CATALOG_NEW:
-            remote = _object(fields, catalog)
+            remote = _make_object(fields, catalog)
             if remote is None:
                 return
             yield number, remote
 
 
-def _object(fields: _Fields, catalog: str) -> RemoteObject | None:
-    kind, creator, file, _ = (fields.number() for _ in range(4))
+def _make_object(fields: _Fields, catalog: str) -> RemoteObject | None:
+    kind, creator, file, _ = (fields.take_number() for _ in range(4))
     if kind is None or creator is None or file is None:
         return None
     texts = {CATALOG_LOCATOR: "", CATALOG_NAME: ""}
-    while tag := fields.number():
-        text = fields.text()
+    while tag := fields.take_number():
+        text = fields.take_text()
         if tag not in texts or text is None:
             return None
         texts[tag] = text

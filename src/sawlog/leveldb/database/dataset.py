@@ -37,8 +37,8 @@ from sawlog.format.damage import (
 from sawlog.format.fields import FieldParser
 from sawlog.format.planning import bind_scan, plan, plan_fragments
 from sawlog.format.scan import NamedTable, Projection
-from sawlog.leveldb.applications import application, recognized
-from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
+from sawlog.leveldb.applications import find_application, recognize_views
+from sawlog.leveldb.applications.fragments import Decoded, change_view, make_view_schema
 from sawlog.leveldb.applications.view import Home
 from sawlog.leveldb.columns import HISTORY_SCHEMA, STAMP, STAMPED_SCHEMA, STATE_SCHEMA, TRANSACTION, WRITES_SCHEMA
 from sawlog.leveldb.database.backups import BackupCheck, read_backup
@@ -58,11 +58,11 @@ from sawlog.leveldb.database.manifest import Metadata, read_metadata
 from sawlog.leveldb.database.version import (
     DatabaseVersion,
     LiveTable,
-    absolute_directory,
-    last_sequence,
-    number_of,
+    find_last_sequence,
+    parse_number,
+    read_entries,
     read_versions,
-    table_entries,
+    resolve_directory,
 )
 from sawlog.leveldb.log import fields as log_fields
 from sawlog.leveldb.log.head import read_head
@@ -70,8 +70,8 @@ from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.layout import COMPARATOR, EXTERNAL_VERSION
-from sawlog.leveldb.table.meta import SPARED, BoundsReader, MapReader, on_keys, spared_blocks
-from sawlog.leveldb.table.rows import ReadOnce, table_map
+from sawlog.leveldb.table.meta import SPARED, BoundsReader, MapReader, describe_spared_blocks, on_keys
+from sawlog.leveldb.table.rows import ReadOnce, read_table_map
 from sawlog.storage import File, Source, confirm_files
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class DatabaseContents(Contents):
         numbers = self.backup.numbers if self.backup is not None else ()
         return [NamedTable("backup", str(number), {"backup": str(number)}) for number in numbers]
 
-    def _backup_checks(self, request: BoundScan) -> Iterator[Fragment]:
+    def _plan_backup_checks(self, request: BoundScan) -> Iterator[Fragment]:
         """Yield the files of a backup, each held to what the backup says of it."""
         if self.backup is None:
             return
@@ -150,9 +150,9 @@ class DatabaseContents(Contents):
             size = self.backup.present[path].size if path in self.backup.present else 0
             yield BackupCheck(*request, path, size, self.backup.meta, backup_file)
 
-    def _file_checks(self, request: BoundScan) -> Iterator[Fragment]:
+    def _plan_file_checks(self, request: BoundScan) -> Iterator[Fragment]:
         """Yield what the backup, and the MANIFEST, say of files that are there."""
-        yield from self._backup_checks(request)
+        yield from self._plan_backup_checks(request)
         sizes = {file.path: file.size for file in self.files}
         for fault in dict.fromkeys(fault for version in self.versions.values() for fault in version.faults):
             if fault.kind == MISMATCHED_FILE and fault.path in sizes:
@@ -170,25 +170,25 @@ class DatabaseContents(Contents):
 
     def find_view(self, name: str) -> View[Any]:
         """Return a view, be it an application's."""
-        if application(name) is None:
+        if find_application(name) is None:
             return super().find_view(name)
-        return View(DatabaseContents._decoded_schema, DatabaseContents._plan_decoded)
+        return View(DatabaseContents._make_view_schema, DatabaseContents._plan_decoded)
 
-    def _decoded_schema(self) -> pa.Schema:
+    def _make_view_schema(self) -> pa.Schema:
         """Return columns of an application's view, and those of `live`, or of `all` where its history is asked for."""
-        decoder = application(self.scan.view)
+        decoder = find_application(self.scan.view)
         assert decoder is not None
         history = self.scan.options.history
-        return schema_of(decoder, self._history() if history else self._add_stamp(STATE_SCHEMA))
+        return make_view_schema(decoder, self._make_history_schema() if history else self._add_stamp(STATE_SCHEMA))
 
     def _plan_decoded(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield the fragments of the entries, decoded."""
         home = Home(self._directory, self.scan.storage, self.scan.options.max_blob_bytes)
         history = self.scan.options.history
-        (database_range,) = self._ranges(request, sys.maxsize)
-        all_entries, context = entries_of(database_range, "all"), ReadOnce[Any]()
-        for key_range in self._entries(request, task_bytes) if history else self._ranges(request, task_bytes):
-            entries = entries_of(key_range, "all" if history else "live")
+        (database_range,) = self._plan_ranges(request, sys.maxsize)
+        all_entries, context = change_view(database_range, "all"), ReadOnce[Any]()
+        for key_range in self._plan_entries(request, task_bytes) if history else self._plan_ranges(request, task_bytes):
+            entries = change_view(key_range, "all" if history else "live")
             yield Decoded(*request, key_range.path, key_range.size, entries, all_entries, home, context)
 
     def find_decoders(self) -> list[str]:
@@ -198,19 +198,19 @@ class DatabaseContents(Contents):
         if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _LOG_BYTES:
             scan = replace(self.scan, columns=("key",), filters=(), expression=None, schema=None)
             with contextlib.suppress(FormatError):  # a read says why
-                for log_range in self._writes(BoundScan(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
+                for log_range in self._plan_writes(BoundScan(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
                     for batch in log_range.decode(
                         pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True)
                     ):
                         keys += [key for key in batch.column("key")[:_KEYS].to_pylist() if key is not None]
-        return recognized(self._directory, version.comparator, keys)
+        return recognize_views(self._directory, version.comparator, keys)
 
     @property
     def _directory(self) -> str:
         """The path of the database, with the names of the directories above it, by which applications know theirs."""
-        return absolute_directory(self.version.directory)
+        return resolve_directory(self.version.directory)
 
-    def _history(self) -> pa.Schema:
+    def _make_history_schema(self) -> pa.Schema:
         """Return entries in `HISTORY_SCHEMA`.
 
         Which are in orphans, where these are asked for, or in open transactions.
@@ -223,29 +223,31 @@ class DatabaseContents(Contents):
         """Return a schema with a timestamp after the key, where keys have one."""
         return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.has_stamps else schema
 
-    def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    def _plan_checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield every file, and what only the ranges can say of blob files."""
-        yield from self._files(request)
-        yield from self._file_checks(request)
+        yield from self._plan_files(request)
+        yield from self._plan_file_checks(request)
         for version in self.versions.values():
-            yield from self._blob_checks(request, task_bytes, version)
+            yield from self._plan_blob_checks(request, task_bytes, version)
 
-    def _blob_checks(self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion) -> Iterator[Fragment]:
+    def _plan_blob_checks(
+        self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion
+    ) -> Iterator[Fragment]:
         """Yield the ranges of a column family that look for damage of its blob files only."""
         if version.apart or version.has_stamps or not version.bytewise:
-            yield from self._version_ranges(request, task_bytes, version, BlobDamage)
+            yield from self._plan_version_ranges(request, task_bytes, version, BlobDamage)
 
-    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
+    def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
         """Return ranges of keys of the column family that is read."""
-        return self._version_ranges(request, task_bytes, self.version, KeyRange)
+        return self._plan_version_ranges(request, task_bytes, self.version, KeyRange)
 
-    def _version_ranges(
+    def _plan_version_ranges(
         self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion, kind: type[KeyRange]
     ) -> Iterator[KeyRange]:
         """Yield ranges of keys of about `task_bytes` of tables, or of `TASK_BYTES` that begin where tables do."""
         if task_bytes and request.scan.threads > 1:
             task_bytes *= _THREAD_PIECES
-        cuts = self._cuts(version, task_bytes) if version.bytewise else iter(())
+        cuts = self._choose_cuts(version, task_bytes) if version.bytewise else iter(())
         waiting = deque(sorted(enumerate(version.tables), key=lambda numbered: numbered[1].smallest))
         overlapping: dict[int, LiveTable] = {}
         log_bytes = sum(file.size for file in version.logs)
@@ -263,20 +265,20 @@ class DatabaseContents(Contents):
             yield kind(*request, version.path, size, version, tables, low, high, shared)
             low = high
 
-    def _cuts(self, version: DatabaseVersion, task_bytes: int | None) -> Iterator[bytes]:
+    def _choose_cuts(self, version: DatabaseVersion, task_bytes: int | None) -> Iterator[bytes]:
         """Yield keys that ranges begin with."""
         least = task_bytes or TASK_BYTES
         # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
         deeper = [table for table in version.tables if table.level]
         large = [table for table in version.tables if not table.level and task_bytes and table.file.size > least]
         gathered, last = 0, b""
-        for key, size in self._pieces(version, [*deeper, *large] or version.tables, task_bytes):
+        for key, size in self._plan_pieces(version, [*deeper, *large] or version.tables, task_bytes):
             if gathered >= least and key > last:
                 yield key
                 gathered, last = 0, key
             gathered += size
 
-    def _pieces(
+    def _plan_pieces(
         self, version: DatabaseVersion, tables: Iterable[LiveTable], task_bytes: int | None
     ) -> Iterator[tuple[bytes, int]]:
         """Yield keys where tables, or pieces of those that are larger than a task, may be cut, and bytes from there."""
@@ -286,16 +288,16 @@ class DatabaseContents(Contents):
                 yield heapq.heappop(pieces)
             inner: list[tuple[bytes, int]] = []
             if task_bytes and table.file.size > task_bytes and not table.part:
-                inner = self._inner_pieces(version, table, task_bytes // _PIECES_OF_TASK)
+                inner = self._split_table(version, table, task_bytes // _PIECES_OF_TASK)
             for piece in inner or [(table.smallest, table.file.size)]:
                 heapq.heappush(pieces, piece)
         yield from sorted(pieces)
 
-    def _inner_pieces(self, version: DatabaseVersion, table: LiveTable, least: int) -> list[tuple[bytes, int]]:
+    def _split_table(self, version: DatabaseVersion, table: LiveTable, least: int) -> list[tuple[bytes, int]]:
         """Return the pieces of a table between separators of its index; nothing where there is no index to rely on."""
-        scan = Scan(options=version.table_options(self.scan.options), storage=self.scan.storage)
+        scan = Scan(options=version.make_table_options(self.scan.options), storage=self.scan.storage)
         with contextlib.suppress(DiskError, FileNotFoundError):  # a read says so
-            table_with_index = table_map(table.file, scan)
+            table_with_index = read_table_map(table.file, scan)
             if table_with_index is None or table_with_index.bounds is None:
                 return []
             offsets = table_with_index.handles["offset"]
@@ -304,14 +306,14 @@ class DatabaseContents(Contents):
                 return []
             _, blocks = np.unique(offsets // max(least, 1), return_index=True)
             index = BoundsReader(table_with_index.bounds)
-            keys = [table.smallest, *(index.separator(int(block) - 1) for block in blocks[1:])]
+            keys = [table.smallest, *(index.read_separator(int(block) - 1) for block in blocks[1:])]
             sizes = np.diff(offsets[blocks], append=table.file.size)
             return [(max(key, table.smallest), int(size)) for key, size in zip(keys, sizes, strict=True)]
         return []
 
-    def _entries(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
+    def _plan_entries(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
         """Yield the ranges, and the orphans that are asked for."""
-        yield from self._ranges(request, task_bytes)
+        yield from self._plan_ranges(request, task_bytes)
         for file in self._orphans:
             yield Orphan.of(request, self.version, file)
 
@@ -322,9 +324,9 @@ class DatabaseContents(Contents):
         return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if salvages else []
 
     views: ClassVar = {
-        **dict.fromkeys(("rows", "live"), View(lambda self: self._add_stamp(STATE_SCHEMA), _ranges)),
-        "all": View(_history, _entries),
-        "damage": View(DAMAGE_SCHEMA, _checks),
+        **dict.fromkeys(("rows", "live"), View(lambda self: self._add_stamp(STATE_SCHEMA), _plan_ranges)),
+        "all": View(_make_history_schema, _plan_entries),
+        "damage": View(DAMAGE_SCHEMA, _plan_checks),
     }
 
     def report_files(
@@ -342,12 +344,12 @@ class DatabaseContents(Contents):
         elif findings is None:
             other_versions = [version for version in self.versions.values() if version is not self.version]
             planned: list[Iterable[Fragment]] = [plan(self, request, task_bytes)]
-            planned += [self._blob_checks(request, task_bytes, version) for version in other_versions]
+            planned += [self._plan_blob_checks(request, task_bytes, version) for version in other_versions]
             parts = itertools.chain.from_iterable(planned)
             findings = (part.scan_into(Findings("skip", drained=every, intact={})) for part in parts)
-        return self._reports(request, findings, advance, every=every)
+        return self._make_reports(request, findings, advance, every=every)
 
-    def _reports(
+    def _make_reports(
         self, request: BoundScan, read: Iterable[Findings], advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
         rows, notes = 0, Counter[str]()
@@ -361,10 +363,10 @@ class DatabaseContents(Contents):
                 if self.version.is_lost_value(damage):
                     lost_values.setdefault(damage.path, Findings("skip", drained=every)).add_damage(damage)
         checks: dict[str, list[Fragment]] = {}
-        for check in self._file_checks(request):
+        for check in self._plan_file_checks(request):
             checks.setdefault(check.path, []).append(check)
         sizes = {file.path: file.size for file in self.files}
-        for fragment in self._files(request):
+        for fragment in self._plan_files(request):
             if fragment.path in intact:
                 tail = Tail(TailStatus.CLEAN, fragment.size, 0)
                 file_findings = Findings("skip", account=intact[fragment.path], tail=tail)
@@ -386,29 +388,29 @@ class DatabaseContents(Contents):
             yield FileReport.of(path, 0, [values])
         confirm_files(self.scan.storage)
 
-    def _files(self, request: BoundScan) -> Iterator[Fragment]:
+    def _plan_files(self, request: BoundScan) -> Iterator[Fragment]:
         """Yield each file of all column families as a whole, and what is not there."""
-        yield from self._metadata_files(request)
+        yield from self._plan_metadata_files(request)
         versions = self.versions.values()
         for version in versions:
-            scan = replace(request.scan, options=version.entry_options(self.scan.options))
+            scan = replace(request.scan, options=version.make_entry_options(self.scan.options))
             tables: dict[str, list[LiveTable]] = {}
             for table in version.tables:
                 tables.setdefault(table.file.path, []).append(table)
             for live in tables.values():
                 judged = tuple(live) if version.bytewise and not any(table.virtual for table in live) else ()
-                yield JudgedTable.whole(live[0].file, scan, request.projection, live=judged)
-        scan = replace(request.scan, options=self.version.entry_options(self.scan.options))
+                yield JudgedTable.cover_file(live[0].file, scan, request.projection, live=judged)
+        scan = replace(request.scan, options=self.version.make_entry_options(self.scan.options))
         for file in (file for file in self._orphans if TABLE_NAME.match(file.name)):
-            yield JudgedTable.whole(file, scan, request.projection)
+            yield JudgedTable.cover_file(file, scan, request.projection)
         logs = max((version.logs for version in versions), key=len)  # a family needs all that follow its first one
         prior = {file.path: file for version in versions for file in version.prior if file not in logs}
         orphans = [file for file in self._orphans if LOG_NAME.match(file.name)]
-        yield from self._writes(request, [*(prior[path] for path in sorted(prior)), *logs, *orphans])
+        yield from self._plan_writes(request, [*(prior[path] for path in sorted(prior)), *logs, *orphans])
         for blobs in {blobs.file.path: blobs for version in versions for blobs in version.blobs.values()}.values():
             yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
 
-    def _metadata_files(self, request: BoundScan) -> Iterator[Fragment]:
+    def _plan_metadata_files(self, request: BoundScan) -> Iterator[Fragment]:
         """Yield the MANIFEST that is read; where something is missing, also what should name it, and the others."""
         faults: dict[str, list[Damage]] = {}
         listed = [damage for manifest in self.metadata.read for damage in manifest.findings.damages]
@@ -428,11 +430,11 @@ class DatabaseContents(Contents):
         for fault in (fault for path in faults for fault in faults[path] if path not in present_paths):
             yield MissingFile(*request, fault.path, 0, fault)
 
-    def _writes(self, request: BoundScan, logs: Iterable[File]) -> Iterator[WriteRange]:
+    def _plan_writes(self, request: BoundScan, logs: Iterable[File]) -> Iterator[WriteRange]:
         """Yield the operations of logs."""
         scan = replace(request.scan, options=LogReadOptions(verify_checksums=self.scan.options.verify_checksums))
         for file in logs:
-            yield WriteRange.whole(file, scan, request.projection, self.version.dialect, numbered=True)
+            yield WriteRange.cover_file(file, scan, request.projection, self.version.dialect, numbered=True)
 
     def skipped_files(self, request: BoundScan) -> list[Skipped]:
         """Return tables, logs and blob files that the database has done with, or that it does not name yet."""
@@ -442,7 +444,7 @@ class DatabaseContents(Contents):
         return [*skipped, *(Skipped(file.path, "of another backup", file.size) for file in self._others)]
 
     def _describe_skipped(self, file: File) -> Skipped:
-        if not self._later(file):
+        if not self._is_later(file):
             return Skipped(file.path, "the MANIFEST does not name it any more", file.size)
         if self._may_hold_rows(file):
             reason = "it was written after the MANIFEST's last edit, and may hold rows that are in no other file"
@@ -450,10 +452,12 @@ class DatabaseContents(Contents):
         reason = "it was written after the MANIFEST's last edit, and holds nothing that is not in others"
         return Skipped(file.path, reason, file.size)
 
-    def _later(self, file: File) -> bool:
+    def _is_later(self, file: File) -> bool:
         """Return whether it is a table that was written after the last edit."""
         manifest = self.metadata.chosen
-        return manifest is not None and TABLE_NAME.match(file.name) is not None and manifest.later(number_of(file))
+        return (
+            manifest is not None and TABLE_NAME.match(file.name) is not None and manifest.is_later(parse_number(file))
+        )
 
     def _may_hold_rows(self, file: File) -> bool:
         """Whether a table that nothing names has operations that are later than those of the files that are read.
@@ -463,11 +467,11 @@ class DatabaseContents(Contents):
         to be taken in has, which says so.
         """
         storage, manifest = self.scan.storage, self.metadata.chosen
-        options = self.version.table_options(self.scan.options)
-        table = table_map(file, Scan(options=options, storage=storage))
+        options = self.version.make_table_options(self.scan.options)
+        table = read_table_map(file, Scan(options=options, storage=storage))
         is_own = table is not None and table.footer.dialect == "rocksdb" and COMPARATOR in table.properties
         is_compacted = is_own and table is not None and EXTERNAL_VERSION not in table.properties
-        last = last_sequence(table_entries(file, options, storage), is_compacted=is_compacted)
+        last = find_last_sequence(read_entries(file, options, storage), is_compacted=is_compacted)
         return last < 0 or last > max(
             self._last_of_logs, (manifest.last_sequence if manifest is not None else None) or 0
         )
@@ -478,8 +482,10 @@ class DatabaseContents(Contents):
         scan = Scan(view="writes", options=LogReadOptions(), storage=self.scan.storage)
         schema = pa.schema([WRITES_SCHEMA.field("sequence")])
         request = BoundScan(scan, Projection.of(schema, scan))
-        batches = (log_range.decode(schema, Findings("skip")) for log_range in self._writes(request, self.version.logs))
-        return max((last_sequence(batches_of_log) for batches_of_log in batches), default=0)
+        batches = (
+            log_range.decode(schema, Findings("skip")) for log_range in self._plan_writes(request, self.version.logs)
+        )
+        return max((find_last_sequence(batches_of_log) for batches_of_log in batches), default=0)
 
     def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """Refuse: what a database answers changes in other ways than by rows that are added.
@@ -488,7 +494,7 @@ class DatabaseContents(Contents):
             OptionError: Always.
         """
         del file, position
-        raise self._unfollowable(request)
+        raise self._make_follow_error(request)
 
     def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """Refuse; see `find_committed_end`.
@@ -497,9 +503,9 @@ class DatabaseContents(Contents):
             OptionError: Always.
         """
         del ranges
-        raise self._unfollowable(request)
+        raise self._make_follow_error(request)
 
-    def _unfollowable(self, request: BoundScan) -> OptionError:
+    def _make_follow_error(self, request: BoundScan) -> OptionError:
         return OptionError(
             f"view {request.scan.view!r} of leveldb_database cannot be followed as a stream: name leveldb_log as the"
             " format, to follow its logs"
@@ -509,8 +515,8 @@ class DatabaseContents(Contents):
         """Return fragments of logs and MANIFESTs, blocks of tables."""
         name = posixpath.basename(file.path)
         if TABLE_NAME.match(name):
-            table = MapReader(file, source, self.version.table_options(self.scan.options)).read()
-            return lambda offset: table_fields.parts(source, offset, table)
+            table = MapReader(file, source, self.version.make_table_options(self.scan.options)).read()
+            return lambda offset: table_fields.parse_parts(source, offset, table)
         if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
             head = read_head(
                 source.read_window(0, PROBE_BYTES).tobytes(),
@@ -520,7 +526,7 @@ class DatabaseContents(Contents):
                 numbered=True,
             )
             edits = MANIFEST_NAME.match(name) is not None
-            return lambda offset: log_fields.parts(source, offset, head, edits=edits)
+            return lambda offset: log_fields.parse_parts(source, offset, head, edits=edits)
         return lambda offset: iter(())
 
     def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
@@ -533,7 +539,7 @@ class DatabaseContents(Contents):
         )
         full_contents = type(self)(self.format, self.files, scan)
         fragments = plan_fragments(full_contents, bind_scan(full_contents, scan), None)
-        charts = self._charts()
+        charts = self._make_charts()
         for batch in (batch for fragment in fragments for batch in fragment.to_batches(Findings("skip"))):
             charts.add_batch(batch)
         return charts.draw_pictures()
@@ -542,9 +548,9 @@ class DatabaseContents(Contents):
         """Return the counting of all entries, where their values are in tables and logs."""
         scan = request.scan
         apart = self.version.apart or scan.filters or scan.expression is not None
-        return self._charts() if scan.view in _ENTRIES and not apart else None
+        return self._make_charts() if scan.view in _ENTRIES and not apart else None
 
-    def _charts(self) -> Charts:
+    def _make_charts(self) -> Charts:
         from sawlog.leveldb.database.pictures import Charts
 
         return Charts(self.version)
@@ -562,7 +568,7 @@ class DatabaseContents(Contents):
         if decoders := self.find_decoders():
             facts["decoded by"] = ", ".join(f"--view {name}" for name in decoders)
         if version.bytewise and self.scan.view != "damage" and on_keys(request.projection):
-            scan = replace(self.scan, options=version.entry_options(self.scan.options))
-            maps = (table_map(table.file, scan) for table in version.tables)
-            facts[SPARED] = spared_blocks(maps, request.projection)
+            scan = replace(self.scan, options=version.make_entry_options(self.scan.options))
+            maps = (read_table_map(table.file, scan) for table in version.tables)
+            facts[SPARED] = describe_spared_blocks(maps, request.projection)
         return facts

@@ -14,7 +14,7 @@ from sawlog.leveldb.log.layout import OPTIONS_NAME, Dialect
 from sawlog.storage import File, Storage
 
 
-def missing_logs(
+def find_missing_logs(
     manifest: Manifest,
     stored: StoredPlace,
     dialect: Dialect | str,
@@ -26,7 +26,7 @@ def missing_logs(
     after = "" if last is None else f": writes after sequence number {last} may be missing"
     for number, size in sorted(manifest.wals.items()):
         path = posixpath.join(directory, f"{number:06d}.log")
-        parts = stored.parts(number)
+        parts = stored.list_parts(number)
         if not parts:
             yield Damage(path, 0, 0, MISSING_FILE, f"the MANIFEST names this log, and it is not there{after}")
         elif size is not None and (logged_size := sum(part.size for part in parts)) < size:
@@ -40,16 +40,16 @@ def missing_logs(
     if dialect == "rocksdb" or (dialect == "auto" and manifest.leveled):
         # The number is only a bound. But where RocksDB has been opened for writing, there is a log.
         locked = any(file.name == LOCK_NAME for file in siblings)
-        if locked and not any(number >= first for number in logs) and _logs_here(siblings, storage):
+        if locked and not any(number >= first for number in logs) and _has_logs(siblings, storage):
             detail = f"a database that was opened has a log with this number or a higher one, and there is none{after}"
             yield Damage(path, 0, 0, MISSING_FILE, detail)
-    elif dialect != "pebble" or (_logs_here(siblings, storage) and not any(number >= first for number in logs)):
+    elif dialect != "pebble" or (_has_logs(siblings, storage) and not any(number >= first for number in logs)):
         # In Pebble, too, the number is a bound: one that is opened and closed again may go on in a later log.
         detail = f"the MANIFEST names this log as the next one, and it is not there{after}"
         yield Damage(path, 0, 0, MISSING_FILE, detail)
 
 
-def _logs_here(siblings: Sequence[File], storage: Storage) -> bool:
+def _has_logs(siblings: Sequence[File], storage: Storage) -> bool:
     """Return whether an engine with such options has logs, and next to its tables."""
     options = max(
         (file for file in siblings if OPTIONS_NAME.match(file.name)),

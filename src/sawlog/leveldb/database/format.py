@@ -19,7 +19,7 @@ from sawlog.format.damage import FileReport, Remark, Skipped
 from sawlog.format.lazy import make_lazy_attribute
 from sawlog.format.planning import bind_scan
 from sawlog.format.recognition import get_format
-from sawlog.leveldb.applications import Views, application
+from sawlog.leveldb.applications import Views, find_application
 from sawlog.leveldb.columns import OPERATION
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.log.layout import ARCHIVE_NAME
@@ -40,7 +40,7 @@ class _Place(NamedTuple):
 
 
 @lru_cache(256)
-def _place(path: str) -> _Place:
+def _parse_path(path: str) -> _Place:
     above, name = posixpath.split(path)
     backup, shared = (pattern.match(path) for pattern in (layout.BACKUP_HOME, layout.BACKUP_SHARED))
     return _Place(posixpath.join(above, name), above, name, backup, shared)
@@ -54,7 +54,7 @@ class _Directories(DirectoryLayout):
 
     def dataset_directory(self, file: File) -> str:
         """Return the directory of a file: of an archive, or of blob files, the one above; of a backup that of all."""
-        place = _place(posixpath.dirname(file.path))
+        place = _parse_path(posixpath.dirname(file.path))
         of_backup = place.of_backup or layout.BACKUP_META.match(file.path)
         if of_backup is None and place.of_shared is not None and layout.SHARED_NAME.match(file.name):
             of_backup = place.of_shared
@@ -97,7 +97,7 @@ class LevelDBDatabase(Format):
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """Return a directory with a MANIFEST and anything else of a database is one.
 
-        See `database_homes` for one without.
+        See `find_homes` for one without.
         """
         del storage
         manifests = {
@@ -106,14 +106,14 @@ class LevelDBDatabase(Format):
         unopened = {
             self.directory_layout.dataset_directory(file) for file in files if not layout.MANIFEST_NAME.match(file.name)
         }
-        if unopened & layout.database_homes(files, self.directory_layout.dataset_directory):
+        if unopened & layout.find_homes(files, self.directory_layout.dataset_directory):
             return Match.CONTENT
         return Match.ADJACENT if manifests else Match.NO
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Return CURRENT, MANIFEST, logs, tables and blob files of the directories that hold a database."""
         del view
-        homes = layout.database_homes(files, self.directory_layout.dataset_directory)
+        homes = layout.find_homes(files, self.directory_layout.dataset_directory)
         return [
             file
             for file in (files if homes else ())
@@ -146,7 +146,7 @@ class LevelDBDatabase(Format):
         """
         from sawlog.leveldb.database.dataset import DatabaseContents
 
-        if scan.options.history and application(scan.view) is None:
+        if scan.options.history and find_application(scan.view) is None:
             raise OptionError(f"the option history is for views of applications, not {scan.view!r}; see view 'all'")
         if scan.options.salvage and not (scan.view == "all" or scan.options.history):
             raise OptionError(f"the option salvage is for the view 'all' and history=true, not for {scan.view!r}")
@@ -190,17 +190,17 @@ class LevelDBDatabase(Format):
 
     def remark_on_repair(self, contents: Contents) -> list[Skipped | Remark]:
         """Return transactions that are prepared: a process that opens the old database again may commit them."""
-        from sawlog.leveldb.database.repair import prepared_entries
+        from sawlog.leveldb.database.repair import find_prepared_entries
 
-        return list(prepared_entries(contents))
+        return list(find_prepared_entries(contents))
 
     def convert_repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as the new database has them: values that were elsewhere are with their keys."""
-        from sawlog.leveldb.database.repair import kept_operations
+        from sawlog.leveldb.database.repair import convert_operations
 
         if OPERATION not in batch.schema.names:
             return batch
         operation_index = batch.schema.get_field_index(OPERATION)
         return batch.set_column(
-            operation_index, batch.schema.field(operation_index), kept_operations(batch.column(OPERATION))
+            operation_index, batch.schema.field(operation_index), convert_operations(batch.column(OPERATION))
         )

@@ -41,13 +41,13 @@ from sawlog.leveldb.columns import (
     WRITES_SCHEMA,
     Run,
     Stream,
-    numbers_of,
+    find_numbers,
     split_stamps,
 )
-from sawlog.leveldb.database.blobs import Blobs, Part, address_values, blob_file
+from sawlog.leveldb.database.blobs import Blobs, Part, insert_addresses, open_blob_file
 from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, DatabaseDamageKind
 from sawlog.leveldb.database.order import VirtualTable
-from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, number_of, unnamed_table
+from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, make_live_table, parse_number
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
 from sawlog.leveldb.records.layout import OPERATIONS, Field
@@ -124,18 +124,20 @@ class JudgedTable(TableRange):
         edges = _Edges(self, table, reader, ledger)
         for spans, of_deletions in self._turns(reader.spans, merged=delivers):
             reader.spans = spans
-            for stored in reader.batches():
+            for stored in reader.read_batches():
                 batch = stored if self.virtual is None else show_virtual(self.virtual, stored)
                 if not batch.num_rows:
                     continue
                 if not of_deletions:
-                    edges.see(batch)
+                    edges.add_batch(batch)
                 if not judges and delivers:
                     yield batch
                 for judge in judges:
                     offsets = view_values(batch.column(OFFSET_COLUMN), np.int64)
                     rows = batch.select(read_schema.names)
-                    judged = judge.deletions(rows, offsets) if of_deletions else judge.entries(rows, offsets)
+                    judged = (
+                        judge.judge_deletions(rows, offsets) if of_deletions else judge.judge_entries(rows, offsets)
+                    )
                     for entries in judged:
                         if delivers:
                             yield entries
@@ -143,7 +145,7 @@ class JudgedTable(TableRange):
                         reader.flaws.setdefault(offset, detail)
                     judge.flaws.clear()
             edges.offsets |= set(reader.spans["offset"].tolist())
-        edges.end()
+        edges.judge_edges()
 
     def _turns(self, spans: NDArray[np.void], *, merged: bool) -> Iterator[tuple[NDArray[np.void], bool]]:
         """Yield spans, and whether they are of range deletions: these first for a merge, else in the file's order."""
@@ -166,7 +168,7 @@ class JudgedTable(TableRange):
         block_numbers = np.flatnonzero(table.handles["offset"] == offset)
         if index is None or not len(block_numbers):
             return None
-        separator = index.separator(int(block_numbers[0]))
+        separator = index.read_separator(int(block_numbers[0]))
         first, end = self.reported
         return separator >= first and (end is None or separator < end)
 
@@ -199,7 +201,7 @@ class _Edges:
         self._sequences: tuple[int, int] | None = None
         self.offsets: set[int] = set()
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def add_batch(self, batch: pa.RecordBatch) -> None:
         """Take in the next rows."""
         self._first = batch.slice(0, 1) if self._first is None else self._first
         self._last = batch
@@ -208,22 +210,22 @@ class _Edges:
             lowest, highest = self._sequences or (int(numbers[0]), int(numbers[0]))
             self._sequences = min(lowest, int(numbers.min())), max(highest, int(numbers.max()))
 
-    def end(self) -> None:
+    def judge_edges(self) -> None:
         """Judge the rows that were seen first and last: by now, what is damaged is known."""
         identity, first, last = self._identity, self._first, self._last
         if identity is None or first is None or last is None:
             return
         faults: list[Damage] = []
         if self._has_first:
-            faults += identity.faults_of_session(self._table, self._path)
+            faults += identity.check_session(self._table, self._path)
         if self._has_first and self._is_whole(0):
-            faults += identity.faults_of_first(self._table, first, self._path)
+            faults += identity.check_first(self._table, first, self._path)
         if self._has_last and self._is_whole(-1):
-            faults += identity.faults_of_last(self._table, last, self._path)
+            faults += identity.check_last(self._table, last, self._path)
         if not faults and self._sequences is not None:
             read = set(self._table.handles["offset"].tolist())
             is_whole = self._has_first and self._has_last and read <= self.offsets and not self._reader.damaged
-            faults += identity.faults_of_sequences(self._table, self._sequences, self._path, is_whole=is_whole)
+            faults += identity.check_sequences(self._table, self._sequences, self._path, is_whole=is_whole)
         for fault in faults:
             self._ledger.add_damage(fault)
 
@@ -322,11 +324,11 @@ class SharedFiles:
             path: maps[path] if path in maps else ReadOnce[TableMap]() for path in paths
         }
 
-    def map_of(self, table: LiveTable) -> ReadOnce[TableMap] | None:
+    def load_map(self, table: LiveTable) -> ReadOnce[TableMap] | None:
         """Return the map of a table that ranges share."""
         return None if table.part else self._maps.get(table.file.path)
 
-    def logs(self, read: Callable[[], LogEntries]) -> LogEntries:
+    def load_logs(self, read: Callable[[], LogEntries]) -> LogEntries:
         """Return the entries of the logs, read when they are first asked for."""
         return self._logs.get(read)
 
@@ -425,7 +427,7 @@ class KeyRange(Fragment):
         orphan = isinstance(self, Orphan)
         ledgers: dict[File, _ForwardingFindings] = {}
         try:
-            streams = self._streams(findings, ledgers)
+            streams = self._open_streams(findings, ledgers)
             version = self.version
             bytewise = version.bytewise
             report = partial(self._report_ranges, findings)
@@ -439,7 +441,9 @@ class KeyRange(Fragment):
                 if entries.blobs and not orphan:
                     yield from self._with_blobs(entries, schema, findings)
                 elif schema.names:
-                    yield from entries.batches(schema, _constant_columns(entries.runs, orphan=orphan), every=is_history)
+                    yield from entries.make_batches(
+                        schema, _make_constants(entries.runs, orphan=orphan), every=is_history
+                    )
         except FileNotFoundError as error:
             raise SawlogError(
                 f"{error.filename}: the file is gone: the database has changed while it was read;"
@@ -465,7 +469,7 @@ class KeyRange(Fragment):
         stamps = [STAMPED_SCHEMA.field(STAMP)] if self.version.has_stamps else []
         needed_fields = (field for field in (*STATE_SCHEMA, *stamps) if field.name not in schema.names)
         read_schema = pa.schema([*schema, *needed_fields])
-        batches = entries.batches(read_schema, _constant_columns(entries.runs), every=self.scan.view == "all")
+        batches = entries.make_batches(read_schema, _make_constants(entries.runs), every=self.scan.view == "all")
         ledger = _ForwardingFindings(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
         with closing(Blobs(self.version, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
@@ -474,19 +478,19 @@ class KeyRange(Fragment):
                     yield batch.select(schema.names)
         findings.rows -= blobs.lost
 
-    def _streams(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
+    def _open_streams(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
         """Return newest first: the logs, each table of level 0, and the tables of each other level."""
-        groups = _sorted_groups(self.tables, disjoint=self.version.bytewise)
-        tables = [[self._table_stream(table, findings, ledgers) for table in group] for group in groups]
-        return [*([stream] for stream in self._log_streams(findings)), *tables]
+        groups = _group_tables(self.tables, disjoint=self.version.bytewise)
+        tables = [[self._open_table(table, findings, ledgers) for table in group] for group in groups]
+        return [*([stream] for stream in self._open_logs(findings)), *tables]
 
     def _split(self, table: LiveTable) -> tuple[bytes, bytes | None]:
         """Return the keys that part a table of the range from the ranges before and after; nothing where none does."""
         low = self.low if table.smallest < self.low else b""
         return low, self.high if self.high is not None and table.end > self.high else None
 
-    def _table_stream(self, table: LiveTable, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> Stream:
-        options = self.version.entry_options(self.scan.options)
+    def _open_table(self, table: LiveTable, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> Stream:
+        options = self.version.make_entry_options(self.scan.options)
         begins, ends = self._split(table)
         low = max(begins, table.smallest) if table.part else begins
         high = (table.end if ends is None else ends) if table.part else ends
@@ -506,7 +510,7 @@ class KeyRange(Fragment):
         reported = begins or first, after if ends is None else ends
         if table.virtual is not None and begins:  # every range of keys reads all of the file: the first one reports
             reported = begins, begins
-        table_map = None if self.shared is None else self.shared.map_of(table)
+        table_map = None if self.shared is None else self.shared.load_map(table)
         fields = {
             "map": table_map,
             "live": live,
@@ -515,23 +519,23 @@ class KeyRange(Fragment):
             "reported": reported,
             "sequence": table.sequence,
         }
-        table_range = JudgedTable.whole(table.file, scan, projection, pruned=True, virtual=table.virtual, **fields)
+        table_range = JudgedTable.cover_file(table.file, scan, projection, pruned=True, virtual=table.virtual, **fields)
         schema = STAMPED_SCHEMA if self.version.has_stamps else ENTRY_SCHEMA
         ledger = _ForwardingFindings(findings, owned=not begins and not first)
         if not table.part and reported == (b"", None):
             ledgers[table.file] = ledger
         batches = table_range.decode(schema, ledger)
         if table.blobs:
-            batches = (address_values(batch, table.blobs, BLOB) for batch in batches)
+            batches = (insert_addresses(batch, table.blobs, BLOB) for batch in batches)
         if self.select is not None:
             batches = _select_entries(batches, self.select)
         return Stream(table.file.path, table.level, table.smallest, batches)
 
-    def _log_streams(self, findings: Findings) -> Iterator[Stream]:
+    def _open_logs(self, findings: Findings) -> Iterator[Stream]:
         from sawlog.leveldb.database.merge import slice_keys
 
         read = partial(self.read_logs, findings.on_damage)
-        logs = read() if self.shared is None else self.shared.logs(read)
+        logs = read() if self.shared is None else self.shared.load_logs(read)
         ledger = _ForwardingFindings(findings, owned=not self.low)
         logs.reports.hand_on(ledger)
         if not self.low and logs.tail is not None:
@@ -541,7 +545,7 @@ class KeyRange(Fragment):
 
     def read_logs(self, on_damage: OnDamage) -> LogEntries:
         """Return the entries of all logs that may count."""
-        from sawlog.leveldb.database.merge import only, sorted_batch
+        from sawlog.leveldb.database.merge import select_rows, sort_batch
 
         options = LogReadOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=on_damage, options=options, storage=self.scan.storage)
@@ -549,22 +553,22 @@ class KeyRange(Fragment):
         logged = version.transactions
         transactions = None if logged is None else Transactions(logged.shared, logged.pending)
         mode = self.scan.options.recovery
-        schema, projection = _log_columns(
+        schema, projection = _select_log_columns(
             are_traced=logged is not None, are_named=mode is not None, have_stamps=version.dialect != "pebble"
         )
         logs = LogEntries(_Reports(on_damage))
         replay = Replay(mode, logs.reports) if mode is not None else None
         parts = LogParts(version.logs)
         for file in (*version.prior, *version.logs):
-            log_range = WriteRange.whole(file, scan, projection, version.dialect, numbered=True)
+            log_range = WriteRange.cover_file(file, scan, projection, version.dialect, numbered=True)
             ledger = Findings(on_damage, drained=True)
             if transactions is None:
-                log_batches = parts.batches(log_range, replay, ledger)
+                log_batches = parts.read_batches(log_range, replay, ledger)
             else:
                 rows = list(
                     log_range.decode(schema, ledger)
                     if replay is None
-                    else replay.batches(NumberedRange.of(log_range, shared=transactions.shared), schema)
+                    else replay.read_batches(NumberedRange.of(log_range, shared=transactions.shared), schema)
                 )
                 stamped = version.family if version.has_stamps else None
                 log_batches = iter(
@@ -580,13 +584,13 @@ class KeyRange(Fragment):
                 logs.tail = ledger.tail.of(file.path)
             if batches:
                 entries = pa.concat_batches(batches)
-                points = sorted_batch(only(entries, deletions=False))
-                logs.entries.append((file.path, only(entries, deletions=True), points))
+                points = sort_batch(select_rows(entries, deletions=False))
+                logs.entries.append((file.path, select_rows(entries, deletions=True), points))
         return logs
 
     def _filter_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the operations of a log on keys of the column family."""
-        numbers = numbers_of(batch.column(OPERATION))
+        numbers = find_numbers(batch.column(OPERATION))
         are_kept = _IS_KEYED[numbers] & (view_values(batch.column("column_family"), np.int64) == self.version.family)
         is_whole = bool(are_kept.all())
         operations = batch if is_whole else batch.filter(make_array(are_kept, pa.bool_()))
@@ -597,7 +601,7 @@ class KeyRange(Fragment):
         recorded = np.zeros(operations.num_rows, np.int64)
         if STAMP_SIZE in operations.schema.names:
             recorded = view_values(operations.column(STAMP_SIZE), np.int64)
-        widths = self.version.stamp_widths(recorded)
+        widths = self.version.choose_stamp_widths(recorded)
         keys, stamps = split_stamps(keys, widths, self.path)
         if ranges.any():
             values, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
@@ -608,7 +612,7 @@ class KeyRange(Fragment):
 
 
 @cache
-def _log_columns(*, are_traced: bool, are_named: bool, have_stamps: bool) -> tuple[pa.Schema, Projection]:
+def _select_log_columns(*, are_traced: bool, are_named: bool, have_stamps: bool) -> tuple[pa.Schema, Projection]:
     """Return the columns that are read of logs, and the scan of all of them.
 
     Args:
@@ -633,8 +637,8 @@ class Orphan(KeyRange):
     def of(cls, request: BoundScan, version: DatabaseVersion, file: File) -> Orphan:
         """Take a table or a log for all that the database is made of."""
         table = TABLE_NAME.match(file.name)
-        options = version.entry_options(request.scan.options)
-        named = (unnamed_table(file, None, request.scan.storage, options),) if table else ()
+        options = version.make_entry_options(request.scan.options)
+        named = (make_live_table(file, None, request.scan.storage, options),) if table else ()
         logs = () if table else (file,)
         version_of_file = replace(version, tables=named, logs=logs, faults=(), blobs={}, transactions=None, prior=())
         return cls(*request, file.path, file.size, version_of_file, named, b"", None)
@@ -670,7 +674,7 @@ class BlobParts(Fragment):
         """Yield the damage of blob files; there are no rows."""
         del schema
         with closing(self.scan.storage.open(self.path)) as source:
-            for part in self._parts(source):
+            for part in self._iterate_parts(source):
                 if part.wrong:
                     kind = UNSUPPORTED if part.newer else DatabaseDamageKind.BAD_BLOB_PART.label
                     findings.add_damage(Damage(self.path, part.offset, part.length, kind, part.wrong))
@@ -680,10 +684,10 @@ class BlobParts(Fragment):
                     findings.account.record += part.length
         yield from ()
 
-    def _parts(self, source: Source) -> Iterator[Part]:
+    def _iterate_parts(self, source: Source) -> Iterator[Part]:
         verify, longest = self.scan.options.verify_checksums, self.scan.options.max_blob_bytes
         try:
-            return blob_file(self.blobs, source, verify=verify, longest=longest).parts()
+            return open_blob_file(self.blobs, source, verify=verify, longest=longest).iterate_parts()
         except MalformedError as error:
             return iter([Part.of(0, source.size, error)])
 
@@ -695,7 +699,7 @@ def _select_waiting(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.less(batch.column(SEQUENCE), make_scalar(0, pa.int64())))
 
 
-def _sorted_groups(tables: Sequence[LiveTable], *, disjoint: bool) -> list[list[LiveTable]]:
+def _group_tables(tables: Sequence[LiveTable], *, disjoint: bool) -> list[list[LiveTable]]:
     """Return tables in groups, newest first; those of a group are of one level, and follow each other in key order.
 
     Args:
@@ -703,7 +707,7 @@ def _sorted_groups(tables: Sequence[LiveTable], *, disjoint: bool) -> list[list[
         disjoint: Whether tables are where the MANIFEST has them in the order of the bytes; otherwise each is a group.
     """
     groups: list[list[LiveTable]] = []
-    for table in sorted(tables, key=_newest_first):
+    for table in sorted(tables, key=_make_sort_key):
         group = groups[-1] if disjoint and groups and groups[-1][0].level == table.level else []
         row = bisect_right(group, table.smallest, key=attrgetter("smallest"))
         # Neighbours may share a key, of which the first one has the newer entries: but not on level 0.
@@ -719,12 +723,12 @@ def _sorted_groups(tables: Sequence[LiveTable], *, disjoint: bool) -> list[list[
     return groups
 
 
-def _newest_first(table: LiveTable) -> tuple[int, int, bytes, bytes]:
+def _make_sort_key(table: LiveTable) -> tuple[int, int, bytes, bytes]:
     """Return tables of level 0 by their numbers: where sequence numbers are the same, the newest file counts."""
-    return table.level, 0 if table.level else -number_of(table.file), table.smallest, table.end
+    return table.level, 0 if table.level else -parse_number(table.file), table.smallest, table.end
 
 
-def _constant_columns(runs: Sequence[Run], *, orphan: bool = False) -> dict[str, list[Any]]:
+def _make_constants(runs: Sequence[Run], *, orphan: bool = False) -> dict[str, list[Any]]:
     """Return the values that all entries of a file share, by column: a value per run."""
     return {
         "file": [posixpath.basename(run.path) for run in runs],

@@ -48,25 +48,25 @@ class Identity:
         first, last = ((row[f"{end}_key"], row[f"{end}_key_sequence"]) for end in ("smallest", "largest"))
         return cls(first, last, session, sequences)
 
-    def faults_of_session(self, table: TableMap, path: str) -> Iterator[Damage]:
+    def check_session(self, table: TableMap, path: str) -> Iterator[Damage]:
         """Yield what is said of a table that another session has written."""
         text = table.properties.get(SESSION, b"")
-        session = _session_bytes(text)
+        session = _parse_session(text)
         if self.session and session and session != self.session:
             detail = f"the MANIFEST names a table of another session than {text.decode(errors='replace')}, its own"
             yield _make_mismatch(path, detail)
 
-    def faults_of_first(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
+    def check_first(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
         """Yield what is said of a table whose first entries are these."""
         if self.first is not None and not _has_ranges(table):
-            yield from _compare_ends("first", self.first, _entry(batch, 0, table, self.first), path)
+            yield from _compare_ends("first", self.first, _read_entry(batch, 0, table, self.first), path)
 
-    def faults_of_last(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
+    def check_last(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
         """Yield what is said of a table whose last entries are these."""
         if self.last is not None and not _has_ranges(table):
-            yield from _compare_ends("last", self.last, _entry(batch, batch.num_rows - 1, table, self.last), path)
+            yield from _compare_ends("last", self.last, _read_entry(batch, batch.num_rows - 1, table, self.last), path)
 
-    def faults_of_sequences(
+    def check_sequences(
         self, table: TableMap, actual: tuple[int, int], path: str, *, is_whole: bool
     ) -> Iterator[Damage]:
         """Yield what is said of a table of whose entries these are the lowest and the highest sequence number.
@@ -91,7 +91,7 @@ def _has_ranges(table: TableMap) -> bool:
     return table.range_deletes is not None or range_keys or table.footer.cuckoo
 
 
-def _entry(batch: pa.RecordBatch, row: int, table: TableMap, recorded: tuple[bytes, int]) -> tuple[bytes, int]:
+def _read_entry(batch: pa.RecordBatch, row: int, table: TableMap, recorded: tuple[bytes, int]) -> tuple[bytes, int]:
     key, sequence = batch.column(KEY)[row].as_py(), batch.column(SEQUENCE)[row].as_py()
     if not sequence and EXTERNAL_VERSION in table.properties:
         sequence = recorded[1]  # only the MANIFEST has the number of a table that was taken in
@@ -115,7 +115,7 @@ def _make_mismatch(path: str, detail: str) -> Damage:
     return Damage(path, 0, 0, MISMATCHED_FILE, f"{detail}: {consequence} state")
 
 
-def _session_bytes(text: bytes) -> bytes:
+def _parse_session(text: bytes) -> bytes:
     """Return what a unique id begins with for a session: the low 64 of its bits; nothing for other texts."""
     if len(text) not in SESSION_DIGITS or not text.isalnum():
         return b""

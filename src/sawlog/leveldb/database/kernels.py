@@ -96,7 +96,9 @@ _TIMED = 8
 
 
 @kernel
-def place_keys(data: Bytes, starts: Int64s, ends: Int64s, versioned: Bool, out: OutBytes, out_ends: OutInt64s) -> None:
+def write_places(
+    data: Bytes, starts: Int64s, ends: Int64s, versioned: Bool, out: OutBytes, out_ends: OutInt64s
+) -> None:
     """Write byte strings that compare as keys do in an order that is not that of their bytes.
 
     What ascends is written with two zeros after it, and zeros as zero and 255, so that what is shorter comes first;
@@ -258,7 +260,7 @@ def find_places(keys: Bytes, offsets: Int64s, first: Int64, places: OutInt64s) -
 
 
 @kernel
-def sorted_so(entries: Entries, first: Int64, last: Int64) -> Bool:
+def is_sorted(entries: Entries, first: Int64, last: Int64) -> Bool:
     """Return whether the entries `first` to `last` are a run."""
     for number in range(first + 1, last):
         if not _is_before(entries, number - 1, number):

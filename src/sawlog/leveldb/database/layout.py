@@ -142,7 +142,7 @@ ENGINE_NAME = re.compile(
 """What an engine keeps for itself: messages, locks, settings."""
 
 
-def database_homes(files: Iterable[File], home: Callable[[File], str]) -> set[str]:
+def find_homes(files: Iterable[File], home: Callable[[File], str]) -> set[str]:
     """Return the directories that hold a database, or enough of one: what says its version may be missing.
 
     Tables next to logs are one, and tables or logs next to what names a MANIFEST; files that a user names one by one

@@ -12,7 +12,7 @@ from sawlog.errors import UnsupportedError
 from sawlog.format.damage import CUT_METADATA, UNSUPPORTED, Damage, Findings, Tail
 from sawlog.format.scan import Projection, Scan
 from sawlog.leveldb.database.layout import MANIFEST_NAME
-from sawlog.leveldb.log.head import Pointer, by_number, read_pointer, resolve_dialect
+from sawlog.leveldb.log.head import Pointer, read_pointer, resolve_dialect, sort_manifests
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.edit import EDITS_SCHEMA
@@ -74,7 +74,7 @@ class Manifest:
         manifest = cls(file)
         findings = manifest.findings
         scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
-        for edits, failed in EditRange.whole(file, scan, _edits_projection(), dialect).edits(findings):
+        for edits, failed in EditRange.cover_file(file, scan, _make_projection(), dialect).read_edits(findings):
             for offset, edit in edits:
                 manifest.apply(offset, edit)
             if failed is not None:
@@ -113,7 +113,7 @@ class Manifest:
     @property
     def tables(self) -> set[int]:
         """The numbers of all live tables, and of the files that some of them are parts of."""
-        rows = self.version.rows()
+        rows = self.version.make_rows()
         return {row[name] for row in rows for name in ("file", "backing_file") if row.get(name) is not None}
 
     @property
@@ -125,7 +125,7 @@ class Manifest:
         """Return whether a log is alive for a family whose first log is that."""
         return number >= first or bool(self.previous and number == self.previous)
 
-    def later(self, number: int) -> bool:
+    def is_later(self, number: int) -> bool:
         """Return whether a file with this number was made after the last edit."""
         return self.next_file is None or number >= self.next_file
 
@@ -135,7 +135,7 @@ class Manifest:
         tail = self.findings.tail
         return tail if tail is not None and tail.unfinished else None
 
-    def fault(self, dialect: Dialect | Literal["auto"]) -> Damage | None:
+    def find_fault(self, dialect: Dialect | Literal["auto"]) -> Damage | None:
         """Return why the MANIFEST does not say all that it was to say; `None` where it does."""
         path = self.file.path
         if self.findings.damages:
@@ -168,7 +168,7 @@ class Manifest:
 
 
 @cache
-def _edits_projection() -> Projection:
+def _make_projection() -> Projection:
     """Return all columns of edits."""
     return Projection.of(EDITS_SCHEMA, Scan(view="edits", options=LogReadOptions()))
 
@@ -204,18 +204,18 @@ def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
     read: list[Manifest] = []
     if pointer.name in manifests:
         read.append(Manifest.read(manifests[pointer.name], dialect, storage))
-        if (fault := read[0].fault(dialect)) is not None:
+        if (fault := read[0].find_fault(dialect)) is not None:
             faults.append(fault)
             if fault.kind == UNSUPPORTED:
                 consequence = "; which files are alive is not known without it: read tables and logs one by one"
                 raise UnsupportedError(replace(fault, detail=fault.detail + consequence))
     if not read or not read[0].is_usable(dialect):
-        for file in by_number(manifests.values()):
+        for file in sort_manifests(manifests.values()):
             if file.name != pointer.name:
                 read.append(Manifest.read(file, dialect, storage))
-                if read[-1].fault(dialect) is None:
+                if read[-1].find_fault(dialect) is None:
                     break
     faults += (damage for manifest in read for damage in manifest.findings.damages if damage not in faults)
-    intact = [manifest for manifest in read if manifest.fault(dialect) is None]
+    intact = [manifest for manifest in read if manifest.find_fault(dialect) is None]
     usable = next((manifest for manifest in (*read[:1], *intact, *read) if manifest.is_usable(dialect)), None)
     return Metadata(directory, dialect, pointer, usable, tuple(read), tuple(faults))

@@ -47,13 +47,13 @@ from sawlog.leveldb.columns import (
     VALUE,
     Run,
     Stream,
+    convert_codes,
     count_below,
-    name_codes,
-    newest_ranges,
+    make_disjoint_ranges,
 )
 from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.database.kernels import Covers
-from sawlog.leveldb.database.order import KeyOrder, VirtualTable, places_of
+from sawlog.leveldb.database.order import KeyOrder, VirtualTable, list_places
 from sawlog.leveldb.database.version import LiveTable
 from sawlog.leveldb.records.transactions import PendingOperations
 
@@ -86,7 +86,7 @@ class Judge:
         self._place = live.smallest
         self.flaws: dict[int, str] = {}
 
-    def entries(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def judge_entries(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """The wanted ones of a batch of data blocks: entries in their places, and those that are not, with `STRAY`."""
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
@@ -98,12 +98,12 @@ class Judge:
                 yield requested_rows
             return
         row_numbers, places = np.arange(rows), np.full(rows, _BEFORE)
-        first = _first(pc.greater_equal(keys, make_scalar(before, pa.binary()))) if keys[0].as_py() < before else 0
+        first = _find_first(pc.greater_equal(keys, make_scalar(before, pa.binary()))) if keys[0].as_py() < before else 0
         if first < rows:
-            self._place = keys[int(k.find_places(*_parts(keys), first, places))].as_py()
+            self._place = keys[int(k.find_places(*_split_binary(keys), first, places))].as_py()
         if self._place >= end:
             places[
-                _first(
+                _find_first(
                     pc.and_(
                         pc.greater_equal(keys, make_scalar(end, pa.binary())),
                         make_array(places == row_numbers, pa.bool_()),
@@ -117,7 +117,7 @@ class Judge:
             bounded_keys = pa.concat_arrays([keys, make_array([before, end], pa.binary())])
             key_places = np.where(places < 0, rows - 1 - places, places)[is_stray]
             strays = batch.filter(make_array(is_stray, pa.bool_()))
-            yield from self._strays(
+            yield from self._move_strays(
                 strays, bounded_keys.take(make_fixed_array(pa.int64(), key_places)), offsets[is_stray]
             )
             batch = batch.filter(make_array(~is_stray, pa.bool_()))
@@ -125,14 +125,14 @@ class Judge:
         if requested_rows.num_rows:
             yield requested_rows
 
-    def deletions(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    def judge_deletions(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """Range deletions: they hold as far as the range of their table, and are no damage where they reach beyond."""
         is_range = view_values(batch.column(OPERATION), np.uint8) == RANGE
         if VALUE in batch.schema.names and is_range.any():
             yield from self._clip_batch(batch.filter(make_array(is_range, pa.bool_())))
         if not is_range.all():
-            strays, places = self._place_entries(batch.filter(make_array(~is_range, pa.bool_())))
-            yield from self._strays(strays, places, np.full(len(places), offsets[~is_range][0]))
+            strays, places = self._arrange_entries(batch.filter(make_array(~is_range, pa.bool_())))
+            yield from self._move_strays(strays, places, np.full(len(places), offsets[~is_range][0]))
 
     def _clip_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         smallest, end = self._live.smallest, self._live.end
@@ -140,20 +140,20 @@ class Judge:
         inside = [key < end and (key >= smallest or value > smallest) for key, value in zip(keys, values, strict=True)]
         if not all(inside) and not self._live.part:
             outside = batch.filter(make_array([not is_inside for is_inside in inside], pa.bool_()))
-            yield from self._strays(*self._place_entries(outside), None)
+            yield from self._move_strays(*self._arrange_entries(outside), None)
         cut = {KEY: [max(key, smallest) for key in keys], VALUE: [min(value, end) for value in values]}
         columns = [
             make_array(cut[name], pa.binary()) if name in cut else batch.column(name) for name in batch.schema.names
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(make_array(inside, pa.bool_()))
 
-    def _place_entries(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+    def _arrange_entries(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         """Entries that no order is known of, in that of their keys, each in the place that is nearest to its key."""
         batch = batch.sort_by(KEY)
         smallest, end = self._live.smallest, self._live.end
         return batch, make_array([min(max(key, smallest), end) for key in batch.column(KEY).to_pylist()], pa.binary())
 
-    def _strays(
+    def _move_strays(
         self, batch: pa.RecordBatch, places: pa.Array, offsets: NDArray[np.int64] | None
     ) -> Iterator[pa.RecordBatch]:
         """Yield entries that are not in their places, given in others; those with offsets are flaws of their blocks."""
@@ -169,12 +169,12 @@ class Judge:
             offsets = offsets[unpack_booleans(inside)] if offsets is not None else None
         if offsets is not None:
             for offset, row in zip(*np.unique(offsets, return_index=True), strict=True):
-                self.flaws.setdefault(int(offset), self._detail(strays.column(STRAY)[int(row)].as_py()))
+                self.flaws.setdefault(int(offset), self._describe_key(strays.column(STRAY)[int(row)].as_py()))
         strays = self._select_wanted(strays)
         if strays.num_rows:
             yield strays
 
-    def _detail(self, key: bytes) -> str:
+    def _describe_key(self, key: bytes) -> str:
         live = self._live
         return (
             f"the key {key[:40]!r} is where a database does not look for it:"
@@ -185,7 +185,7 @@ class Judge:
         return slice_keys(batch, self._begins, self._ends)
 
 
-def _first(flags: pa.Array) -> int:
+def _find_first(flags: pa.Array) -> int:
     """Return the first place that is true; how many there are if none is."""
     hits = unpack_booleans(flags)
     return int(hits.argmax()) if hits.any() else len(flags)
@@ -208,19 +208,19 @@ def show_virtual(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns[VALUE] = _replace_keys(table, columns[VALUE], is_range, only_ranges=True)
     if table.order is None:
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
-    return _inside(table, columns, is_range, batch.schema, table.order)
+    return _clip_entries(table, columns, is_range, batch.schema, table.order)
 
 
-def _inside(
+def _clip_entries(
     table: VirtualTable, columns: dict[str, pa.Array], is_range: NDArray[np.bool_], schema: pa.Schema, order: KeyOrder
 ) -> pa.RecordBatch:
     """Return the entries between the bounds of a virtual table; range deletions are cut there."""
-    low, high = order.place(table.first), order.place(table.last) + (b"\0" if table.closed else b"")
-    keys = order.column(columns[KEY])
+    low, high = order.compute_place(table.first), order.compute_place(table.last) + (b"\0" if table.closed else b"")
+    keys = order.compute_column(columns[KEY])
     low_value, high_value = (make_scalar(limit, pa.large_binary()) for limit in (low, high))
     inside = unpack_booleans(pc.less(keys, high_value))
     if VALUE in columns and is_range.any():
-        ends = order.column(columns[VALUE])
+        ends = order.compute_column(columns[VALUE])
         begins_before = unpack_booleans(pc.less(keys, low_value))
         reaches_in = unpack_booleans(pc.greater(ends, low_value))
         inside &= np.where(is_range, reaches_in, ~begins_before)
@@ -244,7 +244,7 @@ def _replace_keys(
     starts, lengths = edges[:-1], np.diff(edges)
     suffixed = np.zeros(len(keys), np.bool_) if only_ranges or not table.suffix else ~is_range
     prefixed = is_range if only_ranges else np.ones(len(keys), np.bool_)
-    lengths = np.where(suffixed, lengths - _version_lengths(data, starts, lengths), lengths)
+    lengths = np.where(suffixed, lengths - _measure_versions(data, starts, lengths), lengths)
     prefix, suffix = len(table.prefix), len(table.suffix)
     source = np.concatenate([np.frombuffer(table.prefix + table.suffix, np.uint8), data])
     zeros = np.zeros(len(keys), np.int64)
@@ -255,7 +255,7 @@ def _replace_keys(
     return pa.Array.from_buffers(pa.binary(), len(keys), [None, pa.py_buffer(key_offsets), content])
 
 
-def _version_lengths(
+def _measure_versions(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return the bytes of the versions of keys with their lengths, which their last bytes say; 0 for none that fits."""
@@ -279,7 +279,7 @@ _DELETES = ("delete", "single_delete", "delete_sized")
 
 
 @cache
-def _effects() -> NDArray[np.uint8]:
+def _make_effects() -> NDArray[np.uint8]:
     """Return the effect of each operation on its key. A range deletion neither hides nor shows its first key."""
     merges = ("merge", "delete_range")
     effects = [k.DELETES if name in _DELETES else k.MERGES if name in merges else k.PUTS for name in OPERATION_NAMES]
@@ -335,7 +335,7 @@ class MergedEntries:
         self._strays = np.repeat(np.array(has_strays, np.bool_), np.diff(self._starts)) if any(has_strays) else None
         self._states = pending.states
         self._pending = pending.of(self._sequences) if pending else None
-        entries = self._entries()
+        entries = self._make_entries()
         order = _merge_runs(entries, lengths) if bytewise else _sort_entries(entries, 0, int(self._starts[-1]))
         fates = np.zeros(len(order.numbers), np.uint8)
         if not k.resolve(entries, order, covers, fates):
@@ -370,7 +370,7 @@ class MergedEntries:
         """All runs."""
         return self._runs
 
-    def sizes(self, fates: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def measure_runs(self, fates: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return bytes of keys and values, and numbers of entries, int64, by run and fate.
 
         Args:
@@ -388,7 +388,7 @@ class MergedEntries:
         """The operations of the entries of `order`, as numbers of `OPERATION_NAMES`."""
         return self._codes[self.order]
 
-    def batches(self, schema: pa.Schema, of_run: dict[str, list[Any]], *, every: bool) -> Iterator[pa.RecordBatch]:
+    def make_batches(self, schema: pa.Schema, of_run: dict[str, list[Any]], *, every: bool) -> Iterator[pa.RecordBatch]:
         """Yield entries, in order, as batches of bounded size.
 
         Args:
@@ -398,21 +398,21 @@ class MergedEntries:
         """
         numbers = self.order if every else self.order[self.live]
         live = self.live if every else np.ones(len(numbers), np.bool_)
-        for first, last in self._stretches(numbers):
-            yield self._batch(numbers[first:last], live[first:last], schema, of_run)
+        for first, last in self._iterate_stretches(numbers):
+            yield self._make_batch(numbers[first:last], live[first:last], schema, of_run)
 
-    def _stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Yield ranges of entries: entries next to each other in a batch are left together, if they are many."""
         edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
         used = k.find_stretches(numbers, self._batch_numbers, LONG, edges)
         first = 0
         for start, stop in edges[:used].reshape(-1, 2).tolist():
-            yield from self._parts_of(numbers, first, start)
+            yield from self._split_entries(numbers, first, start)
             yield start, stop
             first = stop
-        yield from self._parts_of(numbers, first, len(numbers))
+        yield from self._split_entries(numbers, first, len(numbers))
 
-    def _parts_of(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
+    def _split_entries(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
         if last - first <= BATCH_ROWS and self._value_sizes[numbers[first:last]].sum(dtype=np.int64) <= _PICKED_BYTES:
             yield from [(first, last)] if first < last else ()
@@ -429,19 +429,19 @@ class MergedEntries:
     def _value_sizes(self) -> NDArray[np.int32]:
         return _concatenate([np.diff(view_binary(batch.column(VALUE))[1]) for batch in self._batches], np.int32)
 
-    def _batch(
+    def _make_batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
     ) -> pa.RecordBatch:
         gathered = self._gather(numbers, [name for name in schema.names if name in STAMPED_SCHEMA.names])
         arrays = []
         for field in schema:
             if field.name == OPERATION:
-                arrays.append(name_codes(view_values(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
+                arrays.append(convert_codes(view_values(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
             elif field.name == LIVE:
                 bits = pack_bits(live)
                 arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
             elif field.name == TRANSACTION:
-                arrays.append(self._transactions(numbers))
+                arrays.append(self._make_transactions(numbers))
             elif field.name in of_run:
                 runs = np.searchsorted(self._run_ends, numbers, "right")
                 arrays.append(make_array(of_run[field.name], field.type).take(make_fixed_array(pa.int64(), runs)))
@@ -449,7 +449,7 @@ class MergedEntries:
                 arrays.append(gathered.column(field.name))
         return make_batch(arrays, schema, len(numbers))
 
-    def _transactions(self, numbers: NDArray[np.int64]) -> pa.Array:
+    def _make_transactions(self, numbers: NDArray[np.int64]) -> pa.Array:
         places = np.full(len(numbers), -1) if self._pending is None else self._pending[numbers]
         state_numbers = make_fixed_array(pa.int64(), np.maximum(places, 0))
         names = make_array(list(self._states) or [""], pa.string()).take(state_numbers)
@@ -515,13 +515,13 @@ class MergedEntries:
         data = used[0] if len(used) == 1 else _concatenate(used, np.uint8)
         return Keys(data, np.concatenate([np.zeros(1, np.int64), *ends]))
 
-    def _entries(self) -> k.Entries:
+    def _make_entries(self) -> k.Entries:
         """Return columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
         ranks = sequences = self._sequences
         if len(self._stamps):  # by timestamps, and then by sequence numbers
             ranks = np.empty(len(self._stamps), np.int64)
             ranks[np.lexsort((self._sequences, self._stamps))] = np.arange(len(ranks))
-        effects = _effects()[self._codes]
+        effects = _make_effects()[self._codes]
         if self._pending is not None:
             effects = np.where(self._pending < 0, effects, np.uint8(k.MERGES))
         if self._strays is not None:
@@ -530,7 +530,7 @@ class MergedEntries:
         keys = self._keys
         if self._order_of_keys is not None:
             data, edges = keys
-            keys = Keys(*self._order_of_keys.places(data, edges[:-1], edges[1:]))
+            keys = Keys(*self._order_of_keys.compute_places(data, edges[:-1], edges[1:]))
         arrays = (*keys, ranks, sequences, effects)
         for array in arrays:
             array.flags.writeable = False
@@ -544,7 +544,7 @@ class Keys(NamedTuple):
     edges: NDArray[np.int64]
 
 
-def _parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _split_binary(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     data, ends = view_binary(column)
     return data, ends.astype(np.int64)
 
@@ -556,11 +556,11 @@ def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
 def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> k.Order:
     """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
     edges = np.cumsum([0, *(length for length in lengths if length)]).astype(np.int64).tolist()
-    order, spare = _new_order(edges[-1]), _new_order(edges[-1])
+    order, spare = _allocate_order(edges[-1]), _allocate_order(edges[-1])
     order.numbers[:] = np.arange(edges[-1])
     _write_words(entries, edges, order.words)
     for first, last in itertools.pairwise(edges if not presorted else ()):
-        if not k.sorted_so(entries, first, last):
+        if not k.is_sorted(entries, first, last):
             order.numbers[first:last] = _sort_entries(entries, first, last).numbers
             order.words[first:last] = order.words[order.numbers[first:last]]
     while len(edges) > 2:
@@ -574,7 +574,7 @@ def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = Tru
     return order
 
 
-def _new_order(length: int) -> k.Order:
+def _allocate_order(length: int) -> k.Order:
     """Return an order that is still to be written, in memory that Arrow has at hand."""
     return k.Order(Column(np.int64, length).values, Column(np.uint64, length).values)
 
@@ -603,19 +603,21 @@ def _sort_entries(entries: k.Entries, first: int, last: int) -> k.Order:
     return k.Order(numbers, np.zeros(last - first, np.uint64))
 
 
-def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+def sort_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return entries in key order, newest first where keys are equal."""
     stamped = [(STAMP, "descending")] if STAMP in batch.schema.names else []
     order = pc.sort_indices(batch, sort_keys=[(KEY, "ascending"), *stamped, (SEQUENCE, "descending")])
     return batch.take(order)
 
 
-def _covers_of(ranges: Sequence[pa.RecordBatch], order: KeyOrder | None = None) -> k.Covers:
+def _make_covers(ranges: Sequence[pa.RecordBatch], order: KeyOrder | None = None) -> k.Covers:
     """Return range deletions as disjoint ranges, each with the newest that covers it."""
     keys, values, numbers = (
         [value for batch in ranges for value in batch.column(name).to_pylist()] for name in (KEY, VALUE, SEQUENCE)
     )
-    edges, sequences = newest_ranges(zip(places_of(keys, order), places_of(values, order), numbers, strict=True))
+    edges, sequences = make_disjoint_ranges(
+        zip(list_places(keys, order), list_places(values, order), numbers, strict=True)
+    )
     starts = np.concatenate([[0], np.cumsum([len(edge) for edge in edges])]).astype(np.int64)
     return k.Covers(np.frombuffer(b"".join(edges), np.uint8), starts, np.array(sequences, np.int64))
 
@@ -647,13 +649,13 @@ def merge_groups(
         uncertain = 0
         deletions_of_all = []
         for run in itertools.chain(*runs):
-            deleted = [only(batch, deletions=True) for batch in run.batches]
+            deleted = [select_rows(batch, deletions=True) for batch in run.batches]
             deletions_of_all += deleted
-            newest = max(map(_newest, deleted), default=0)
+            newest = max(map(_find_newest, deleted), default=0)
             if newest and order is None:
                 report(run.path, newest)
                 uncertain = max(uncertain, newest)
-        covers = _covers_of([] if order is None else deletions_of_all, order)
+        covers = _make_covers([] if order is None else deletions_of_all, order)
         yield MergedEntries(runs, covers, pending, bytewise=False, order_of_keys=order, uncertain=uncertain)
         return
     reader = _MergeReader(groups, low, high)
@@ -666,7 +668,7 @@ def merge_groups(
         yield MergedEntries(*reader.take(), pending, bytewise=True)
 
 
-def _newest(batch: pa.RecordBatch) -> int:
+def _find_newest(batch: pa.RecordBatch) -> int:
     """Return the highest sequence number of a batch; 0 where it has none, or only such as wait for a commit."""
     return int(view_values(batch.column(SEQUENCE), np.int64).max(initial=0))
 
@@ -706,7 +708,7 @@ class _MergeReader:
     def take(self) -> tuple[list[list[Run]], Covers]:
         """Remove what precedes all that is still to be read, as groups, with the range deletions that count there."""
         limit = self.bounds[0][0] if self.bounds else None
-        covers = self._deletions.covers(self._low)
+        covers = self._deletions.find_covers(self._low)
         self._low = limit or b""
         return self._queue.take(limit), covers
 
@@ -723,7 +725,7 @@ class _MergeReader:
                 elif batch.column(OPERATION)[0].as_py() == RANGE:
                     self._deletions.add(batch)
                     # As rows, the others belong to the ranges that they begin in.
-                    rows = slice_keys(sorted_batch(batch), self._low, self._high)
+                    rows = slice_keys(sort_batch(batch), self._low, self._high)
                     self._queue.add(_DELETIONS, number, Run(stream.path, stream.level, [rows]))
                 else:
                     self._queue.add(_ENTRIES, number, run)
@@ -785,7 +787,7 @@ class _Deletions:
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
-        self._covers = _covers_of([])
+        self._covers = _make_covers([])
         self._is_complete = True
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -793,12 +795,12 @@ class _Deletions:
         self._batches.append(batch)
         self._is_complete = False
 
-    def covers(self, low: bytes) -> Covers:
+    def find_covers(self, low: bytes) -> Covers:
         """Return the keys from `low` on that they delete; what ends before it is forgotten."""
         if not self._is_complete:
             batch = pa.concat_batches(self._batches)
             self._batches = [batch.filter(pc.greater(batch.column(VALUE), make_scalar(low, pa.binary())))]
-            self._covers = _covers_of(self._batches)
+            self._covers = _make_covers(self._batches)
             self._is_complete = True
         keys, starts, sequences = self._covers
         reached = range(len(sequences))
@@ -808,7 +810,7 @@ class _Deletions:
         return Covers(keys, starts[first:], sequences[first:])
 
 
-def only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
+def select_rows(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
     """Return the range deletions of a batch, or everything else."""
     is_selected: NDArray[np.bool_] = view_values(batch.column(OPERATION), np.uint8) == RANGE
     if not deletions:

@@ -30,25 +30,25 @@ class KeyOrder:
 
     versioned: bool
 
-    def places(
+    def compute_places(
         self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """The places of the keys `data[start : end]`, back to back with eight bytes after them, and where they end."""
         room = k.PLACE_GROWTH * int((ends - starts).sum()) + k.PLACE_ROOM * len(starts) + k.PLACE_SLACK
         out, out_ends = np.zeros(room, np.uint8), np.zeros(len(starts) + 1, np.int64)
-        k.place_keys(data, starts, ends, self.versioned, out, out_ends)
+        k.write_places(data, starts, ends, self.versioned, out, out_ends)
         return out[: int(out_ends[-1]) + k.PLACE_SLACK], out_ends
 
-    def column(self, keys: pa.Array) -> pa.Array:
+    def compute_column(self, keys: pa.Array) -> pa.Array:
         """Return the places of a column of keys."""
         data, offsets = view_binary(keys)
         edges = offsets.astype(np.int64)
-        places, ends = self.places(data, edges[:-1], edges[1:])
+        places, ends = self.compute_places(data, edges[:-1], edges[1:])
         return pa.Array.from_buffers(pa.large_binary(), len(keys), [None, pa.py_buffer(ends), pa.py_buffer(places)])
 
-    def place(self, key: bytes) -> bytes:
+    def compute_place(self, key: bytes) -> bytes:
         """Return the place of a key."""
-        place: bytes = self.column(make_array([key], pa.binary()))[0].as_py()
+        place: bytes = self.compute_column(make_array([key], pa.binary()))[0].as_py()
         return place
 
 
@@ -87,6 +87,6 @@ class VirtualTable:
         return cls(order, prefix, suffix, row["smallest_key"], row["largest_key"], closed)
 
 
-def places_of(keys: Sequence[bytes], order: KeyOrder | None) -> list[bytes]:
+def list_places(keys: Sequence[bytes], order: KeyOrder | None) -> list[bytes]:
     """Return the places of keys in an order; they themselves where that is the bytes'."""
-    return list(keys) if order is None else order.column(make_array(keys, pa.binary())).to_pylist()
+    return list(keys) if order is None else order.compute_column(make_array(keys, pa.binary())).to_pylist()

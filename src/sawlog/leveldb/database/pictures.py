@@ -59,8 +59,8 @@ class Charts:
     def add(self, entries: MergedEntries) -> None:
         """Count all entries of a part."""
         fates = np.where(entries.live, 0, np.where(_DELETES[entries.codes], 2, 1))
-        for run, sizes, rows in zip(entries.runs, *entries.sizes(fates, len(_FATES)), strict=True):
-            self._fate(posixpath.basename(run.path), run.level).add(sizes.tolist(), rows.tolist())
+        for run, sizes, rows in zip(entries.runs, *entries.measure_runs(fates, len(_FATES)), strict=True):
+            self._find_fate(posixpath.basename(run.path), run.level).add(sizes.tolist(), rows.tolist())
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Count entries in columns `COUNTED`."""
@@ -76,9 +76,9 @@ class Charts:
         )
         groups = files_and_levels.take(make_fixed_array(pa.int64(), firsts)).to_pydict()
         for file, level, *of_fates in zip(*groups.values(), sizes.tolist(), rows.tolist(), strict=True):
-            self._fate(file, level).add(*of_fates)
+            self._find_fate(file, level).add(*of_fates)
 
-    def _fate(self, file: str, level: int) -> _Fate:
+    def _find_fate(self, file: str, level: int) -> _Fate:
         return self._fates.setdefault((file, level), _Fate(dict.fromkeys(_FATES, 0), dict.fromkeys(_FATES, 0)))
 
     def draw_pictures(self) -> Iterator[Picture]:
@@ -89,14 +89,14 @@ class Charts:
         )
         spans = [
             KeySpan(
-                _level(table.level),
+                _describe_level(table.level),
                 table.smallest,
                 table.end,
                 table.file.size,
                 LaneBox(
                     0,
                     0,
-                    _summary(table.file.name, table.file.size, fates.get((table.file.name, table.level))),
+                    _summarize(table.file.name, table.file.size, fates.get((table.file.name, table.level))),
                     path=table.file.path,
                 ),
             )
@@ -117,7 +117,7 @@ class Charts:
         for file in version.logs:
             sizes.add("logs", "live", file.size, file.path)
         for table in sorted(version.tables, key=lambda live_table: live_table.level):
-            sizes.add(_level(table.level), "live", table.file.size, table.file.path)
+            sizes.add(_describe_level(table.level), "live", table.file.size, table.file.path)
         for blobs in version.blobs.values():
             sizes.add("blob files", "live", blobs.file.size, blobs.file.path)
         for file in version.dead:
@@ -128,15 +128,15 @@ class Charts:
         for (_, level), fate in sorted(fates.items(), key=lambda item: item[0][1]):
             for name in _FATES:
                 if fate.sizes[name]:
-                    alive.add(_level(level), name, fate.sizes[name])
+                    alive.add(_describe_level(level), name, fate.sizes[name])
         if fates:
             note = "Of keys and values, before compression. Older versions and deletions wait for compaction."
             yield alive.draw_picture("Live and dead bytes by level", note, _FATES)
 
 
-def _level(level: int) -> str:
+def _describe_level(level: int) -> str:
     return "logs" if level == LOG_LEVEL else f"level {level}"
 
 
-def _summary(name: str, size: int, fate: _Fate | None) -> str:
+def _summarize(name: str, size: int, fate: _Fate | None) -> str:
     return f"{name}: {size:,} bytes" + (f", {fate.text}" if fate is not None else "")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sawlog.leveldb.database.catalog import RemoteObject, remote_objects
+from sawlog.leveldb.database.catalog import RemoteObject, read_remote_objects
 from sawlog.leveldb.database.layout import LOG_NAME, OPTIONS_BYTES, SECONDARY_DIR, SHARED_NAME, TWO_PHASES, WAL_DIR
 from sawlog.leveldb.log.layout import OPTIONS_NAME
 from sawlog.leveldb.options import DatabaseReadOptions
@@ -51,7 +51,7 @@ class StoredPlace:
     absent: list[Absent] = field(default_factory=list)
     objects: dict[int, RemoteObject] = field(default_factory=dict)
 
-    def parts(self, number: int) -> list[File]:
+    def list_parts(self, number: int) -> list[File]:
         """Return the parts of a log, in order."""
         return [file for _, file in sorted(self.logs.get(number, {}).items())]
 
@@ -73,7 +73,7 @@ class StoredPlace:
         return added
 
 
-def stored_files(
+def find_files(
     files: Sequence[File],
     home: str,
     oldest: int,
@@ -97,14 +97,14 @@ def stored_files(
     stored.elsewhere += stored.add_tables(shared)
     for path in options.paths:
         stored.elsewhere += stored.add_tables(storage.list_files(path))
-    stored.objects = remote_objects(home, storage)
+    stored.objects = read_remote_objects(home, storage)
     _add_objects(stored, home, options, storage)
     if options.wal_dir:
         for path in options.wal_dir:
             stored.elsewhere += stored.add_logs(storage.list_files(path))
         return stored
     has_own_logs = max(stored.logs, default=-1) >= oldest
-    for setting, named, source in _named_directories(home, storage):
+    for setting, named, source in _list_directories(home, storage):
         # A checkpoint has logs of its own, and the OPTIONS of the database that it was taken of.
         if setting == WAL_DIR and has_own_logs:
             continue
@@ -127,7 +127,7 @@ def _add_objects(stored: StoredPlace, home: str, options: DatabaseReadOptions, s
         if not remote.is_below or number in stored.tables or number in stored.blobs:
             continue
         if remote.locator not in directories:
-            near = [path for path in _candidates(remote.locator, home) if storage.is_directory(path)]
+            near = [path for path in _list_candidates(remote.locator, home) if storage.is_directory(path)]
             directories[remote.locator] = [*options.paths, *near]
         for path in (posixpath.join(directory, remote.name) for directory in directories[remote.locator]):
             if storage.exists(path):
@@ -137,9 +137,9 @@ def _add_objects(stored: StoredPlace, home: str, options: DatabaseReadOptions, s
                 break
 
 
-def _named_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, File]]:
+def _list_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, File]]:
     """Yield the directories for logs that the last OPTIONS file names: setting, path, and the file."""
-    named = _options_files(home, storage)
+    named = _list_options_files(home, storage)
     if not named:
         return
     newest = max(named, key=lambda file: int(file.name.rpartition("-")[2]))
@@ -148,7 +148,7 @@ def _named_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, 
         yield setting, (_ESCAPED.sub(r"\1", path) if "rocksdb_version" in text else path), newest
 
 
-def _options_files(home: str, storage: Storage) -> list[File]:
+def _list_options_files(home: str, storage: Storage) -> list[File]:
     try:
         return storage.list_files(home or ".", fresh=False, names=OPTIONS_NAME)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -157,13 +157,13 @@ def _options_files(home: str, storage: Storage) -> list[File]:
 
 def may_have_transactions(home: str, storage: Storage) -> bool:
     """Return whether logs of RocksDB may have marks of two-phase transactions: unless all OPTIONS files say no."""
-    matches = [_TWO_PHASES.search(storage.read(file, 0, OPTIONS_BYTES)) for file in _options_files(home, storage)]
+    matches = [_TWO_PHASES.search(storage.read(file, 0, OPTIONS_BYTES)) for file in _list_options_files(home, storage)]
     return not matches or any(match is None or match[1] != b"false" for match in matches)
 
 
 def _locate_logs(setting: str, named: str, home: str, oldest: int, storage: Storage) -> str | None:
     """Return the path that a directory of logs has now: of several, one with a log that is alive."""
-    present = [candidate for candidate in _candidates(named, home) if storage.is_directory(candidate)]
+    present = [candidate for candidate in _list_candidates(named, home) if storage.is_directory(candidate)]
     for directory in present:
         logs = [LOG_NAME.match(name) for name in storage.directories.list_names(directory)]
         if any(name is not None and int(name[1]) >= oldest for name in logs):
@@ -172,7 +172,7 @@ def _locate_logs(setting: str, named: str, home: str, oldest: int, storage: Stor
     return present[0] if present and setting == SECONDARY_DIR else None
 
 
-def _candidates(named: str, home: str) -> Iterator[str]:
+def _list_candidates(named: str, home: str) -> Iterator[str]:
     """Yield the paths that a directory may have now.
 
     Next to the database, in it, in the same place relative to the directories above it, or where it always was.

@@ -33,12 +33,12 @@ from sawlog.leveldb.log.layout import CURRENT_NAME, OPTIONS_NAME, RECORD_COLUMN
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogReadOptions, LogWriteOptions, TableReadOptions, TableWriteOptions
-from sawlog.leveldb.records.edit import NewTable, encode_edit, internal_key
+from sawlog.leveldb.records.edit import NewTable, encode_edit, encode_internal_key
 from sawlog.leveldb.records.layout import Tag
 from sawlog.leveldb.records.transactions import PREPARED
 from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import layout as tables
-from sawlog.leveldb.table.rows import table_map
+from sawlog.leveldb.table.rows import read_table_map
 from sawlog.leveldb.table.writer import TableWriter
 from sawlog.storage import File, Storage
 from sawlog.storage.staging import StagedDirectory
@@ -82,7 +82,7 @@ class _DatabaseTable(TableWriter):
             tables.COLUMN_FAMILY_NUMBER: encode_varint(version.family),
         }
 
-    def _origin(self) -> dict[bytes, bytes]:
+    def _make_origin(self) -> dict[bytes, bytes]:
         return self._properties_of_origin
 
 
@@ -104,7 +104,7 @@ def repair_database(contents: Contents, places: Sequence[tuple[File, str]], stor
     """
     assert isinstance(contents, DatabaseContents)
     _refuse_range_keys(contents)
-    target = _target(contents, places, storage)
+    target = _choose_target(contents, places, storage)
     staged = storage.directories.stage_directory(target)
     try:
         _write(contents, [file for file, _ in places], staged)
@@ -114,7 +114,7 @@ def repair_database(contents: Contents, places: Sequence[tuple[File, str]], stor
         raise
 
 
-def prepared_entries(contents: Contents) -> Iterator[Skipped]:
+def find_prepared_entries(contents: Contents) -> Iterator[Skipped]:
     """Yield the files that have entries of transactions that are prepared and not committed.
 
     A repaired database is without them; what is not even prepared, an engine that opens the old one rolls back.
@@ -144,7 +144,7 @@ def _refuse_range_keys(contents: DatabaseContents) -> None:
     version, storage = contents.version, contents.scan.storage
     holders = []
     for table in version.tables:
-        table_of_keys = table_map(table.file, Scan(options=TableReadOptions(), storage=storage))
+        table_of_keys = read_table_map(table.file, Scan(options=TableReadOptions(), storage=storage))
         if table_of_keys is not None and any(decode_varints(table_of_keys.properties.get(tables.RANGE_KEYS, b""))):
             holders.append(table.file.path)
     if version.dialect == "pebble":
@@ -152,7 +152,7 @@ def _refuse_range_keys(contents: DatabaseContents) -> None:
         projection = Projection.of(WRITES_SCHEMA, scan)
         schema = pa.schema([WRITES_SCHEMA.field(OPERATION)])
         for log in version.logs:
-            log_range = WriteRange.whole(log, scan, projection, "pebble")
+            log_range = WriteRange.cover_file(log, scan, projection, "pebble")
             for batch in log_range.decode(schema, Findings("skip")):
                 if pc.any(pc.equal(batch.column(OPERATION), make_scalar(_RANGE_KEY, pa.string()))).as_py():
                     holders.append(log.path)
@@ -164,7 +164,7 @@ def _refuse_range_keys(contents: DatabaseContents) -> None:
         )
 
 
-def _target(contents: DatabaseContents, places: Sequence[tuple[File, str]], storage: Storage) -> str:
+def _choose_target(contents: DatabaseContents, places: Sequence[tuple[File, str]], storage: Storage) -> str:
     home = contents.version.directory
     if contents.backup is not None:
         raise OptionError(f"{places[0][0].path}: a backup is not repaired; restore it, or convert what is intact")
@@ -178,8 +178,8 @@ def _target(contents: DatabaseContents, places: Sequence[tuple[File, str]], stor
 
 
 def _write(contents: DatabaseContents, files: Sequence[File], staged: StagedDirectory) -> None:
-    dialect = _dialect(contents)
-    levels = _levels(contents)
+    dialect = _find_dialect(contents)
+    levels = _count_levels(contents)
     numbers = itertools.count(_MANIFEST_NUMBER + 1)
     families = []
     for name in contents.versions:  # the default one first
@@ -190,7 +190,7 @@ def _write(contents: DatabaseContents, files: Sequence[File], staged: StagedDire
     _write_manifest(families, staged.work, dialect, next(numbers))
 
 
-def _dialect(contents: DatabaseContents) -> Dialect:
+def _find_dialect(contents: DatabaseContents) -> Dialect:
     """Return whose files are written: as the files next to the database say, or else its tables."""
     dialect = contents.version.dialect
     if dialect != "auto":
@@ -198,7 +198,7 @@ def _dialect(contents: DatabaseContents) -> Dialect:
     options = TableReadOptions()
     for version in contents.versions.values():
         for table in version.tables:
-            table_with_footer = table_map(table.file, Scan(options=options, storage=contents.scan.storage))
+            table_with_footer = read_table_map(table.file, Scan(options=options, storage=contents.scan.storage))
             if table_with_footer is not None and table_with_footer.lost is None:
                 return table_with_footer.rules.dialect
     manifest = contents.metadata.chosen
@@ -206,7 +206,7 @@ def _dialect(contents: DatabaseContents) -> Dialect:
     return "rocksdb" if is_leveled else "leveldb"
 
 
-def _levels(contents: DatabaseContents) -> int:
+def _count_levels(contents: DatabaseContents) -> int:
     """Return the number of levels of the engine."""
     directory = contents.version.directory or "."
     settings = contents.scan.storage.list_files(directory, fresh=False, names=OPTIONS_NAME)
@@ -230,7 +230,7 @@ def _write_tables(
     low = high = number = 0
     try:
         for batch in _sort_entries(contents):
-            begins = _entry(batch, 0)
+            begins = _read_entry(batch, 0)
             if writer is not None and writer.size >= _TABLE_BYTES and levels > 1 and begins[0] != last[0]:
                 new_tables.append(_finish(writer, number, levels - 1, first, last, (low, high)))
                 writer = None
@@ -240,7 +240,7 @@ def _write_tables(
                 path = os.path.join(directory, f"{number:06d}.{suffix}")
                 writer = _DatabaseTable(path, dialect, name, contents.version)
             writer.write(batch)
-            last = _entry(batch, batch.num_rows - 1)
+            last = _read_entry(batch, batch.num_rows - 1)
             lowest, highest = (limit.as_py() for limit in pc.min_max(batch.column(SEQUENCE)).values())
             low, high = min(low, lowest), max(high, highest)
         if writer is not None:
@@ -252,7 +252,7 @@ def _write_tables(
     return new_tables
 
 
-def _entry(batch: pa.RecordBatch, row: int) -> tuple[bytes, int, str]:
+def _read_entry(batch: pa.RecordBatch, row: int) -> tuple[bytes, int, str]:
     key, sequence, operation = (batch.column(name)[row].as_py() for name in (KEY, SEQUENCE, OPERATION))
     return key, sequence, operation
 
@@ -266,7 +266,7 @@ def _finish(
     sequences: tuple[int, int],
 ) -> NewTable:
     (published,) = writer.publish()
-    smallest, largest = (internal_key(key, sequence, _TYPES[name]) for key, sequence, name in (first, last))
+    smallest, largest = (encode_internal_key(key, sequence, _TYPES[name]) for key, sequence, name in (first, last))
     return NewTable(number, level, published.size, smallest, largest, sequences)
 
 
@@ -290,12 +290,12 @@ def _sort_entries(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
         )
     all_rows = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
     keys, sequences = (all_rows.column(name).to_pylist() for name in (KEY, SEQUENCE))
-    order = _sorted_as_chromium(keys, sequences, contents.version.path)
+    order = _sort_as_chromium(keys, sequences, contents.version.path)
     sorted_rows = all_rows.take(make_fixed_array(pa.int64(), np.array(order, np.int64)))
     yield from (batch for batch in sorted_rows.to_batches(_BATCH_ROWS) if batch.num_rows)
 
 
-def _sorted_as_chromium(keys: list[bytes], sequences: list[int], path: str) -> list[int]:
+def _sort_as_chromium(keys: list[bytes], sequences: list[int], path: str) -> list[int]:
     try:
         places = [(order_of(key), -sequence) for key, sequence in zip(keys, sequences, strict=True)]
     except UnknownBytesError as error:
@@ -308,7 +308,7 @@ def _sorted_as_chromium(keys: list[bytes], sequences: list[int], path: str) -> l
 
 def _as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return entries as they are written: values in their places, and timestamps in keys."""
-    operations = kept_operations(batch.column(OPERATION))
+    operations = convert_operations(batch.column(OPERATION))
     keys = batch.column(KEY)
     if STAMP in batch.schema.names:
         keys = _append_stamps(keys, batch.column(STAMP))
@@ -316,7 +316,7 @@ def _as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
 
-def kept_operations(operations: pa.Array) -> pa.Array:
+def convert_operations(operations: pa.Array) -> pa.Array:
     """Return operations as they are written."""
     moved = pc.is_in(operations, value_set=make_array(_AS_PUT, pa.string()))
     if not pc.any(moved).as_py():

@@ -33,7 +33,7 @@ from sawlog.leveldb.columns import (
     VALUE,
     WRITES_SCHEMA,
 )
-from sawlog.leveldb.database.expected import missing_logs
+from sawlog.leveldb.database.expected import find_missing_logs
 from sawlog.leveldb.database.identity import Identity
 from sawlog.leveldb.database.layout import (
     BLOB_DIRECTORY,
@@ -46,7 +46,7 @@ from sawlog.leveldb.database.layout import (
 )
 from sawlog.leveldb.database.manifest import Manifest, Metadata
 from sawlog.leveldb.database.order import ORDERS, KeyOrder, VirtualTable
-from sawlog.leveldb.database.places import StoredPlace, may_have_transactions, stored_files
+from sawlog.leveldb.database.places import StoredPlace, find_files, may_have_transactions
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
@@ -62,7 +62,7 @@ from sawlog.leveldb.table.layout import (
     STAMP_WIDTH,
     STAMPS_KEPT,
 )
-from sawlog.leveldb.table.rows import TableRange, table_map
+from sawlog.leveldb.table.rows import TableRange, read_table_map
 from sawlog.storage import File, Storage
 from sawlog.storage.names import is_remote
 
@@ -209,15 +209,15 @@ class DatabaseVersion:
             return True
         return damage.path == self.path and damage.kind in (MISSING_FILE, UNSUPPORTED) and damage not in self.faults
 
-    def table_options(self, options: DatabaseReadOptions) -> TableReadOptions:
+    def make_table_options(self, options: DatabaseReadOptions) -> TableReadOptions:
         """Return the options by which its tables are read: in the order of its keys, which LevelDB's do not say."""
         return replace(options.of_tables, comparator=self.comparator)
 
-    def entry_options(self, options: DatabaseReadOptions) -> TableReadOptions:
+    def make_entry_options(self, options: DatabaseReadOptions) -> TableReadOptions:
         """Return the same, with timestamps in a column of their own where keys have them."""
-        return _entry_options(options, self.comparator)
+        return _make_entry_options(options, self.comparator)
 
-    def stamp_widths(self, recorded: NDArray[np.int64]) -> NDArray[np.int64]:
+    def choose_stamp_widths(self, recorded: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of bytes at the end of each key in logs that are its timestamp, by what the log says.
 
         RocksDB's logs say it since timestamps need not be in tables. Whether they are in keys of logs may change then.
@@ -227,7 +227,7 @@ class DatabaseVersion:
         return recorded if self.is_plain else np.zeros(len(recorded), np.int64)
 
 
-def _entry_options(options: DatabaseReadOptions, comparator: str) -> TableReadOptions:
+def _make_entry_options(options: DatabaseReadOptions, comparator: str) -> TableReadOptions:
     """Return options for tables whose keys are in an order, with timestamps apart."""
     keys: Literal["stamped", "internal"] = "stamped" if comparator.endswith(STAMP_SUFFIX) else "internal"
     return replace(options.of_tables, comparator=comparator, keys=keys)
@@ -243,22 +243,22 @@ def read_versions(
     """Return the column families by name; where metadata is not whole, with what the files themselves say."""
     manifest = metadata.chosen
     if manifest is None:
-        every = stored_files(files, metadata.directory, 0, options, storage, shared)
-        return _recovered_versions(metadata, every, storage, options)
-    stored = stored_files(files, metadata.directory, manifest.oldest, options, storage, shared)
+        every = find_files(files, metadata.directory, 0, options, storage, shared)
+        return _recover_versions(metadata, every, storage, options)
+    stored = find_files(files, metadata.directory, manifest.oldest, options, storage, shared)
     cut = metadata.faults
     if manifest.file.name == metadata.pointer.name:
-        cut += tuple(missing_logs(manifest, stored, metadata.dialect, metadata.directory, storage))
+        cut += tuple(find_missing_logs(manifest, stored, metadata.dialect, metadata.directory, storage))
     families = sorted(manifest.version.families.items())
-    logs = [file for number in sorted(stored.logs) if number >= manifest.kept for file in stored.parts(number)]
-    transactions = _transactions(logs, metadata, storage)
+    logs = [file for number in sorted(stored.logs) if number >= manifest.kept for file in stored.list_parts(number)]
+    transactions = _read_transactions(logs, metadata, storage)
     return {
-        name: _version(metadata, manifest, family, stored, cut, transactions, storage, options)
+        name: _make_version(metadata, manifest, family, stored, cut, transactions, storage, options)
         for family, name in families
     }
 
 
-def _version(
+def _make_version(
     metadata: Metadata,
     manifest: Manifest,
     family: int,
@@ -270,14 +270,16 @@ def _version(
 ) -> DatabaseVersion:
     """Return one column family; where the metadata is cut, with the tables that were written after it."""
     directory, comparator = metadata.directory, manifest.comparators.get(family, "")
-    read = _entry_options(options, comparator)
-    rows = [row for row in manifest.version.rows() if row["column_family"] == family]
-    tables, faults = _tables(stored, manifest, rows, comparator, directory)
+    read = _make_entry_options(options, comparator)
+    rows = [row for row in manifest.version.make_rows() if row["column_family"] == family]
+    tables, faults = _find_tables(stored, manifest, rows, comparator, directory)
     first, alive = manifest.logs.get(family, 0), manifest.tables
-    logs = [file for number in sorted(stored.logs) if manifest.needs(number, first) for file in stored.parts(number)]
+    logs = [
+        file for number in sorted(stored.logs) if manifest.needs(number, first) for file in stored.list_parts(number)
+    ]
     idle = [number for number in stored.logs if not manifest.needs(number, manifest.oldest)]
     dead = {file.path: file for number, file in stored.tables.items() if number not in alive}
-    dead |= {file.path: file for number in idle for file in stored.parts(number)}
+    dead |= {file.path: file for number in idle for file in stored.list_parts(number)}
     dead |= {file.path: file for number, file in stored.blobs.items() if number not in manifest.blobs}
     unnamed = {number: file for number, file in stored.tables.items() if number not in alive}
     prior = tuple(file for file in transactions.logs if file not in logs) if transactions is not None else ()
@@ -290,7 +292,7 @@ def _version(
     if metadata.dialect == "pebble":
         for number, sequence, led in _read_ingestions(logs, storage):
             if number in unnamed:
-                table = unnamed_table(unnamed.pop(number), sequence, storage, read)
+                table = make_live_table(unnamed.pop(number), sequence, storage, read)
                 tables.append(replace(table, blobs=led))
                 blobs |= {
                     blob_number: LiveBlobs(stored.blobs[blob_number], "pebble")
@@ -298,18 +300,18 @@ def _version(
                     if blob_number in stored.blobs
                 }
             elif number not in alive:
-                faults.append(_missing_table(directory, number, stored))
+                faults.append(_make_missing_damage(directory, number, stored))
     if cut:
-        later = [file for number, file in unnamed.items() if manifest.later(number)]
+        later = [file for number, file in unnamed.items() if manifest.is_later(number)]
         for file in _of_family(later, family, storage):
-            tables.append(unnamed_table(file, None, storage, read))
+            tables.append(make_live_table(file, None, storage, read))
         if metadata.dialect != "pebble":  # its tables lead to blob files by numbers that only edits have
-            later_blobs = {number: file for number, file in stored.blobs.items() if manifest.later(number)}
+            later_blobs = {number: file for number, file in stored.blobs.items() if manifest.is_later(number)}
             blobs |= {number: LiveBlobs(file, "rocksdb") for number, file in later_blobs.items() if number not in blobs}
     for file in (*(table.file for table in tables), *(blob.file for blob in blobs.values()), *prior):
         dead.pop(file.path, None)
     evidence = f"{manifest.file.name}, and tables that were written after its last edit" if cut else ""
-    faults += _newer_format(directory, storage)
+    faults += _check_format(directory, storage)
     return DatabaseVersion(
         path=manifest.file.path,
         directory=directory,
@@ -318,7 +320,7 @@ def _version(
         tables=tuple(tables),
         logs=tuple(logs),
         dialect=metadata.dialect,
-        faults=(*_read_from(evidence, cut), *_absent(stored), *faults),
+        faults=(*_read_from(evidence, cut), *_check_directories(stored), *faults),
         evidence=evidence,
         dead=tuple(dead.values()),
         apart=manifest.apart or bool(blobs),
@@ -331,19 +333,19 @@ def _version(
 
 
 @cache
-def _marked_projection() -> Projection:
+def _make_projection() -> Projection:
     """Return the columns by which transactions are told apart."""
     return Projection.of(MARKED_SCHEMA, Scan(view="writes", options=LogReadOptions()))
 
 
-def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) -> LoggedTransactions | None:
+def _read_transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) -> LoggedTransactions | None:
     """Return the transactions in the logs of a database, the oldest log first."""
     if metadata.dialect == "pebble" or not may_have_transactions(metadata.directory, storage):
         return None
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     marked: dict[File, pa.RecordBatch] = {}
     for log in logs:
-        log_range = WriteRange.whole(log, scan, _marked_projection(), metadata.dialect, numbered=True)
+        log_range = WriteRange.cover_file(log, scan, _make_projection(), metadata.dialect, numbered=True)
         if any(map(has_marks, log_range.decode(_OPERATIONS_SCHEMA, Findings("skip", drained=True)))):
             batches = log_range.decode(MARKED_SCHEMA, Findings("skip", drained=True))
             marked[log] = pa.concat_batches(list(batches))
@@ -358,7 +360,7 @@ def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) ->
     return LoggedTransactions(tuple(marked), numbering.shared, transactions.list_undecided())
 
 
-def _absent(stored: StoredPlace) -> Iterator[Damage]:
+def _check_directories(stored: StoredPlace) -> Iterator[Damage]:
     """Yield the directories that have files of the database and are not there."""
     return (Damage(absence.path, 0, 0, MISSING_FILE, absence.detail) for absence in stored.absent)
 
@@ -372,18 +374,18 @@ def _list_stacked_blobs(stored: StoredPlace, named: Iterable[int]) -> dict[int, 
     }
 
 
-def _recovered_versions(
+def _recover_versions(
     metadata: Metadata, stored: StoredPlace, storage: Storage, options: DatabaseReadOptions
 ) -> dict[str, DatabaseVersion]:
     """Return all tables and logs: what no MANIFEST says, their sequence numbers do."""
     table_files = [file for _, file in sorted(stored.tables.items())]
-    family_names = (_family_of(file, storage) for file in table_files)
+    family_names = (_find_family(file, storage) for file in table_files)
     families = {0: DEFAULT_FAMILY} | {number: name for number, name in family_names if name}
     for manifest in metadata.read:
         families |= manifest.version.families
-    logs = tuple(file for number in sorted(stored.logs) for file in stored.parts(number))
+    logs = tuple(file for number in sorted(stored.logs) for file in stored.list_parts(number))
     dialect: Literal["rocksdb", "pebble"] = "pebble" if metadata.dialect == "pebble" else "rocksdb"
-    transactions = _transactions(logs, metadata, storage)
+    transactions = _read_transactions(logs, metadata, storage)
     ingested = _read_ingestions(logs, storage) if metadata.dialect == "pebble" else ()
     ingested_tables = {number: (sequence, led) for number, sequence, led in ingested}
     versions = {}
@@ -393,11 +395,11 @@ def _recovered_versions(
             (manifest.comparators[family] for manifest in metadata.read if manifest.comparators.get(family)), ""
         )
         is_stamped = None if metadata.dialect == "pebble" else _has_logged_stamps(logs, family, storage)
-        comparator = comparator or _comparator(family_tables, logs, metadata, storage, is_stamped=is_stamped)
-        tables, read = [], _entry_options(options, comparator)
+        comparator = comparator or _find_comparator(family_tables, logs, metadata, storage, is_stamped=is_stamped)
+        tables, read = [], _make_entry_options(options, comparator)
         for file in family_tables:
-            sequence, led = ingested_tables.get(number_of(file), (None, ()))
-            tables.append(replace(unnamed_table(file, sequence, storage, read), blobs=led))
+            sequence, led = ingested_tables.get(parse_number(file), (None, ()))
+            tables.append(replace(make_live_table(file, sequence, storage, read), blobs=led))
         versions[name] = DatabaseVersion(
             path=metadata.pointer.path,
             directory=metadata.directory,
@@ -406,7 +408,7 @@ def _recovered_versions(
             tables=tuple(tables),
             logs=logs,
             dialect=metadata.dialect,
-            faults=(*_read_from(_NO_MANIFEST, metadata.faults), *_absent(stored)),
+            faults=(*_read_from(_NO_MANIFEST, metadata.faults), *_check_directories(stored)),
             evidence=_NO_MANIFEST,
             dead=(),
             apart=bool(stored.blobs),
@@ -416,7 +418,7 @@ def _recovered_versions(
             transactions=transactions,
             stripped=is_stamped is True
             or any(family in manifest.stripped for manifest in metadata.read)
-            or any(_properties(file, storage).get(STAMPS_KEPT) == b"\0" for file in family_tables),
+            or any(_read_properties(file, storage).get(STAMPS_KEPT) == b"\0" for file in family_tables),
         )
     return versions
 
@@ -427,30 +429,30 @@ def _read_from(evidence: str, faults: Sequence[Damage]) -> tuple[Damage, ...]:
     return (*first, *faults[1:])
 
 
-def number_of(file: File) -> int:
+def parse_number(file: File) -> int:
     """Return the number that the name of a table, log or blob file begins with; 0 for those that others have named."""
     return int(file.name[: len(file.name) - len(file.name.lstrip("0123456789"))] or 0)
 
 
 def _of_family(tables: Iterable[File], family: int, storage: Storage) -> list[File]:
     """Return the tables that belong to a column family, or do not say to which."""
-    return [file for file in tables if _family_of(file, storage)[0] == family]
+    return [file for file in tables if _find_family(file, storage)[0] == family]
 
 
-def _family_of(file: File, storage: Storage) -> tuple[int, str]:
+def _find_family(file: File, storage: Storage) -> tuple[int, str]:
     """Return the number and name of the column family that a table says; where it says none, 0 and no name."""
-    properties = _properties(file, storage)
+    properties = _read_properties(file, storage)
     number = list(decode_varints(properties.get(COLUMN_FAMILY_NUMBER, b"")))[:1]
     name = properties.get(COLUMN_FAMILY, b"").decode("utf-8", "backslashreplace")
     return (number[0], name) if number and name else (0, "")
 
 
-def _properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
-    table = table_map(file, Scan(options=TableReadOptions(), storage=storage))
+def _read_properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
+    table = read_table_map(file, Scan(options=TableReadOptions(), storage=storage))
     return {} if table is None else table.properties
 
 
-def _comparator(
+def _find_comparator(
     tables: Sequence[File], logs: Sequence[File], metadata: Metadata, storage: Storage, *, is_stamped: bool | None
 ) -> str:
     """Return name of the order of keys that tables say, that goes with the directory or the keys, or that they are in.
@@ -459,12 +461,12 @@ def _comparator(
     """
     suffix = STAMP_SUFFIX if is_stamped else ""
     for file in reversed(tables):
-        if name := _properties(file, storage).get(COMPARATOR, b"").decode(errors="replace"):
+        if name := _read_properties(file, storage).get(COMPARATOR, b"").decode(errors="replace"):
             return name if is_stamped is None else name.removesuffix(STAMP_SUFFIX) + suffix
     if metadata.dialect in ("auto", "leveldb"):  # Chromium has no other engine
-        if absolute_directory(metadata.directory).endswith(DIRECTORY_SUFFIX):
+        if resolve_directory(metadata.directory).endswith(DIRECTORY_SUFFIX):
             return INDEXED_DB
-        keys = chain(_first_keys(tables, storage), _first_logged_keys(logs, storage))
+        keys = chain(_read_first_keys(tables, storage), _read_first_log_keys(logs, storage))
         first = next(keys, None)
         if first is not None and all(map(is_key, chain([first], keys))):
             return INDEXED_DB
@@ -481,7 +483,7 @@ def _has_logged_stamps(logs: Sequence[File], family: int, storage: Storage) -> b
     schema = pa.schema([WRITES_SCHEMA.field("column_family"), STAMP_SIZE_FIELD])
     newer = False
     for log in reversed(logs):
-        log_range = WriteRange.whole(log, scan, projection, "auto", numbered=True)
+        log_range = WriteRange.cover_file(log, scan, projection, "auto", numbered=True)
         for batch in log_range.decode(schema, Findings("skip")):
             families, sizes = (view_values(batch.column(name), np.int64) for name in schema.names)
             if (sizes[families == family] == STAMP_WIDTH).any():
@@ -490,25 +492,25 @@ def _has_logged_stamps(logs: Sequence[File], family: int, storage: Storage) -> b
     return None
 
 
-def absolute_directory(directory: str) -> str:
+def resolve_directory(directory: str) -> str:
     """Return a directory with the names of those above it, by which applications know theirs."""
     return directory if is_remote(directory) else os.path.abspath(directory)
 
 
-def _first_keys(tables: Sequence[File], storage: Storage) -> Iterator[bytes]:
+def _read_first_keys(tables: Sequence[File], storage: Storage) -> Iterator[bytes]:
     for file in tables:
         all_keys = (
-            key for batch in table_entries(file, TableReadOptions(), storage) for key in batch.column(KEY).to_pylist()
+            key for batch in read_entries(file, TableReadOptions(), storage) for key in batch.column(KEY).to_pylist()
         )
         yield from islice(all_keys, _SHOWN_KEYS)
 
 
-def _first_logged_keys(logs: Sequence[File], storage: Storage) -> Iterator[bytes]:
+def _read_first_log_keys(logs: Sequence[File], storage: Storage) -> Iterator[bytes]:
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(WRITES_SCHEMA, scan)
     schema = pa.schema([WRITES_SCHEMA.field(KEY)])
     for log in logs:
-        log_range = WriteRange.whole(log, scan, projection, "leveldb", numbered=True)
+        log_range = WriteRange.cover_file(log, scan, projection, "leveldb", numbered=True)
         all_keys = (
             key for batch in log_range.decode(schema, Findings("skip")) for key in batch.column(KEY).to_pylist()
         )
@@ -520,7 +522,7 @@ def _ascends(file: File, storage: Storage) -> bool:
     import pyarrow.compute as pc
 
     last = b""
-    for batch in table_entries(file, TableReadOptions(), storage):
+    for batch in read_entries(file, TableReadOptions(), storage):
         keys = batch.column(KEY)
         if keys[0].as_py() < last or pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py() is False:
             return False
@@ -528,7 +530,7 @@ def _ascends(file: File, storage: Storage) -> bool:
     return True
 
 
-def _tables(
+def _find_tables(
     stored: StoredPlace, manifest: Manifest, rows: Sequence[dict[str, Any]], comparator: str, directory: str
 ) -> tuple[list[LiveTable], list[Damage]]:
     """Return live tables, and what is said of those that are not there, or are others."""
@@ -557,10 +559,10 @@ def _tables(
             manifest.numbers.get(reference["file"], reference["file"]) for reference in row.get("blob_references") or ()
         )
         if number not in stored.tables:
-            missing.append(_missing_table(directory, number, stored, row.get("path_id") or 0))
+            missing.append(_make_missing_damage(directory, number, stored, row.get("path_id") or 0))
         else:
             size = row["size"] if backing is None else manifest.backed.get(backing)
-            mismatches = [] if number in stored.objects else list(_mismatched_table(stored.tables[number], size))
+            mismatches = [] if number in stored.objects else list(_check_size(stored.tables[number], size))
             missing += mismatches
             sequence = row.get("smallest_sequence") or None
             sequence = sequence if sequence == row.get("largest_sequence") else None
@@ -571,7 +573,7 @@ def _tables(
     return _split_shared_tables(tables), list(dict.fromkeys(missing))  # parts of a file share what is said of it
 
 
-def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
+def _check_format(directory: str, storage: Storage) -> Iterator[Damage]:
     """Yield what to say of a database in a format of Pebble's that is not known: its files may hold what is not."""
     siblings = storage.list_files(directory or ".", fresh=False, names=FORMAT_MARKER)
     markers = [(int(match[1]), int(match[2]), file) for file in siblings if (match := FORMAT_MARKER.match(file.name))]
@@ -582,7 +584,7 @@ def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
             yield Damage(file.path, 0, 0, UNSUPPORTED, detail)
 
 
-def _missing_table(directory: str, number: int, stored: StoredPlace, path: int = 0) -> Damage:
+def _make_missing_damage(directory: str, number: int, stored: StoredPlace, path: int = 0) -> Damage:
     """Return what is said of a table that is neither in the directory nor in those that the caller names."""
     place = f", in number {path} of db_paths or cf_paths," if path else ""
     if (remote := stored.objects.get(number)) is not None:
@@ -596,7 +598,7 @@ def _missing_table(directory: str, number: int, stored: StoredPlace, path: int =
     return Damage(posixpath.join(directory, f"{number:06d}"), 0, 0, MISSING_FILE, detail)
 
 
-def _mismatched_table(file: File, size: int | None) -> Iterator[Damage]:
+def _check_size(file: File, size: int | None) -> Iterator[Damage]:
     """Yield what is said of a table that has another size than the MANIFEST gives it."""
     if size is not None and file.size != size:
         detail = (
@@ -611,7 +613,7 @@ def _read_ingestions(logs: Sequence[File], storage: Storage) -> Iterator[tuple[i
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(_INGESTS, scan)
     for log in logs:
-        log_range = WriteRange.whole(log, scan, projection, "pebble", numbered=True)
+        log_range = WriteRange.cover_file(log, scan, projection, "pebble", numbered=True)
         for batch in log_range.decode(_INGESTS, Findings("skip")):
             names, keys, sequences = (batch.column(name) for name in ("operation", "key", "sequence"))
             _, ends = view_binary(names)
@@ -623,7 +625,7 @@ def _read_ingestions(logs: Sequence[File], storage: Storage) -> Iterator[tuple[i
                     yield from ((number, sequences[row].as_py(), led) for number in numbers[:1])
 
 
-def unnamed_table(file: File, sequence: int | None, storage: Storage, options: TableReadOptions) -> LiveTable:
+def make_live_table(file: File, sequence: int | None, storage: Storage, options: TableReadOptions) -> LiveTable:
     """Return a table that the MANIFEST does not name, between the keys that are read of it.
 
     Pebble puts it on level 0.
@@ -631,7 +633,7 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, options: T
     import pyarrow.compute as pc
 
     smallest, end = None, b""
-    for batch in table_entries(file, options, storage):
+    for batch in read_entries(file, options, storage):
         keys, ends = (
             batch.column(KEY),
             batch.filter(pc.equal(batch.column(OPERATION), make_scalar("delete_range", pa.string()))).column(VALUE),
@@ -642,14 +644,14 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, options: T
     return LiveTable(file, 0, smallest or b"", end or b"\0", sequence=sequence)
 
 
-def table_entries(file: File, options: TableReadOptions, storage: Storage) -> Iterator[pa.RecordBatch]:
+def read_entries(file: File, options: TableReadOptions, storage: Storage) -> Iterator[pa.RecordBatch]:
     """Return the entries of a table that can be read."""
     scan = Scan(options=options, storage=storage)
     schema = SCHEMAS["internal"]
-    return TableRange.whole(file, scan, Projection.of(schema, scan)).decode(schema, Findings("skip"))
+    return TableRange.cover_file(file, scan, Projection.of(schema, scan)).decode(schema, Findings("skip"))
 
 
-def last_sequence(batches: Iterable[pa.RecordBatch], *, is_compacted: bool = False) -> int:
+def find_last_sequence(batches: Iterable[pa.RecordBatch], *, is_compacted: bool = False) -> int:
     """Return the highest sequence number of entries, 0 for none; -1 where some have no number of their own.
 
     Args:

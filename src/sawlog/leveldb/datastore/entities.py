@@ -27,14 +27,21 @@ from sawlog.leveldb.datastore.typed import (
     NULL,
     Shape,
     check_fields,
-    converter,
     count_fields,
+    find_shape,
+    make_converter,
+    make_field,
     read_typed,
-    shape_field,
-    shape_of,
     unite,
 )
-from sawlog.leveldb.datastore.values import KEY_PROPERTY, EntityDecoder, EntityError, Key, json_encoder, key_path
+from sawlog.leveldb.datastore.values import (
+    KEY_PROPERTY,
+    EntityDecoder,
+    EntityError,
+    Key,
+    decode_path,
+    make_json_encoder,
+)
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
@@ -81,9 +88,9 @@ class EntityRange(LogRange):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the entities of a range. A record that is no entity is damage."""
         typed = self.scan.options.properties == "infer"
-        columns = {field.name: _column(field, typed=typed) for field in schema}
+        columns = {field.name: _make_builder(field, typed=typed) for field in schema}
         decoder = EntityDecoder()
-        max_rows = max(1, CELLS // max(1, sum(_columns_of(field.type) for field in schema)))
+        max_rows = max(1, CELLS // max(1, sum(_count_columns(field.type) for field in schema)))
         batches = LogRange.decode(self, RECORDS_SCHEMA, findings)
         for records in (
             batch.slice(row, max_rows) for batch in batches for row in range(0, max(1, batch.num_rows), max_rows)
@@ -93,24 +100,28 @@ class EntityRange(LogRange):
             if plain is not None:
                 yield from self._render(decoder, records, plain, columns, schema, findings)
                 continue
-            for entities, failed in self._splits(decoder, records):
+            for entities, failed in self._split_entities(decoder, records):
                 findings.rows += len(entities)
-                yield _decoded_batch(schema, entities, columns, self.path)
+                yield _make_batch(schema, entities, columns, self.path)
                 if failed is not None:
                     report_record(findings, failed)
 
-    def samples(self, findings: Findings, signatures: set[int]) -> Iterator[Entity]:
+    def select_samples(self, findings: Findings, signatures: set[int]) -> Iterator[Entity]:
         """Yield entities that together have the properties of all. Adds to the `signatures` of those before."""
         decoder = EntityDecoder()
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
-            small = _payload(records) <= MAX_BYTES
+            small = _measure_payload(records) <= MAX_BYTES
             sample = (
-                records.take(make_array(_render_plain(records).samples(signatures), pa.int64())) if small else records
+                records.take(make_array(_render_plain(records).select_samples(signatures), pa.int64()))
+                if small
+                else records
             )
-            for entities, _ in self._splits(decoder, sample):
+            for entities, _ in self._split_entities(decoder, sample):
                 yield from entities
 
-    def _splits(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
+    def _split_entities(
+        self, decoder: EntityDecoder, records: pa.RecordBatch
+    ) -> Iterator[tuple[list[Entity], Damage | None]]:
         """Yield entities as the library decodes them, up to and with the next damage inside a record."""
         for start in range(0, records.num_rows, CHUNK):
             yield from self._decode(decoder, records.slice(start, CHUNK))
@@ -126,9 +137,9 @@ class EntityRange(LogRange):
             try:
                 if isinstance(message, EntityError):
                     raise message
-                key = decoder.key(message)
+                key = decoder.decode_key(message)
                 if kind is None or key["kind"] == kind:
-                    entities.append(Entity(offset, key, key_path(message), decoder.properties(message)))
+                    entities.append(Entity(offset, key, decode_path(message), decoder.decode_properties(message)))
             except EntityError as error:
                 length = records.column(END_COLUMN)[index].as_py() - offset
                 yield entities, Damage(self.path, offset, length, layout.ENTITY_DAMAGE, str(error))
@@ -148,7 +159,7 @@ class EntityRange(LogRange):
         library_rows = np.flatnonzero(plain.entities.plain == 0)
         decoded: list[Entity] = []
         damages: list[Damage] = []
-        for entities, failed in self._splits(
+        for entities, failed in self._split_entities(
             decoder,
             records.take(make_fixed_array(pa.int64(), library_rows)) if len(library_rows) else records.slice(0, 0),
         ):
@@ -162,15 +173,15 @@ class EntityRange(LogRange):
         order = np.argsort(offsets, kind="stable")
         selection = make_fixed_array(pa.int64(), order[mask[order]])
 
-        def column(name: str) -> pa.Array:
-            values = plain.column(name)
+        def make_column(name: str) -> pa.Array:
+            values = plain.make_column(name)
             if decoded:
                 values = pa.concat_arrays([values, columns[name](decoded)])
             return values if len(selection) == records.num_rows and not decoded else values.take(selection)
 
         findings.rows += len(selection)
         ordered_offsets = make_fixed_array(pa.int64(), offsets).take(selection)
-        yield assemble(schema, len(selection), column, self.path, ordered_offsets)
+        yield assemble(schema, len(selection), make_column, self.path, ordered_offsets)
         for damage in damages:
             report_record(findings, damage)
 
@@ -179,7 +190,7 @@ class EntityRange(LogRange):
         table = self.scan.options.table
         mask = np.ones(len(plain.rows) + row_count, bool)
         if table is not None:
-            mask[: len(plain.rows)] = [kind == table for kind in plain.column("kind").to_pylist()]
+            mask[: len(plain.rows)] = [kind == table for kind in plain.make_column("kind").to_pylist()]
         return mask
 
 
@@ -193,23 +204,23 @@ class PlainColumns:
     @classmethod
     def of(cls, records: pa.RecordBatch, schema: pa.Schema, *, typed: bool) -> PlainColumns | None:
         """Return the columns for some records; `None` where the library has to decode all of them."""
-        if _payload(records) > MAX_BYTES:
+        if _measure_payload(records) > MAX_BYTES:
             return None
         entities = _render_plain(records)
         if not typed:
             return cls(entities, None)
         fields = [field for field in schema if field.name not in (KEY_PROPERTY, FILE_COLUMN, OFFSET_COLUMN)]
-        columns = read_typed(entities.column("properties"), fields)
+        columns = read_typed(entities.make_column("properties"), fields)
         if columns is None:
             return None
         return cls(entities, dict(zip((field.name for field in fields), columns, strict=True)))
 
-    def column(self, name: str) -> pa.Array:
+    def make_column(self, name: str) -> pa.Array:
         """Return a column of the view's schema."""
         if self._typed is None:
-            return self.entities.column(name)
+            return self.entities.make_column(name)
         if name == KEY_PROPERTY:
-            parts = [self.entities.column(field.name) for field in _KEY_FIELD.type]
+            parts = [self.entities.make_column(field.name) for field in _KEY_FIELD.type]
             return pa.StructArray.from_arrays(parts, fields=list(_KEY_FIELD.type))
         return self._typed[name]
 
@@ -218,12 +229,12 @@ def _render_plain(records: pa.RecordBatch) -> PlainEntities:
     return PlainEntities(*view_binary(records.column(RECORD_COLUMN)))
 
 
-def _payload(records: pa.RecordBatch) -> int:
+def _measure_payload(records: pa.RecordBatch) -> int:
     _, offsets = view_binary(records.column(RECORD_COLUMN))
     return int(offsets[-1] - offsets[0])
 
 
-def _decoded_batch(
+def _make_batch(
     schema: pa.Schema,
     entities: list[Entity],
     columns: Mapping[str, Callable[[list[Entity]], pa.Array]],
@@ -233,28 +244,28 @@ def _decoded_batch(
     return assemble(schema, len(entities), lambda name: columns[name](entities), path, offsets)
 
 
-def _column(field: pa.Field, *, typed: bool) -> Callable[[list[Entity]], pa.Array]:
+def _make_builder(field: pa.Field, *, typed: bool) -> Callable[[list[Entity]], pa.Array]:
     name, kind = field.name, field.type
     if typed:
-        return _typed_column(field)
+        return _make_typed_builder(field)
     if name == "path":
         return lambda entities: make_array([entity.path for entity in entities], kind)
     if name == "properties":
-        encode = json_encoder()
+        encode = make_json_encoder()
         return lambda entities: make_array([encode(entity.properties) for entity in entities], pa.binary()).view(
             pa.string()
         )
     return lambda entities: make_array([entity.key[name] for entity in entities], kind)
 
 
-def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
+def _make_typed_builder(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
     """Return a function that makes the column of one property, or of the keys."""
     name, kind = field.name, field.type
     if name == KEY_PROPERTY:
         return lambda entities: make_array([{**entity.key, "path": entity.path} for entity in entities], kind)
-    convert = converter(field)
+    convert = make_converter(field)
 
-    def array(entities: list[Entity]) -> pa.Array:
+    def build_array(entities: list[Entity]) -> pa.Array:
         values = [entity.properties.get(name) for entity in entities]
         try:
             return make_array(values if convert is None else list(map(convert, values)), kind)
@@ -262,14 +273,14 @@ def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
             first = entities[0].key["key"]
             raise SchemaError(f"property {name!r}, in entities from {first!r} on: expected {kind}: {error}") from error
 
-    return array
+    return build_array
 
 
-def _columns_of(kind: pa.DataType) -> int:
+def _count_columns(kind: pa.DataType) -> int:
     """Return the number of columns of values that a type takes."""
     if pa.types.is_list(kind):
-        return _columns_of(kind.value_type)
-    return sum(_columns_of(field.type) for field in kind) if pa.types.is_struct(kind) else 1
+        return _count_columns(kind.value_type)
+    return sum(_count_columns(field.type) for field in kind) if pa.types.is_struct(kind) else 1
 
 
 class EntitiesContents(LogContents):
@@ -286,11 +297,11 @@ class EntitiesContents(LogContents):
         super().__init__(format, [file for file in outputs if _may_hold(file, scan.options.table)], scan)
         self._metadata = [file for file in files if is_metadata(file)]
 
-    def _schema(self) -> pa.Schema:
+    def _make_schema(self) -> pa.Schema:
         """Return the schema; with `properties="infer"`, the key and one column per property."""
         return ENTITIES_SCHEMA if self.scan.options.properties == "json" else self._inferred_schema
 
-    views: ClassVar = {"entities": View(_schema, LogContents._ranges)}
+    views: ClassVar = {"entities": View(_make_schema, LogContents._plan_ranges)}
 
     @cached_property
     def _inferred_schema(self) -> pa.Schema:
@@ -303,13 +314,13 @@ class EntitiesContents(LogContents):
         )
         for fragment in plan(full_contents, bind_scan(full_contents, full_contents.scan), None):
             assert isinstance(fragment, EntityRange)
-            for entity in fragment.samples(Findings("skip"), signatures):
+            for entity in fragment.select_samples(Findings("skip"), signatures):
                 for name, value in entity.properties.items():
-                    shapes[name] = unite(shapes.get(name, NULL), shape_of(value))
+                    shapes[name] = unite(shapes.get(name, NULL), find_shape(value))
                 check_fields(len(shapes))
         shapes.pop(KEY_PROPERTY, None)
         check_fields(count_fields(("map", shapes)))
-        return pa.schema([_KEY_FIELD, *(shape_field(*item) for item in shapes.items())])
+        return pa.schema([_KEY_FIELD, *(make_field(*item) for item in shapes.items())])
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
         """Return the facts that the metadata states, where it is there."""

@@ -11,9 +11,9 @@ from typing import Any
 from sawlog.errors import FormatError
 from sawlog.guard import EPOCH, Undecodable, call_decoder
 from sawlog.leveldb.datastore import layout
-from sawlog.leveldb.datastore.values import message_class
+from sawlog.leveldb.datastore.values import find_message_class
 from sawlog.leveldb.log.layout import RECORD_COLUMN
-from sawlog.leveldb.log.walk import whole_log
+from sawlog.leveldb.log.walk import make_log_range
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.storage import File, Storage
 
@@ -54,7 +54,7 @@ def read_overall(file: File, options: LogReadOptions, storage: Storage) -> list[
     """
     records = [
         record
-        for batch in whole_log(file, options, storage).to_batches()
+        for batch in make_log_range(file, options, storage).to_batches()
         for record in batch.column(RECORD_COLUMN).to_pylist()
     ]
     if len(records) != 2 or records[0] != layout.VERSION_RECORD:
@@ -118,7 +118,7 @@ def _find_file(path: str, source: File, storage: Storage) -> File:
 
 
 def _parse(name: str, data: bytes, path: str) -> Any:
-    message = call_decoder(message_class(name).FromString, data)
+    message = call_decoder(find_message_class(name).FromString, data)
     if isinstance(message, Undecodable):
         raise FormatError(f"{path}: expected the metadata of an export: {message.detail}")
     return message

@@ -20,7 +20,7 @@ from sawlog.kernels.protobuf import of_group, read_field
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt64s, OutUInt64s
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.keys import Keys, has_steps, read_key
-from sawlog.leveldb.datastore.layout import wire_tag
+from sawlog.leveldb.datastore.layout import find_wire_tag
 from sawlog.leveldb.records.kernels import Strings
 
 STACK = make_record_type(
@@ -75,7 +75,7 @@ class Scratch(NamedTuple):
     state: Annotated[Any, Array(STATE, writable=True)]
 
 
-def new_scratch() -> Scratch:
+def make_scratch() -> Scratch:
     """Return room for what is rendered at all."""
     return Scratch(np.empty(layout.MAX_DEPTH + 1, STACK), np.empty(MAX_NAMES, NAME), np.empty(1, STATE))
 
@@ -85,21 +85,21 @@ _OBJECT = 1
 _VECTOR = 2
 
 
-_ENTITY_KEY = np.uint64(wire_tag("EntityProto", "key"))
-_ENTITY_PROPERTY = np.uint64(wire_tag("EntityProto", "property"))
-_ENTITY_RAW = np.uint64(wire_tag("EntityProto", "raw_property"))
-_MEANING = np.uint64(wire_tag("Property", "meaning"))
-_PROPERTY_NAME = np.uint64(wire_tag("Property", "name"))
-_MULTIPLE = np.uint64(wire_tag("Property", "multiple"))
-_VALUE = np.uint64(wire_tag("Property", "value"))
-_INT64 = np.uint64(wire_tag("PropertyValue", "int64"))
-_BOOLEAN = np.uint64(wire_tag("PropertyValue", "boolean"))
-_STRING = np.uint64(wire_tag("PropertyValue", "string"))
-_DOUBLE = np.uint64(wire_tag("PropertyValue", "double"))
-_POINT = np.uint64(wire_tag("PropertyValue", "pointvalue"))
+_ENTITY_KEY = np.uint64(find_wire_tag("EntityProto", "key"))
+_ENTITY_PROPERTY = np.uint64(find_wire_tag("EntityProto", "property"))
+_ENTITY_RAW = np.uint64(find_wire_tag("EntityProto", "raw_property"))
+_MEANING = np.uint64(find_wire_tag("Property", "meaning"))
+_PROPERTY_NAME = np.uint64(find_wire_tag("Property", "name"))
+_MULTIPLE = np.uint64(find_wire_tag("Property", "multiple"))
+_VALUE = np.uint64(find_wire_tag("Property", "value"))
+_INT64 = np.uint64(find_wire_tag("PropertyValue", "int64"))
+_BOOLEAN = np.uint64(find_wire_tag("PropertyValue", "boolean"))
+_STRING = np.uint64(find_wire_tag("PropertyValue", "string"))
+_DOUBLE = np.uint64(find_wire_tag("PropertyValue", "double"))
+_POINT = np.uint64(find_wire_tag("PropertyValue", "pointvalue"))
 _POINT_END = np.uint64(_POINT + layout.GROUP_END)
-_X = np.uint64(wire_tag("PointValue", "x"))
-_Y = np.uint64(wire_tag("PointValue", "y"))
+_X = np.uint64(find_wire_tag("PointValue", "x"))
+_Y = np.uint64(find_wire_tag("PointValue", "y"))
 
 _M_TIMESTAMP = np.uint64(layout.MEANING_TIMESTAMP)
 _M_BLOB = np.uint64(layout.MEANING_BLOB)
@@ -114,17 +114,17 @@ _SLACK = np.uint64(128)
 """More than the text of any value that is no string, with its punctuation."""
 
 
-def _text(text: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _encode_text(text: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.frombuffer(text.encode(), np.uint8).copy()
 
 
-_NULL_TEXT = _text("null")
-_TRUE_TEXT = _text("true")
-_FALSE_TEXT = _text("false")
-_EMPTY_TEXT = _text("[]")
-_LATITUDE = _text('{"latitude":')
-_LONGITUDE = _text(',"longitude":')
-_VECTOR_NAME = _text(layout.VECTOR_PROPERTY)
+_NULL_TEXT = _encode_text("null")
+_TRUE_TEXT = _encode_text("true")
+_FALSE_TEXT = _encode_text("false")
+_EMPTY_TEXT = _encode_text("[]")
+_LATITUDE = _encode_text('{"latitude":')
+_LONGITUDE = _encode_text(',"longitude":')
+_VECTOR_NAME = _encode_text(layout.VECTOR_PROPERTY)
 
 
 _SEED = np.uint64(0xCBF29CE484222325)
@@ -150,7 +150,7 @@ def _mix_text(signature: Any, data: Any, start: Any, end: Any) -> Any:
 
 
 @inlined
-def _finite(bits: Any) -> Any:
+def _is_finite(bits: Any) -> Any:
     return bits >> np.uint64(52) & np.uint64(0x7FF) != np.uint64(0x7FF)
 
 
@@ -290,7 +290,7 @@ def _put_double(data: Any, source: Any, pos: Any, rendered: Any, state: Any) -> 
     rendered.doubles[state.slots] = bits
     rendered.slots[state.slots] = pos
     state.slots += 1
-    return _finite(bits)
+    return _is_finite(bits)
 
 
 @always_inlined

@@ -14,7 +14,7 @@ from sawlog.kernels.numbers import _ONE, _SEVEN, _ZERO
 from sawlog.kernels.protobuf import read_field
 from sawlog.kernels.signature import Array, Bytes, OutBytes, OutInt32s
 from sawlog.kernels.text import find_utf8_end
-from sawlog.leveldb.datastore.layout import GROUP_END, wire_tag
+from sawlog.leveldb.datastore.layout import GROUP_END, find_wire_tag
 
 KEY = make_record_type(
     "project",  # starts and lengths in `data`
@@ -43,15 +43,15 @@ class Keys(NamedTuple):
     steps: Annotated[Any, Array(STEP, writable=True)]
 
 
-_APP = np.uint64(wire_tag("Reference", "app"))
-_NAME_SPACE = np.uint64(wire_tag("Reference", "name_space"))
-_DATABASE_ID = np.uint64(wire_tag("Reference", "database_id"))
-_PATH = np.uint64(wire_tag("Reference", "path"))
-_ELEMENT = np.uint64(wire_tag("Path", "element"))
+_APP = np.uint64(find_wire_tag("Reference", "app"))
+_NAME_SPACE = np.uint64(find_wire_tag("Reference", "name_space"))
+_DATABASE_ID = np.uint64(find_wire_tag("Reference", "database_id"))
+_PATH = np.uint64(find_wire_tag("Reference", "path"))
+_ELEMENT = np.uint64(find_wire_tag("Path", "element"))
 _ELEMENT_END = np.uint64(_ELEMENT + GROUP_END)
-_TYPE = np.uint64(wire_tag("Element", "type"))
-_STEP_ID = np.uint64(wire_tag("Element", "id"))
-_STEP_NAME = np.uint64(wire_tag("Element", "name"))
+_TYPE = np.uint64(find_wire_tag("Element", "type"))
+_STEP_ID = np.uint64(find_wire_tag("Element", "id"))
+_STEP_NAME = np.uint64(find_wire_tag("Element", "name"))
 
 
 STEP_ROOM = 2 + 20

@@ -105,7 +105,7 @@ managed exports and empty in those of the emulators.
 """
 
 
-def wire_tag(message: str, name: str) -> int:
+def find_wire_tag(message: str, name: str) -> int:
     """Return the tag that precedes a field of a message in `MESSAGES` on the wire."""
     field = MESSAGES[message][name]
     return field.number << 3 | WIRE_TYPES[field.kind]

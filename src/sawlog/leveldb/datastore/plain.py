@@ -57,7 +57,7 @@ class PlainEntities:
             Strings(data, offsets),
             k.Rendered(self._text, self._ends, slots, doubles, self.plain, self.signatures),
             keys.Keys(self._keys, self._steps),
-            k.new_scratch(),
+            k.make_scratch(),
         )
         self._slots = slots[:used]
         self._doubles = doubles[:used].view(np.float64)
@@ -72,11 +72,11 @@ class PlainEntities:
     def _key_fields(self) -> NDArray[np.void]:
         return _take(self._keys, self.rows)
 
-    def column(self, name: str) -> pa.Array:
+    def make_column(self, name: str) -> pa.Array:
         """Return a column of `ENTITIES_SCHEMA`, of the plain entities only."""
         return self._columns[name](self)
 
-    def samples(self, known_signatures: set[int]) -> NDArray[np.int64]:
+    def select_samples(self, known_signatures: set[int]) -> NDArray[np.int64]:
         """Return the indexes of entities that together have the properties of all.
 
         Those that are not plain, and the first of each signature that is not in `known_signatures`, to
@@ -91,7 +91,7 @@ class PlainEntities:
         known_signatures.update(signatures.tolist())
         return np.sort(np.concatenate([np.flatnonzero(self.plain == 0), self.rows[fresh]]))
 
-    def _properties(self) -> pa.Array:
+    def _make_properties(self) -> pa.Array:
         import orjson
 
         numbers = orjson.dumps(self._doubles, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -100,7 +100,7 @@ class PlainEntities:
         ends = np.append(ends[:1], ends[1:][self.rows])
         return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
 
-    def _slices(
+    def _make_slices(
         self, starts: NDArray[np.int64], lengths: NDArray[np.int64], valid: NDArray[np.bool_] | None
     ) -> pa.Array:
         starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
@@ -108,29 +108,29 @@ class PlainEntities:
             pa.string(), len(starts), [make_bitmap(valid), *gather_bytes(self._data, starts, lengths)]
         )
 
-    def _part(self, name: str) -> pa.Array:
-        return self._slices(self._key_fields[name], self._key_fields[f"{name}_length"], None)
+    def _make_part(self, name: str) -> pa.Array:
+        return self._make_slices(self._key_fields[name], self._key_fields[f"{name}_length"], None)
 
     @cached_property
     def _last_steps(self) -> NDArray[np.void]:
         return _take(self._steps, self._key_fields["first_step"] + self._key_fields["steps"] - 1)
 
-    def _kinds(self, steps: NDArray[np.void]) -> pa.Array:
-        return self._slices(steps["kind"], steps["kind_length"], None)
+    def _make_kinds(self, steps: NDArray[np.void]) -> pa.Array:
+        return self._make_slices(steps["kind"], steps["kind_length"], None)
 
-    def _names(self, steps: NDArray[np.void]) -> pa.Array:
-        return self._slices(steps["name"], steps["name_length"], steps["name_length"] > 0)
+    def _make_names(self, steps: NDArray[np.void]) -> pa.Array:
+        return self._make_slices(steps["name"], steps["name_length"], steps["name_length"] > 0)
 
-    def _ids(self, steps: NDArray[np.void], valid: NDArray[np.bool_]) -> pa.Array:
+    def _make_ids(self, steps: NDArray[np.void], valid: NDArray[np.bool_]) -> pa.Array:
         ids = make_fixed_array(pa.int64(), np.ascontiguousarray(steps["id"]))
         return pa.Array.from_buffers(pa.int64(), len(steps), [make_bitmap(valid), ids.buffers()[1]])
 
-    def _paths(self) -> pa.Array:
+    def _make_paths(self) -> pa.Array:
         counts = self._key_fields["steps"]
         ends = compute_offsets(counts, np.int32)
         # Steps of entities that are not plain were taken back, so those that are left lie one behind the other.
         steps = self._steps
-        children = [self._kinds(steps), self._ids(steps, steps["has_id"] > 0), self._names(steps)]
+        children = [self._make_kinds(steps), self._make_ids(steps, steps["has_id"] > 0), self._make_names(steps)]
         elements = pa.StructArray.from_arrays(children, fields=list(PATH_TYPE.value_type))
         return pa.Array.from_buffers(PATH_TYPE, len(counts), [None, pa.py_buffer(ends)], children=[elements])
 
@@ -142,17 +142,17 @@ class PlainEntities:
         return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
 
     _columns: ClassVar[dict[str, Callable[[PlainEntities], pa.Array]]] = {
-        "project": lambda self: self._part("project"),
-        "database": lambda self: self._part("database"),
-        "namespace": lambda self: self._part("namespace"),
-        "kind": lambda self: self._kinds(self._last_steps),
-        "id": lambda self: self._ids(
+        "project": lambda self: self._make_part("project"),
+        "database": lambda self: self._make_part("database"),
+        "namespace": lambda self: self._make_part("namespace"),
+        "kind": lambda self: self._make_kinds(self._last_steps),
+        "id": lambda self: self._make_ids(
             self._last_steps, (self._last_steps["has_id"] > 0) & (self._last_steps["name_length"] == 0)
         ),
-        "name": lambda self: self._names(self._last_steps),
+        "name": lambda self: self._make_names(self._last_steps),
         "key": _join_paths,
-        "path": _paths,
-        "properties": _properties,
+        "path": _make_paths,
+        "properties": _make_properties,
     }
 
 

@@ -13,7 +13,7 @@ from sawlog.arrow import make_array
 from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, call_decoder
 from sawlog.leveldb.datastore.layout import EXACT_INTEGER
-from sawlog.leveldb.datastore.values import GeoPoint, Key, json_encoder
+from sawlog.leveldb.datastore.values import GeoPoint, Key, make_json_encoder
 
 MAX_FIELDS = 2000
 """Properties, nested ones included, that typed columns can be made of: each entity takes room in each of them."""
@@ -50,7 +50,7 @@ _ARROW = {
 }
 
 
-def shape_of(value: Any) -> Shape:
+def find_shape(value: Any) -> Shape:
     """Return the shape of one value."""
     if value is None:
         return NULL
@@ -64,9 +64,9 @@ def shape_of(value: Any) -> Shape:
     if isinstance(value, list):
         shape: Shape = NULL
         for element in value:
-            shape = unite(shape, shape_of(element))
+            shape = unite(shape, find_shape(element))
         return ("list", shape)
-    return ("map", {name: shape_of(element) for name, element in value.items()})
+    return ("map", {name: find_shape(element) for name, element in value.items()})
 
 
 def unite(first: Shape, second: Shape) -> Shape:
@@ -116,33 +116,33 @@ def check_fields(count: int) -> None:
         )
 
 
-def shape_field(name: str, shape: Shape) -> pa.Field:
+def make_field(name: str, shape: Shape) -> pa.Field:
     """Return a shape as an Arrow field. JSON text is a string that says so in `sawlog.type`.
 
     That is also what becomes of properties that are always null, and of maps that are always empty, for which there is
     no type that all file formats have.
     """
     if isinstance(shape, tuple) and shape[0] == "list":
-        return pa.field(name, pa.list_(shape_field("element", shape[1])))
+        return pa.field(name, pa.list_(make_field("element", shape[1])))
     if isinstance(shape, tuple) and shape[1]:
-        return pa.field(name, pa.struct([shape_field(*item) for item in shape[1].items()]))
+        return pa.field(name, pa.struct([make_field(*item) for item in shape[1].items()]))
     if isinstance(shape, str) and shape in _ARROW:
         return pa.field(name, _ARROW[shape])
     return pa.field(name, pa.string(), metadata={_TYPE: _JSON.encode()})
 
 
-def converter(field: pa.Field) -> Callable[[Any], Any] | None:
-    """Return a function that brings values to a field of `shape_field`; `None` where they fit as they are."""
+def make_converter(field: pa.Field) -> Callable[[Any], Any] | None:
+    """Return a function that brings values to a field of `make_field`; `None` where they fit as they are."""
     if _is_json(field):
-        encode = json_encoder()
+        encode = make_json_encoder()
         return lambda value: None if value is None else encode(value).decode()
     if pa.types.is_list(field.type):
-        convert = converter(field.type.value_field)
+        convert = make_converter(field.type.value_field)
         if convert is None:
             return None
         return lambda value: None if value is None else [convert(element) for element in value]
     if pa.types.is_struct(field.type):
-        fields = {field.name: converter(field) for field in field.type}
+        fields = {field.name: make_converter(field) for field in field.type}
         converters = {name: convert for name, convert in fields.items() if convert is not None}
         if converters:
             return lambda value: None if value is None else _convert_fields(value, converters)

@@ -36,18 +36,18 @@ _PACKAGE = "sawlog.datastore"
 
 
 @cache
-def message_class(name: str) -> Any:
+def find_message_class(name: str) -> Any:
     """Return the class of a message in `MESSAGES`.
 
     Raises:
         OptionError: When the packages that the view `entities` needs are not installed.
     """
     message_factory = import_optional("google.protobuf.message_factory", "datastore", "reading Datastore entities")
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+    return message_factory.GetMessageClass(_make_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
 @cache
-def _pool() -> Any:
+def _make_pool() -> Any:
     """Return a pool of our own: the same messages may exist in the default one, made by the vendor."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
@@ -114,8 +114,8 @@ class EntityDecoder:
     """
 
     def __init__(self) -> None:
-        self._entities = message_class("Entities")
-        self._entity = message_class("EntityProto")
+        self._entities = find_message_class("Entities")
+        self._entity = find_message_class("EntityProto")
         # What kind of value a property had last: asking for it directly is cheaper than asking what is there.
         self._guesses: dict[str, str] = {}
 
@@ -136,7 +136,7 @@ class EntityDecoder:
             ]
         return list(message.entity)
 
-    def key(self, message: Any) -> Key:
+    def decode_key(self, message: Any) -> Key:
         """Return the key of an entity.
 
         Raises:
@@ -146,9 +146,9 @@ class EntityDecoder:
         elements = reference.path.element
         if not elements:
             raise EntityError("expected an entity with a key")
-        return _key(reference, elements)
+        return _decode_key(reference, elements)
 
-    def properties(self, message: Any, depth: int = 0) -> dict[str, Any]:
+    def decode_properties(self, message: Any, depth: int = 0) -> dict[str, Any]:
         """Return the properties of an entity, by name; arrays as lists.
 
         Raises:
@@ -173,10 +173,10 @@ class EntityDecoder:
                     if meaning == _ENTITY:
                         value = self._decode_nested(value, depth + 1)
                     elif meaning not in _BYTES:
-                        value = _text(value)
+                        value = _decode_text(value)
                 elif kind == "int64":
                     if prop.meaning == _TIMESTAMP:
-                        value = _timestamp(value)
+                        value = _decode_timestamp(value)
                 elif kind == "double":
                     if not math.isfinite(value):
                         value = NotFinite(value)
@@ -185,7 +185,7 @@ class EntityDecoder:
                         values.setdefault(name, [])
                         continue
                 elif kind != "boolean":
-                    value = _composite(kind, value)
+                    value = _decode_composite(kind, value)
                 if prop.multiple:
                     array = values.setdefault(name, [])
                     if type(array) is list:
@@ -202,16 +202,16 @@ class EntityDecoder:
         message = call_decoder(self._entity.FromString, value)
         if isinstance(message, Undecodable):
             raise EntityError(f"expected a nested EntityProto message: {message.detail}")
-        nested = self.properties(message, depth)
+        nested = self.decode_properties(message, depth)
         if nested.keys() == {layout.VECTOR_PROPERTY}:
             vector = nested[layout.VECTOR_PROPERTY]
             return vector if isinstance(vector, list) else [vector]
         if message.key.path.element:
-            nested[KEY_PROPERTY] = self.key(message)
+            nested[KEY_PROPERTY] = self.decode_key(message)
         return nested
 
 
-def key_path(message: Any) -> list[dict[str, Any]]:
+def decode_path(message: Any) -> list[dict[str, Any]]:
     """Return the path of an entity's key: kind and id or name of each step, ancestors first."""
     return [
         {"kind": step.type, "id": step.id if step.HasField("id") else None, "name": step.name or None}
@@ -220,7 +220,7 @@ def key_path(message: Any) -> list[dict[str, Any]]:
 
 
 @cache
-def json_encoder() -> Callable[[Any], bytes]:
+def make_json_encoder() -> Callable[[Any], bytes]:
     """Return a function that makes JSON text of values.
 
     Raises:
@@ -230,13 +230,13 @@ def json_encoder() -> Callable[[Any], bytes]:
     flags = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_UTC_Z
 
     def encode(value: Any) -> bytes:
-        text: bytes = orjson.dumps(value, _for_json, flags)
+        text: bytes = orjson.dumps(value, _convert_for_json, flags)
         return text
 
     return encode
 
 
-def _for_json(value: Any) -> Any:
+def _convert_for_json(value: Any) -> Any:
     """Return a value that orjson does not know as one that it does."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
@@ -247,7 +247,7 @@ def _for_json(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-def _key(reference: Any, elements: Any) -> Key:
+def _decode_key(reference: Any, elements: Any) -> Key:
     last = elements[-1]
     name = last.name
     steps = [part for step in elements for part in (step.type, step.name or str(step.id))]
@@ -262,7 +262,7 @@ def _key(reference: Any, elements: Any) -> Key:
     )
 
 
-def _composite(kind: str, value: Any) -> Any:
+def _decode_composite(kind: str, value: Any) -> Any:
     if kind == "pointvalue":
         return GeoPoint(latitude=value.x, longitude=value.y)
     if kind == "uservalue":
@@ -274,15 +274,15 @@ def _composite(kind: str, value: Any) -> Any:
         }
     if not value.pathelement:
         raise EntityError("expected a reference with a path")
-    return _key(value, value.pathelement)
+    return _decode_key(value, value.pathelement)
 
 
-def _text(value: bytes) -> str | bytes:
+def _decode_text(value: bytes) -> str | bytes:
     text = call_decoder(bytes.decode, value)
     return value if isinstance(text, Undecodable) else text
 
 
-def _timestamp(micros: int) -> datetime | int:
+def _decode_timestamp(micros: int) -> datetime | int:
     try:
         return EPOCH + timedelta(0, 0, micros)
     except OverflowError:

@@ -17,7 +17,7 @@ from sawlog.format.fields import FieldParser
 from sawlog.format.planning import bind_scan, plan_fragments
 from sawlog.format.query import find_interval
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.fields import parts
+from sawlog.leveldb.log.fields import parse_parts
 from sawlog.leveldb.log.head import read_head, resolve_dialect
 from sawlog.leveldb.log.layout import RECOVERED_COLUMN, STALE_COLUMN, Dialect
 from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange
@@ -38,7 +38,7 @@ class LogContents(Contents):
     range_type: ClassVar[type[LogRange]] = LogRange
     """What the ranges of the view are; datasets of other views put their own here."""
 
-    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[LogRange]:
+    def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[LogRange]:
         """Yield ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
         # Damage in front of a block may be noticed only in it.
         damage = self.scan.view == "damage"
@@ -49,11 +49,11 @@ class LogContents(Contents):
             low, high, task_bytes = 0, 1 << 62, None
         for file in self.files:
             start = low - low % layout.BLOCK_SIZE
-            stop = min(layout.block_end(high), file.size)
+            stop = min(layout.find_block_end(high), file.size)
             if start < stop or not file.size:
                 yield from self._cut_log(request, file, start, stop, start == 0, task_bytes)
 
-    views: ClassVar = {"rows": View(lambda self: add_marks(ROWS_SCHEMA, self.scan.options), _ranges)}
+    views: ClassVar = {"rows": View(lambda self: add_marks(ROWS_SCHEMA, self.scan.options), _plan_ranges)}
 
     def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """Return the end of the last complete record. The new bytes are walked once.
@@ -81,17 +81,17 @@ class LogContents(Contents):
 
     def make_field_parser(self, file: File, source: Source) -> FieldParser:
         """Return fragments, write batches and version edits."""
-        dialect = self._dialect(file)
+        dialect = self._find_dialect(file)
         head = read_head(source.read_window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
         edits = layout.MANIFEST_NAME.match(file.name) is not None
-        return lambda offset: parts(source, offset, head, edits=edits)
+        return lambda offset: parse_parts(source, offset, head, edits=edits)
 
     def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Yield operations along logs of write batches."""
         view = self.scan.view
         if view not in ("rows", "writes"):
             return
-        from sawlog.leveldb.log.pictures import COUNTED, pictures
+        from sawlog.leveldb.log.pictures import COUNTED, draw_pictures
 
         options = replace(self.scan.options, latest=False, recovery=None)
         scan = replace(
@@ -99,7 +99,7 @@ class LogContents(Contents):
         )
         writes = self.format.open(self.files, scan)
         fragments = plan_fragments(writes, bind_scan(writes, scan), PIECE_BYTES)
-        yield from pictures(self.files, fragments, certain=view == "writes")
+        yield from draw_pictures(self.files, fragments, certain=view == "writes")
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
         """Return dialect, log number and compression of the first file."""
@@ -108,12 +108,14 @@ class LogContents(Contents):
             return {}
         file = self.files[0]
         try:
-            return self._facts(file)
+            return self._read_facts(file)
         except UnsupportedError as error:
             return {"unsupported": error.damage.detail}
 
-    def _facts(self, file: File) -> dict[str, Any]:
-        head = read_head(self.scan.storage.read(file, 0, PROBE_BYTES), file, self._dialect(file), self.scan.storage)
+    def _read_facts(self, file: File) -> dict[str, Any]:
+        head = read_head(
+            self.scan.storage.read(file, 0, PROBE_BYTES), file, self._find_dialect(file), self.scan.storage
+        )
         facts: dict[str, Any] = {"dialect": head.dialect}
         if head.recycled:
             facts["recycled, log number"] = head.log_number
@@ -127,17 +129,17 @@ class LogContents(Contents):
         self, request: BoundScan, file: File, start: int, stop: int, synced: bool, task_bytes: int | None
     ) -> Iterator[LogRange]:
         """Yield ranges of about `task_bytes` that together are `[start, stop)`; at least one."""
-        dialect = self._dialect(file)
+        dialect = self._find_dialect(file)
         begin = start
         while True:
-            end = min(layout.block_end(begin + task_bytes), stop) if task_bytes else stop
+            end = min(layout.find_block_end(begin + task_bytes), stop) if task_bytes else stop
             first = synced and begin == start
             yield self.range_type(*request, file.path, end - begin, file, begin, end, first, dialect)
             if end >= stop:
                 return
             begin = end
 
-    def _dialect(self, file: File) -> Dialect | Literal["auto"]:
+    def _find_dialect(self, file: File) -> Dialect | Literal["auto"]:
         directory = posixpath.dirname(file.path)
         if directory not in self._dialects:
             self._dialects[directory] = resolve_dialect(file, self.scan.options.dialect, self.scan.storage)

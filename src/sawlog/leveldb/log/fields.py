@@ -15,7 +15,7 @@ from sawlog.leveldb.codecs import EXPANDED_BYTES, expand_records
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import LogHead
 from sawlog.leveldb.log.layout import Dialect, Role
-from sawlog.leveldb.records.edit import EditError, edit_fields
+from sawlog.leveldb.records.edit import EditError, iterate_fields
 from sawlog.leveldb.records.layout import BATCH_HEADER, COUNT_OFFSET, OPERATIONS, Field, Operation
 from sawlog.storage import Source
 
@@ -24,9 +24,9 @@ _MOST = 80
 
 
 @cache
-def _operations(dialect: Dialect) -> dict[int, tuple[Operation, bool]]:
+def _index_operations(dialect: Dialect) -> dict[int, tuple[Operation, bool]]:
     """Return operations by their tags, and whether a column family follows those."""
-    operation_tags = ((operation, operation.tags(dialect)) for operation in OPERATIONS)
+    operation_tags = ((operation, operation.find_tags(dialect)) for operation in OPERATIONS)
     return {
         tag: (operation, bool(place))
         for operation, tags in operation_tags
@@ -35,9 +35,9 @@ def _operations(dialect: Dialect) -> dict[int, tuple[Operation, bool]]:
     }
 
 
-def batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool) -> list[Part]:
+def parse_batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool) -> list[Part]:
     """Return the fields of a write batch; none where the bytes are something else."""
-    tags = _operations(dialect)
+    tags = _index_operations(dialect)
     fields, counted = Fields(data, position), 0
     if len(data) < BATCH_HEADER:
         return []
@@ -65,26 +65,26 @@ def batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool) -> l
     return fields.found
 
 
-def edit_parts(data: bytes, position: int, dialect: Dialect) -> Iterator[Part]:
+def parse_edit_parts(data: bytes, position: int, dialect: Dialect) -> Iterator[Part]:
     """Yield the fields of a version edit, each with its tag, as far as they can be read."""
     end = 0
     try:
-        for name, start, end, value in edit_fields(data, dialect):
-            yield Part(name or "skipped", position + start, end - start, _text(value))
+        for name, start, end, value in iterate_fields(data, dialect):
+            yield Part(name or "skipped", position + start, end - start, _render_text(value))
     except EditError as error:
         yield Part("unreadable", position + end, len(data) - end, "", str(error))
 
 
-def _text(value: Any) -> str:
+def _render_text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
+        return ", ".join(f"{name} {_render_text(item)}" for name, item in value.items())
     return render_key(value) if isinstance(value, bytes) else str(value)
 
 
 _HEADER = {"checksum": layout.CHECKSUM, "length": layout.LENGTH}
 
 
-def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) -> Iterator[Part]:
+def parse_parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) -> Iterator[Part]:
     """Yield the fragments from an offset on, each as its header and its payload, and unused ends of blocks.
 
     Args:
@@ -124,7 +124,9 @@ def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) ->
         )
         room = "" if fits else f"at most {end - position - size}"
         yield Part(declared.name, declared.offset, declared.length, declared.value, room)
-        yield Part("type", position + layout.TYPE.offset, layout.TYPE.size, *_type(kind, layout.TYPES[dialect]))
+        yield Part(
+            "type", position + layout.TYPE.offset, layout.TYPE.size, *_describe_type(kind, layout.TYPES[dialect])
+        )
         if size > layout.HEADER_SIZE:
             yield from iterate_numbers(data, position, position, {"log number": layout.LOG_NUMBER})
         if size > layout.RECYCLABLE_HEADER_SIZE:
@@ -133,27 +135,29 @@ def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) ->
             yield Part("synced up to", position + layout.RECYCLABLE_HEADER_SIZE, len(synced_bytes), synced)
         payload = min(length, end - position - size)
         role = fragment_type.role if fragment_type is not None else Role.UNKNOWN
-        yield from _payload(data[size : size + payload], position + size, role, head, edits=edits)
+        yield from _parse_payload(data[size : size + payload], position + size, role, head, edits=edits)
         position += size + payload
 
 
 _OF_RECORDS = (Role.FULL, Role.FIRST, Role.MIDDLE, Role.LAST)
 
 
-def _payload(data: bytes, position: int, role: Role, head: LogHead, *, edits: bool) -> Iterator[Part]:
+def _parse_payload(data: bytes, position: int, role: Role, head: LogHead, *, edits: bool) -> Iterator[Part]:
     """Return the payload of a fragment, down to fields where it begins a record that is known."""
     if edits and role is Role.FULL:
-        yield from edit_parts(data, position, head.dialect)
+        yield from parse_edit_parts(data, position, head.dialect)
         return
     begins = not edits and role in (Role.FULL, Role.FIRST)
     goes_on = ", which go on a record" if role in (Role.MIDDLE, Role.LAST) else ""
     payload = Part("payload", position, len(data), f"{len(data):,} bytes{goes_on}")
     if head.compression == layout.Compression.NONE or role not in _OF_RECORDS:
-        yield from (batch_parts(data, position, head.dialect, cut=role is Role.FIRST) if begins else []) or [payload]
+        yield from (parse_batch_parts(data, position, head.dialect, cut=role is Role.FIRST) if begins else []) or [
+            payload
+        ]
         return
     record = _expand(data) if role is Role.FULL else b""
     size = f"; {len(record):,} bytes decompressed" if record else ""
-    inside = tuple(batch_parts(record, 0, head.dialect, cut=False)) if record else ()
+    inside = tuple(parse_batch_parts(record, 0, head.dialect, cut=False)) if record else ()
     yield replace(payload, value=f"{payload.value}, compressed with zstd{size}", inside=inside)
 
 
@@ -167,15 +171,15 @@ def _expand(data: bytes) -> bytes:
 
 def _describe_checksum(data: bytes, size: int, length: int, fits: bool) -> str:
     """Return the checksum that should be there, if it is another."""
-    from sawlog.leveldb.log.kernels import masked_checksum
+    from sawlog.leveldb.log.kernels import compute_masked_checksum
 
     if not fits:
         return ""
-    expected = masked_checksum(data[layout.TYPE.offset : size + length])
+    expected = compute_masked_checksum(data[layout.TYPE.offset : size + length])
     return "" if expected == layout.CHECKSUM.of(data) else hex(expected)
 
 
-def _type(kind: int, types: Mapping[int, layout.FragmentType]) -> tuple[str, str]:
+def _describe_type(kind: int, types: Mapping[int, layout.FragmentType]) -> tuple[str, str]:
     """Return a type byte in words, and what is expected in its place."""
     if kind not in types:
         return str(kind), f"a known type: {', '.join(str(int(code)) for code in sorted(types)[:8])}"

@@ -18,7 +18,7 @@ from sawlog.format.damage import FileReport, Remark, Skipped, Verdict
 from sawlog.format.lazy import make_lazy_attribute
 from sawlog.leveldb.datastore import layout as datastore_layout
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.head import first_fragments
+from sawlog.leveldb.log.head import iterate_first_fragments
 from sawlog.leveldb.log.layout import RECOVERED_COLUMN, STALE_COLUMN
 from sawlog.storage import File, Storage
 
@@ -84,7 +84,7 @@ class _Logs(DirectoryLayout):
 
     def dataset_directory(self, file: File) -> str:
         """Return the directory of a log; an archive belongs to the one that it is in."""
-        return _log_sort_key(file)[0]
+        return _make_sort_key(file)[0]
 
     def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
         """Return tables. They hold operations that have left the logs: views of operations miss them."""
@@ -122,7 +122,7 @@ class _Numbers(StreamRules):
 
     def writer_position(self, file: File) -> WriterPosition | None:
         """Return the number of a log among those of its database."""
-        directory, number = _log_sort_key(file)
+        directory, number = _make_sort_key(file)
         return WriterPosition(directory, number) if layout.LOG_NAME.match(file.name) else None
 
 
@@ -142,7 +142,7 @@ class LevelDBLog(Format):
     def match(self, file: File, head: bytes) -> Match:
         """Recognize by an intact fragment at a block start; an empty or damaged file by its name."""
         for dialect in ("rocksdb", "pebble"):
-            if next(first_fragments(head, dialect), None) is not None:
+            if next(iterate_first_fragments(head, dialect), None) is not None:
                 return Match.CONTENT
         names = (*_DATA_NAMES, layout.MANIFEST_NAME, *_METADATA_NAMES)
         return Match.NAME if any(name.match(file.name) for name in names) else Match.NO
@@ -151,7 +151,7 @@ class LevelDBLog(Format):
         """Return logs in the order of their numbers (RocksDB's archive first, where it belongs), and export files."""
         names = _VIEWS[view].names if view in _VIEWS else _DATA_NAMES
         selection = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
-        return sorted(selection, key=_log_sort_key)
+        return sorted(selection, key=_make_sort_key)
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         _check_options(scan.options, scan.view)
@@ -217,7 +217,7 @@ def _check_options(options: LogReadOptions, view: str) -> None:
         raise OptionError(f"the options properties and table are for the view 'entities', not {view!r}")
 
 
-def _log_sort_key(file: File) -> tuple[str, int]:
+def _make_sort_key(file: File) -> tuple[str, int]:
     """Return the directory of a log, without an archive below it, and its number; -1 for a file without one."""
     directory, name = posixpath.split(file.path)
     if posixpath.basename(directory) == layout.ARCHIVE_NAME:

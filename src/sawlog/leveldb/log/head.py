@@ -34,7 +34,7 @@ class LogHead:
     renamed: bool = False
 
 
-def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> Iterator[tuple[int, int, bytes]]:
+def iterate_first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> Iterator[tuple[int, int, bytes]]:
     """Yield intact fragments at the block starts in `head`, and after those that hold no record but describe the log.
 
     Args:
@@ -54,9 +54,9 @@ def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> I
             # What is not a fragment by that, as in files of other formats, is not worth loading a kernel for.
             if kind in types and types[kind].header_size + layout.LENGTH.of(head, pos) <= end - pos:
                 if judge is None:
-                    from sawlog.leveldb.log.kernels import judge_of
+                    from sawlog.leveldb.log.kernels import make_judge
 
-                    judge, state = judge_of(head, dialect)
+                    judge, state = make_judge(head, dialect)
                 state.position = pos
                 size = int(judge())
             if not size and resync:
@@ -130,17 +130,17 @@ def read_head(
         UnsupportedError: For a compression that is not known, and for a log that is encrypted.
     """
     if dialect == "auto":
-        dialect = _dialect_of(head)
-    if len(head) > layout.ENCRYPTED_PREFIX and next(first_fragments(head, dialect), None) is None:
+        dialect = _find_dialect(head)
+    if len(head) > layout.ENCRYPTED_PREFIX and next(iterate_first_fragments(head, dialect), None) is None:
         encrypted = find_encryption(file, storage)
         if encrypted is not None:
             raise UnsupportedError(encrypted)
     if dialect == "leveldb":
         return LogHead(dialect, recycled=False, log_number=-1, compression=layout.Compression.NONE)
     named = layout.LOG_NAME.match(file.name)
-    fragments = list(first_fragments(head, dialect))
+    fragments = list(iterate_first_fragments(head, dialect))
     if not fragments and not (numbered or _is_in_database(file, storage)):
-        fragments = list(first_fragments(head, dialect, resync=True))
+        fragments = list(iterate_first_fragments(head, dialect, resync=True))
     number = int(named[1]) & 0xFFFFFFFF if named else -1
     # Pebble ends every log, an empty one too, with a header of the next one.
     recycled = dialect == "pebble" and named is not None and not fragments
@@ -178,14 +178,14 @@ def _is_in_database(file: File, storage: Storage) -> bool:
 
 
 @lru_cache(maxsize=8)  # a follower asks in every look
-def _dialect_of(head: bytes) -> Dialect:
+def _find_dialect(head: bytes) -> Dialect:
     """Return whose fragments a log begins with, or has where it begins with none.
 
     LevelDB's where they are everyone's.
     """
     for resync in (False, True):
         types = {
-            candidate: {kind for _, kind, _ in first_fragments(head, candidate, resync=resync)}
+            candidate: {kind for _, kind, _ in iterate_first_fragments(head, candidate, resync=resync)}
             for candidate in layout.OWN_TYPES
         }
         for dialect, own_types in layout.OWN_TYPES.items():
@@ -262,11 +262,11 @@ def read_pointer(directory: str, siblings: Iterable[File], storage: Storage) -> 
     return Pointer(path, name)
 
 
-def by_number(manifests: Iterable[File]) -> list[File]:
+def sort_manifests(manifests: Iterable[File]) -> list[File]:
     """Return MANIFEST files, the newest first."""
-    return sorted(manifests, key=_number, reverse=True)
+    return sorted(manifests, key=_parse_number, reverse=True)
 
 
-def _number(file: File) -> int:
+def _parse_number(file: File) -> int:
     match = layout.MANIFEST_NAME.match(file.name)
     return int(match[1]) if match else -1

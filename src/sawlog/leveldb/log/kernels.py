@@ -169,19 +169,19 @@ _RECYCLABLE_TYPES = np.uint64(Type.RECYCLABLE_FULL - Type.FULL)
 
 
 @inlined
-def masked(crc: Any) -> Any:
+def mask_crc(crc: Any) -> Any:
     """Return the stored form of a CRC-32C."""
     return ((crc >> _ROTATE_RIGHT | crc << _ROTATE_LEFT) & _U32) + _MASK_DELTA & _U32
 
 
 @inlined
-def masked_crc(buffer: Any, start: Any, length: Any) -> Any:
+def compute_masked_crc(buffer: Any, start: Any, length: Any) -> Any:
     """Return the stored form of the CRC-32C of `buffer[start : start + length]`."""
-    return masked(crc32c(buffer, start, length))
+    return mask_crc(crc32c(buffer, start, length))
 
 
 @inlined
-def _all_zero(data: Any, pos: Any, length: Any) -> Any:
+def _is_zero(data: Any, pos: Any, length: Any) -> Any:
     used = np.uint64(0)
     for i in range(length):
         used |= np.uint64(data[pos + np.uint64(i)])
@@ -189,7 +189,7 @@ def _all_zero(data: Any, pos: Any, length: Any) -> Any:
 
 
 @always_inlined
-def left_in_block(window: Any, offset: Any) -> Any:
+def measure_remainder(window: Any, offset: Any) -> Any:
     """Return bytes from a file offset to the end of its block, or of the file."""
     return min(_BLOCK - (offset & _IN_BLOCK), window.size - offset)
 
@@ -207,7 +207,7 @@ def _cut_off(window: Any, pos: Any, room: Any, header: Any, state: Any, rules: A
 
 
 @inlined
-def _proven(data: Any, pos: Any, room: Any, rules: Any) -> Any:
+def _prove_fragment(data: Any, pos: Any, room: Any, rules: Any) -> Any:
     """Return bytes of the fragment of this log, part of a record, that a checksum proves to be at `pos`; 0 for none.
 
     It ends within `room` bytes.
@@ -224,11 +224,11 @@ def _proven(data: Any, pos: Any, room: Any, rules: Any) -> Any:
             return _ZERO
     elif rules.recycled != _ZERO:
         return _ZERO
-    return total if _load_checksum(data, pos) == masked_crc(data, pos + _TYPE, total - _TYPE) else _ZERO
+    return total if _load_checksum(data, pos) == compute_masked_crc(data, pos + _TYPE, total - _TYPE) else _ZERO
 
 
 @inlined
-def _lost(data: Any, pos: Any, room: Any, rules: Any) -> Any:
+def _measure_loss(data: Any, pos: Any, room: Any, rules: Any) -> Any:
     """Return how many bytes are lost with the damage at `pos`: the rest of its block, unless `rules.resync`.
 
     A header that could be one is believed: what looks like fragments in the payload that it announces is payload.
@@ -240,7 +240,7 @@ def _lost(data: Any, pos: Any, room: Any, rules: Any) -> Any:
     if _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST and total <= room:
         return total if room - total >= _HEADER else room
     for step in range(np.uint64(1), room):
-        if _proven(data, pos + step, room - step, rules) != _ZERO:
+        if _prove_fragment(data, pos + step, room - step, rules) != _ZERO:
             return step
     return room
 
@@ -252,11 +252,11 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     offset = window.base + pos
     if offset >= window.size or (offset >= window.end and state.synced == 0):
         return ENDED, _ZERO
-    room = left_in_block(window, offset)
+    room = measure_remainder(window, offset)
     if np.uint64(len(data)) - pos < room:
         return SHORT, room
     if room < _HEADER:
-        if (offset & _IN_BLOCK) + room != _BLOCK and not (state.zeros >= 0 and _all_zero(data, pos, room)):
+        if (offset & _IN_BLOCK) + room != _BLOCK and not (state.zeros >= 0 and _is_zero(data, pos, room)):
             return TORN, room
         # Between the pieces of a record, the unused end of a block belongs to the record.
         owned = state.synced != 0 and state.open < 0 and state.suspect < 0
@@ -269,24 +269,24 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         return TORN, room
     if code == 0 and length == _ZERO:
         blame(state, _UNUSED_SPACE, 0, 0)
-        return DAMAGED, _lost(data, pos, room, rules)
+        return DAMAGED, _measure_loss(data, pos, room, rules)
     if total > room:
         blame(state, _BAD_LENGTH, length, 0)
-        return DAMAGED, _lost(data, pos, room, rules)
+        return DAMAGED, _measure_loss(data, pos, room, rules)
     if header > _HEADER:
         number = _load_log_number(data, pos)
         if rules.log >= 0 and number != np.uint64(rules.log):
             blame(state, _FOREIGN_FRAGMENT, number, rules.log)
-            return DAMAGED, _lost(data, pos, room, rules)
+            return DAMAGED, _measure_loss(data, pos, room, rules)
     elif rules.recycled != _ZERO and _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST:
         blame(state, _FOREIGN_FRAGMENT, 0, rules.log)
-        return DAMAGED, _lost(data, pos, room, rules)
+        return DAMAGED, _measure_loss(data, pos, room, rules)
     if rules.verify:
         stored = _load_checksum(data, pos)
-        expected = masked_crc(data, pos + _TYPE, total - _TYPE)
+        expected = compute_masked_crc(data, pos + _TYPE, total - _TYPE)
         if stored != expected:
             blame(state, _CHECKSUM_MISMATCH, expected, stored)
-            return DAMAGED, _lost(data, pos, room, rules)
+            return DAMAGED, _measure_loss(data, pos, room, rules)
     return GOOD, total
 
 
@@ -299,7 +299,7 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
         return pos
     if state.resumed > np.int64(offset):
         return pos
-    room = left_in_block(window, offset)
+    room = measure_remainder(window, offset)
     if np.uint64(len(data)) - pos < room:
         return pos
     base = window.base
@@ -317,7 +317,7 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
         total = _HEADER + length
         if data[pos + _TYPE] != _ROLE_FULL or total > stop - pos or length > longest:
             break
-        if rules.verify and _load_checksum(data, pos) != masked_crc(data, pos + _TYPE, total - _TYPE):
+        if rules.verify and _load_checksum(data, pos) != compute_masked_crc(data, pos + _TYPE, total - _TYPE):
             break
         if rules.gather:
             if capacity - committed < length:
@@ -369,7 +369,7 @@ def _pass_unused(state: Any, offset: Any, length: Any) -> None:
 
 
 @inlined
-def _suspect(state: Any, offset: Any, length: Any, unused: Any, recycled: Any) -> None:
+def _note_suspect(state: Any, offset: Any, length: Any, unused: Any, recycled: Any) -> None:
     """Note what cannot be read where a recycled file may end: the log's end, unless fragments of it follow."""
     if state.synced == 0 or state.suspect >= 0:
         return
@@ -388,12 +388,12 @@ def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules:
     """Return the rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
     offset = np.int64(start)
     lost_bytes = np.int64(length)
-    room = left_in_block(window, start)
+    room = measure_remainder(window, start)
     unused = state.kind == _UNUSED_SPACE and length == room
     if length < room:
         state.resumed = np.int64(start + room)
     if rules.recycled != _ZERO:
-        _suspect(state, offset, lost_bytes, unused, rules.recycled)
+        _note_suspect(state, offset, lost_bytes, unused, rules.recycled)
         return TAKEN
     if start >= window.end:
         _forget_record(out.events, state, _BROKEN_RECORD, offset)
@@ -586,7 +586,7 @@ def write_fragments(
         copy_bytes(out, used + header, data, start, length)
         # Reading the payload where it came from does not wait for the copy.
         crc = crc32c_extend(crc32c(out, used + _TYPE, header - _TYPE), data, start, length)
-        _store_checksum(out, used, masked(crc))
+        _store_checksum(out, used, mask_crc(crc))
         used += header + length
         in_block += header + length
         if last:
@@ -602,28 +602,28 @@ def write_fragments(
 
 
 @kernel
-def _masked_checksum(buffer: Bytes) -> UInt64:
-    return masked_crc(buffer, _ZERO, np.uint64(len(buffer)))
+def _compute_masked_checksum(buffer: Bytes) -> UInt64:
+    return compute_masked_crc(buffer, _ZERO, np.uint64(len(buffer)))
 
 
-def masked_checksum(data: bytes) -> int:
+def compute_masked_checksum(data: bytes) -> int:
     """Return the stored form of the CRC-32C of some bytes."""
-    return int(_masked_checksum(np.frombuffer(data, np.uint8)))
+    return int(_compute_masked_checksum(np.frombuffer(data, np.uint8)))
 
 
-def first_state(position: int = 0) -> Any:
+def make_judge_state(position: int = 0) -> Any:
     """Return a state for judging single fragments."""
     return make_state(STATE, position=position, synced=1, open=-1, suspect=-1)
 
 
-def judge_of(head: bytes, dialect: layout.Dialect) -> tuple[Callable[[], int], Any]:
+def make_judge(head: bytes, dialect: layout.Dialect) -> tuple[Callable[[], int], Any]:
     """Return `judge_fragment` of the beginning of a file, and the state whose position it looks at."""
-    rules, state = rules_of(dialect, gather=False, longest=0), first_state()
+    rules, state = make_rules(dialect, gather=False, longest=0), make_judge_state()
     return partial(judge_fragment, make_head_window(head, len(head)), state, rules), state
 
 
 @cache
-def _types(dialect: layout.Dialect) -> tuple[Any, Any]:
+def _make_type_tables(dialect: layout.Dialect) -> tuple[Any, Any]:
     roles = np.zeros(256, np.uint8)
     headers = np.full(256, layout.HEADER_SIZE, np.uint64)
     for code, fragment_type in layout.TYPES[dialect].items():
@@ -632,7 +632,7 @@ def _types(dialect: layout.Dialect) -> tuple[Any, Any]:
     return roles, headers
 
 
-def rules_of(
+def make_rules(
     dialect: layout.Dialect,
     *,
     log: int = -1,
@@ -643,6 +643,6 @@ def rules_of(
     resync: bool = False,
 ) -> Rules:
     """Return the rules for reading fragments of a dialect."""
-    roles, headers = _types(dialect)
+    roles, headers = _make_type_tables(dialect)
     longer = headers.max() if recycled else _ZERO
     return Rules(roles, headers, np.int64(log), longer, verify, gather, np.int64(longest), resync)

@@ -217,6 +217,6 @@ EXPORT_NAME = re.compile(r"^output-(\d+)$")
 """A data file of a Datastore or Firestore export."""
 
 
-def block_end(offset: int) -> int:
+def find_block_end(offset: int) -> int:
     """Return the first block boundary at or after a file offset."""
     return -(-offset // BLOCK_SIZE) * BLOCK_SIZE

@@ -14,7 +14,7 @@ from sawlog.arrow import view_values
 from sawlog.format.charts import LaneBox, Picture
 from sawlog.format.contract import OFFSET_COLUMN, Fragment
 from sawlog.format.damage import Findings
-from sawlog.leveldb.columns import name_array
+from sawlog.leveldb.columns import make_name_array
 from sawlog.leveldb.records.layout import NAMES, BatchDamageKind
 from sawlog.storage import File
 
@@ -56,7 +56,7 @@ class _Operations:
         """Take in operations of a log, in columns `COUNTED`."""
         offsets = view_values(batch.column(OFFSET_COLUMN), np.int64)
         sequences = view_values(batch.column("sequence"), np.int64)
-        codes = view_values(pc.index_in(batch.column("operation"), name_array(NAMES)), np.int32)
+        codes = view_values(pc.index_in(batch.column("operation"), make_name_array(NAMES)), np.int32)
         slices = (offsets + self._begins[path]) // self._width
         np.add.at(self._counts, (codes, slices), 1)
         for row in np.unique(slices, return_index=True)[1].tolist():
@@ -68,7 +68,7 @@ class _Operations:
         self._jumps = heapq.nlargest(SHOWN, [*self._jumps, *jumps])
         self._last = int(sequences[-1])
 
-    def picture(self) -> Picture:
+    def draw_picture(self) -> Picture:
         highest = int(self._counts.max(initial=1))
         lanes: dict[str, list[LaneBox]] = {}
         for name, row in zip(NAMES, self._counts.tolist(), strict=True):
@@ -86,7 +86,7 @@ class _Operations:
         return Picture("Operations along the log", "bytes", lanes, note, tall=True)
 
 
-def pictures(files: Sequence[File], fragments: Iterable[Fragment], *, certain: bool) -> Iterator[Picture]:
+def draw_pictures(files: Sequence[File], fragments: Iterable[Fragment], *, certain: bool) -> Iterator[Picture]:
     """Yield one chart over all logs, one after the other.
 
     Args:
@@ -105,4 +105,4 @@ def pictures(files: Sequence[File], fragments: Iterable[Fragment], *, certain: b
         if not certain and not _BAD_BATCHES.isdisjoint(findings.kinds):
             return
     if any_rows:
-        yield operations.picture()
+        yield operations.draw_picture()

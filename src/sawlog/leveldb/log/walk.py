@@ -20,7 +20,7 @@ from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projec
 from sawlog.format.damage import Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.head import LogHead, first_fragments, read_head
+from sawlog.leveldb.log.head import LogHead, iterate_first_fragments, read_head
 from sawlog.leveldb.log.layout import (
     GIVEN_UP,
     RECORD_COLUMN,
@@ -132,7 +132,7 @@ class Walk(ChainWalk):
         gather = RECORD_COLUMN in schema.names or self._compressed
         # What ZSTD cannot make smaller grows by less than this.
         longest = self._longest + (self._longest >> 8) + (1 << 10) if self._compressed else self._longest
-        self._rules = k.rules_of(
+        self._rules = k.make_rules(
             head.dialect,
             log=head.log_number,
             recycled=head.recycled,
@@ -181,20 +181,20 @@ class Walk(ChainWalk):
             yield from self._expand_rows(rows)
             return
         records = make_binary_array(self._ends[: rows + 1], self._data) if self._rules.gather else None
-        yield rows, self._batch(slice(0, rows), records)
+        yield rows, self._make_batch(slice(0, rows), records)
 
     def _expand_rows(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the rows in hand, expanded. Stops at one that cannot be, where damage fails."""
         from sawlog.leveldb.codecs import expand_records
 
         if not rows:
-            yield 0, self._batch(slice(0, 0), make_array([], pa.binary()))
+            yield 0, self._make_batch(slice(0, 0), make_array([], pa.binary()))
         for group in expand_records(self._data.values, self._ends[: rows + 1], self._longest):
             row_count = len(group.rows)
             if group.failed and self.fails:
                 row_count = int(np.searchsorted(group.rows, min(group.failed)))
             records = pa.Array.from_buffers(pa.binary(), row_count, [None, pa.py_buffer(group.ends), group.data])
-            yield row_count, self._batch(group.rows[:row_count], records)
+            yield row_count, self._make_batch(group.rows[:row_count], records)
             for row, size in sorted(group.failed.items()):
                 start, stop = int(self.starts[row]), int(self._stops[row])
                 kind = LogDamageKind.BAD_COMPRESSION if size is None else LogDamageKind.RECORD_TOO_LARGE
@@ -202,7 +202,7 @@ class Walk(ChainWalk):
             if group.failed and self.fails:
                 return
 
-    def _batch(self, rows: slice | NDArray[np.int64], records: pa.Array | None) -> pa.RecordBatch:
+    def _make_batch(self, rows: slice | NDArray[np.int64], records: pa.Array | None) -> pa.RecordBatch:
         starts = self.starts[rows]
         columns: dict[str, pa.Array] = {RECORD_COLUMN: records}
         for name in self._schema.names:
@@ -253,10 +253,10 @@ class Walk(ChainWalk):
             detail = f"a record of {int(state.open_bytes)} bytes so far has no end"
             return Tail(TailStatus.OPEN, open_, size - open_, detail)
         if state.zeros == self.span.start and not self._fragment.synced:
-            return self._padding()
+            return self._find_padding()
         return super().judge_tail()
 
-    def _padding(self) -> Tail | None:
+    def _find_padding(self) -> Tail | None:
         """Return unused space at the end, which contains all of this range: where it begins takes the whole file."""
         walk = Walk(
             replace(self._fragment, start=0, synced=True), self.source, self.head, pa.schema([]), Findings("skip")
@@ -284,7 +284,7 @@ class LogRange(FileRange):
     numbered: bool = False
 
     @classmethod
-    def whole(
+    def cover_file(
         cls,
         file: File,
         scan: Scan,
@@ -299,9 +299,9 @@ class LogRange(FileRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Return the records of a range. Section 5.2 of the format gives every record to exactly one range."""
-        return self.records(schema, findings)
+        return self.read_records(schema, findings)
 
-    def records(
+    def read_records(
         self, schema: pa.Schema, findings: Findings, stamps: StampSizes | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records, as `decode` delivers them; what the log says of timestamps is collected before them."""
@@ -354,10 +354,10 @@ class LogRange(FileRange):
         return find_intact_end(LogRange.decode(self, pa.schema([]), findings), findings, self.file.size)
 
 
-def whole_log(file: File, options: LogReadOptions, storage: Storage) -> LogRange:
+def make_log_range(file: File, options: LogReadOptions, storage: Storage) -> LogRange:
     """Return one range over all of a log, delivering everything intact."""
     scan = Scan(options=options, on_damage="skip", storage=storage)
-    return LogRange.whole(file, scan, Projection.of(ROWS_SCHEMA, scan), options.dialect)
+    return LogRange.cover_file(file, scan, Projection.of(ROWS_SCHEMA, scan), options.dialect)
 
 
 def _read_former_logs(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -368,7 +368,7 @@ def _read_former_logs(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iter
     """
     findings = walk.findings
     while walk.suspect_offset >= 0:
-        life = _next_life(walk.suspect_offset, fragment.file.size, walk.head, walk.source)
+        life = _find_next_log(walk.suspect_offset, fragment.file.size, walk.head, walk.source)
         if life is None:
             return
         start, head = life
@@ -383,11 +383,11 @@ def _read_former_logs(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iter
             yield batch
 
 
-def _next_life(doubtful: int, size: int, head: LogHead, source: Source) -> tuple[int, LogHead] | None:
+def _find_next_log(doubtful: int, size: int, head: LogHead, source: Source) -> tuple[int, LogHead] | None:
     """Return the first block after a place that begins with a fragment of another log, and that log's number."""
-    for start in range(layout.block_end(doubtful), size, _SEARCHED):
+    for start in range(layout.find_block_end(doubtful), size, _SEARCHED):
         window = bytes(source.read_window(start, min(_SEARCHED, size - start)))
-        for offset, kind, body in first_fragments(window, head.dialect):
+        for offset, kind, body in iterate_first_fragments(window, head.dialect):
             if layout.TYPES[head.dialect][kind].header_size == layout.HEADER_SIZE:
                 continue
             number = layout.LOG_NUMBER.of(body, -layout.TYPE.end)

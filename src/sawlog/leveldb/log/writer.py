@@ -19,7 +19,7 @@ from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import LogHead, read_head, resolve_dialect
 from sawlog.leveldb.log.layout import RECORD_COLUMN
-from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, Metadata, Walk, whole_log
+from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, Metadata, Walk, make_log_range
 from sawlog.leveldb.options import LogReadOptions, LogWriteOptions
 from sawlog.storage import File, Source, Staged, StagedFile, Storage, is_remote, normalize
 
@@ -56,7 +56,9 @@ class LogWriter(RecordWriter):
         """Append a fragment that belongs to no record. Such fragments begin a new block rather than be split."""
         room = layout.BLOCK_SIZE - int(self._state.in_block)
         checked = layout.TYPE.encode(code) + payload
-        fragment = layout.CHECKSUM.encode(k.masked_checksum(checked)) + layout.LENGTH.encode(len(payload)) + checked
+        fragment = (
+            layout.CHECKSUM.encode(k.compute_masked_checksum(checked)) + layout.LENGTH.encode(len(payload)) + checked
+        )
         self._flush()
         if room < len(fragment):
             self._file.write(bytes(room))
@@ -99,7 +101,7 @@ class _ContinuedLog:
         head = read_head(storage.read(name, 0, PROBE_BYTES), file, dialect, storage)
         if head.compression != layout.Compression.NONE:
             raise OptionError(f"{path}: append=True cannot continue a compressed log")
-        tail = whole_log(file, LogReadOptions(dialect=dialect), storage).find_tail()
+        tail = make_log_range(file, LogReadOptions(dialect=dialect), storage).find_tail()
         start = tail.offset if tail is not None else file.size
         number = None if options.log_number is None else options.log_number & 0xFFFFFFFF
         if start and head.recycled and head.log_number != number:
@@ -149,7 +151,7 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
         head = read_head(
             storage.read(file.path, 0, PROBE_BYTES), file, resolve_dialect(file, options.dialect, storage), storage
         )
-        log = whole_log(file, options, storage)
+        log = make_log_range(file, options, storage)
         ahead = None
         if options.dialect == "auto" and head.dialect == "rocksdb":
             ahead = _find_first_metadata(log, source, head)

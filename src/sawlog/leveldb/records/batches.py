@@ -22,13 +22,13 @@ from sawlog.arrow import (
 )
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import OFFSET_COLUMN, PROVENANCE
-from sawlog.leveldb.columns import SEQUENCE, TRANSACTION_SCHEMA, VALUE, WRITES_SCHEMA, name_array, with_times
+from sawlog.leveldb.columns import SEQUENCE, TRANSACTION_SCHEMA, VALUE, WRITES_SCHEMA, make_name_array, with_times
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogWriteOptions
 from sawlog.leveldb.records import kernels, layout
-from sawlog.leveldb.records.transactions import sequence_numbers
-from sawlog.leveldb.records.writes import tag_table
+from sawlog.leveldb.records.transactions import compute_sequences
+from sawlog.leveldb.records.writes import make_tag_table
 from sawlog.storage import Staged, Storage
 
 PIECE_BYTES = 64 << 20
@@ -102,13 +102,13 @@ class BatchBuilder:
         self._row += batch.num_rows
 
     def _encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        operations = self._operations(batch)
-        families = self._integers(batch, "column_family", layout.MAX_FAMILY)
+        operations = self._read_operations(batch)
+        families = self._read_integers(batch, "column_family", layout.MAX_FAMILY)
         if families is None:
             families = np.zeros(batch.num_rows, np.int64)
         self._check_families(operations, families)
-        keys, values = (kernels.Strings(*self._binary(batch, name, operations)) for name in ("key", "value"))
-        sequences, counted = self._sequences(batch, operations)
+        keys, values = (kernels.Strings(*self._read_binary(batch, name, operations)) for name in ("key", "value"))
+        sequences, counted = self._assign_sequences(batch, operations)
         starts = self._starts(batch, operations, sequences, counted)
         payload = keys.offsets[-1] - keys.offsets[0] + values.offsets[-1] - values.offsets[0]
         batches = len(starts) - 1
@@ -118,16 +118,16 @@ class BatchBuilder:
         out = Column(np.uint8, room)
         ends = np.zeros(batches + 1, np.int32)
         rows = kernels.Operations(starts, sequences, operations, families, keys, values)
-        status = kernels.encode_batches(rows, tag_table("rocksdb"), out.values, ends)
+        status = kernels.encode_batches(rows, make_tag_table("rocksdb"), out.values, ends)
         if status == kernels.INVALID:
             raise SchemaError("columns 'key' and 'value': an Arrow array is invalid: offsets outside its data")
         return pa.RecordBatch.from_arrays([make_binary_array(ends, out)], schema=ROWS_SCHEMA)
 
-    def _operations(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
+    def _read_operations(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
         column = batch.column("operation")
         if not pa.types.is_dictionary(column.type) and not is_text(column.type):
             raise SchemaError(f"column 'operation' is {column.type}; expected strings")
-        codes = pc.index_in(column.cast(pa.string()), name_array(layout.NAMES))
+        codes = pc.index_in(column.cast(pa.string()), make_name_array(layout.NAMES))
         if codes.null_count:
             row = find_index(codes.is_null(), True)
             known_names = ", ".join(layout.NAMES)
@@ -137,7 +137,7 @@ class BatchBuilder:
         numbers: NDArray[np.int8] = view_values(codes, np.int32).astype(np.int8)
         return numbers
 
-    def _integers(self, batch: pa.RecordBatch, name: str, largest: int) -> NDArray[np.int64] | None:
+    def _read_integers(self, batch: pa.RecordBatch, name: str, largest: int) -> NDArray[np.int64] | None:
         if name not in batch.schema.names:
             return None
         column = batch.column(name)
@@ -153,7 +153,7 @@ class BatchBuilder:
         return numbers
 
     def _check_families(self, operations: NDArray[np.int8], families: NDArray[np.int64]) -> None:
-        tags = tag_table("rocksdb").tags
+        tags = make_tag_table("rocksdb").tags
         foreign = (tags[operations] < 0).all(1)
         if foreign.any():
             row = int(foreign.argmax())
@@ -165,7 +165,7 @@ class BatchBuilder:
             name = layout.NAMES[operations[row]]
             raise SchemaError(f"column 'column_family', row {self._row + row}: {name!r} belongs to no column family")
 
-    def _binary(
+    def _read_binary(
         self, batch: pa.RecordBatch, name: str, operations: NDArray[np.int8]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
         """Return data and offsets of `key` or `value`, null exactly where the operation has none."""
@@ -188,13 +188,13 @@ class BatchBuilder:
             )
         return view_binary(with_times(column, (operations == layout.TIMED_PUT) & (name == VALUE)))
 
-    def _sequences(
+    def _assign_sequences(
         self, batch: pa.RecordBatch, operations: NDArray[np.int8]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return sequence number of each row, and how many numbers it takes: 0 or 1."""
         shapes = np.array([operation.shape for operation in layout.OPERATIONS])
         counted = ((shapes[operations] & layout.Field.COUNTED) != 0).astype(np.int64)
-        sequences = self._integers(batch, "sequence", layout.MAX_SEQUENCE)
+        sequences = self._read_integers(batch, "sequence", layout.MAX_SEQUENCE)
         if sequences is not None:
             return sequences, counted
         before = np.cumsum(counted) - counted
@@ -215,7 +215,7 @@ class BatchBuilder:
         begins = np.ones(batch.num_rows, bool)
         # Within a batch numbers have no gaps: it holds only the first one. In some its operations share that.
         gap = sequences[1:] != sequences[:-1] + counted[:-1]
-        offsets = self._integers(batch, OFFSET_COLUMN, (1 << 63) - 1)
+        offsets = self._read_integers(batch, OFFSET_COLUMN, (1 << 63) - 1)
         if offsets is not None:
             if gap.any() and np.isin(operations, _MARKS).any():
                 gap &= _expect_sequences(batch, sequences, offsets)[1:] != sequences[1:]
@@ -242,7 +242,7 @@ def _expect_sequences(
         else batch.column(field.name).cast(field.type)
         for field in fields
     ]
-    return sequence_numbers(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), shared=True)
+    return compute_sequences(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), shared=True)
 
 
 def _group_start(offsets: pa.Array, row: int) -> int:

@@ -14,7 +14,7 @@ from sawlog.format.capabilities import make_follow_error
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Skipped
 from sawlog.leveldb.log.dataset import LogContents
-from sawlog.leveldb.log.head import Pointer, by_number, read_pointer
+from sawlog.leveldb.log.head import Pointer, read_pointer, sort_manifests
 from sawlog.leveldb.log.layout import POINTER_NAME, RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records import layout
@@ -38,14 +38,14 @@ class EditRange(LogRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the edits of a range. A record that is no version edit is damage; one with a newer field is not."""
-        for edits, failed in self.edits(findings):
+        for edits, failed in self.read_edits(findings):
             rows = [{**edit, FILE_COLUMN: self.path, OFFSET_COLUMN: offset} for offset, edit in edits]
             findings.rows += len(rows)
-            yield make_batch_from_rows(rows, schema) if schema.names else _empty()
+            yield make_batch_from_rows(rows, schema) if schema.names else _make_empty_batch()
             if failed is not None:
                 report_record(findings, failed)
 
-    def edits(self, findings: Findings) -> Iterator[tuple[list[tuple[int, dict[str, Any]]], Damage | None]]:
+    def read_edits(self, findings: Findings) -> Iterator[tuple[list[tuple[int, dict[str, Any]]], Damage | None]]:
         """Yield edits with the offsets of their records, up to and with the next damage inside a record."""
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
             findings.rows -= records.num_rows
@@ -70,14 +70,14 @@ class LiveFiles(EditRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         version = Version()
-        for edits, failed in self.edits(findings):
+        for edits, failed in self.read_edits(findings):
             for offset, edit in edits:
                 version.apply(offset, edit)
             if failed is not None:
                 report_record(findings, failed)
-        rows = [{**row, FILE_COLUMN: self.path} for row in version.rows()]
+        rows = [{**row, FILE_COLUMN: self.path} for row in version.make_rows()]
         findings.rows += len(rows)
-        yield make_batch_from_rows(rows, schema) if schema.names else _empty()
+        yield make_batch_from_rows(rows, schema) if schema.names else _make_empty_batch()
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Version:
         for entry in edit["new_files"]:
             self.files[family, entry["level"], entry["file"]] = {**entry, OFFSET_COLUMN: offset}
 
-    def rows(self) -> list[dict[str, Any]]:
+    def make_rows(self) -> list[dict[str, Any]]:
         """Return the live files as rows of `_FILES_SCHEMA`, with the offsets of the edits that added them."""
         return [
             {"column_family": place[0], "column_family_name": self.families.get(place[0]), **entry}
@@ -121,7 +121,7 @@ class EditsContents(LogContents):
     """MANIFEST files; of a database directory, the live one: see `read_pointer`."""
 
     range_type: ClassVar[type[LogRange]] = EditRange
-    views: ClassVar = {"edits": View(EDITS_SCHEMA, LogContents._ranges)}
+    views: ClassVar = {"edits": View(EDITS_SCHEMA, LogContents._plan_ranges)}
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._pointers: list[Pointer] = []
@@ -145,7 +145,7 @@ class EditsContents(LogContents):
             pointer = read_pointer(directory, siblings, storage)
             self._pointers.append(pointer)
             named = [file for file in candidates if file.name == pointer.name]
-            manifests.append((named or by_number(candidates))[0])
+            manifests.append((named or sort_manifests(candidates))[0])
         return manifests
 
 
@@ -171,5 +171,5 @@ class FilesContents(EditsContents):
         raise make_follow_error(self)
 
 
-def _empty() -> pa.RecordBatch:
+def _make_empty_batch() -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([], schema=pa.schema([]))

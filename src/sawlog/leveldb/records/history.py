@@ -17,7 +17,14 @@ from sawlog.errors import DamageError, OptionError, SawlogError, warn
 from sawlog.format.contract import OFFSET_COLUMN, BoundScan, Fragment, View
 from sawlog.format.damage import UNSUPPORTED, Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.kernels.intern import Interner, Strings
-from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA, TRANSACTION_SCHEMA, WRITES_SCHEMA, count_below, newest_ranges
+from sawlog.leveldb.columns import (
+    STAMP,
+    STAMPED_SCHEMA,
+    TRANSACTION_SCHEMA,
+    WRITES_SCHEMA,
+    count_below,
+    make_disjoint_ranges,
+)
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout as log_layout
 from sawlog.leveldb.log.dataset import LogContents, add_marks
@@ -26,7 +33,7 @@ from sawlog.leveldb.log.walk import LogRange
 from sawlog.leveldb.options import RecoveryMode
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import BatchDamageKind
-from sawlog.leveldb.records.numbered import NumberedRange, number_logs
+from sawlog.leveldb.records.numbered import NumberedRange, enumerate_logs
 from sawlog.leveldb.records.transactions import Following, has_marks
 from sawlog.leveldb.records.writes import BATCH_ROWS, WriteRange
 from sawlog.storage import File
@@ -78,7 +85,7 @@ class Replay:
         self._following = Following()
         self._marked = False
 
-    def batches(self, log: WriteRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, log: WriteRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the operations of the next log that RocksDB would keep.
 
         Raises:
@@ -95,7 +102,7 @@ class Replay:
                     return
                 self._marked = self._marked or (may_be_marked and has_marks(batch))
                 if batch.num_rows and self._marked:
-                    self._next = self._following.after(batch, shared=shared)
+                    self._next = self._following.find_next_number(batch, shared=shared)
                 self._findings.rows += batch.num_rows
                 yield batch.select(schema.names)
         except DamageError as error:
@@ -134,7 +141,7 @@ class Replay:
             return
         unfinished = tail.status in (TailStatus.TORN, TailStatus.OPEN)
         if tail.status is TailStatus.STALE:
-            kind = _kind_at(log, tail)
+            kind = _classify_tail(log, tail)
             # A fragment of another log is the end of this one, in good order.
             unfinished = kind != LogDamageKind.FOREIGN_FRAGMENT
         if unfinished and self._mode in _STRICT:
@@ -143,15 +150,15 @@ class Replay:
         self._stopped = self._mode == "point_in_time_recovery" and (unfinished or stale)
 
 
-def _kind_at(log: WriteRange, tail: Tail) -> int:
+def _classify_tail(log: WriteRange, tail: Tail) -> int:
     """Return the kind of fault at the end of a recycled log; 0 for none, where a record begins that has no end."""
     head = log.head
     with closing(log.scan.storage.open(log.path, log.file.size)) as source:
         data = np.array(source.read_window(tail.offset, min(log_layout.BLOCK_SIZE, log.file.size - tail.offset)))
     size = np.uint64(log.file.size)
     window = Window(data, np.uint64(tail.offset), size, size)
-    state = k.first_state(tail.offset)
-    rules = k.rules_of(head.dialect, log=head.log_number, recycled=True, gather=False, longest=0)
+    state = k.make_judge_state(tail.offset)
+    rules = k.make_rules(head.dialect, log=head.log_number, recycled=True, gather=False, longest=0)
     return 0 if k.judge_fragment(window, state, rules) else int(state.kind)
 
 
@@ -183,8 +190,8 @@ class ReplayedWrites(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         replay = Replay(self.scan.options.recovery, findings)
-        for log in number_logs(self.ranges):
-            yield from replay.batches(log, schema)
+        for log in enumerate_logs(self.ranges):
+            yield from replay.read_batches(log, schema)
 
 
 FOLD_ROWS = 1 << 20
@@ -253,7 +260,7 @@ class Fold:
         """Return the last state of all keys, in the order in which they came about."""
         self._fold()
         rows = self._delete_ranges(self._folded) if self._ranges else self._folded
-        return rows.take(make_fixed_array(pa.int64(), _effect_order(rows))).select(self._given.names)
+        return rows.take(make_fixed_array(pa.int64(), _order_effects(rows))).select(self._given.names)
 
     def _order_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return operations with the columns of `_ORDER`."""
@@ -266,9 +273,9 @@ class Fold:
         batches = np.append(np.full(before, self._last_batch), np.repeat(sequences[begins], runs))
         if rows:
             self._last_offset, self._last_batch = int(offsets[-1]), int(batches[-1])
-        return self._place_last(batch.cast(self._given), batches)
+        return self._move_last(batch.cast(self._given), batches)
 
-    def _place_last(self, rows: pa.RecordBatch, batches: NDArray[np.int64]) -> pa.RecordBatch:
+    def _move_last(self, rows: pa.RecordBatch, batches: NDArray[np.int64]) -> pa.RecordBatch:
         """Return rows that take effect after all others of their batches."""
         places = np.arange(self._places, self._places + rows.num_rows)
         self._places += rows.num_rows
@@ -308,7 +315,7 @@ class Fold:
             count = prepared.num_rows
             numbers = make_fixed_array(pa.int64(), np.arange(sequence, sequence + count))
             rows = prepared.set_column(sequence_index, self._schema.field(sequence_index), numbers)
-            rows = self._place_last(rows, np.full(count, mark["_batch"]))
+            rows = self._move_last(rows, np.full(count, mark["_batch"]))
             sequence += count
             if count and rows.column("operation")[0].as_py() == _DELETE_RANGE:
                 self._ranges.append(rows)
@@ -326,7 +333,7 @@ class Fold:
         rows = pa.concat_batches([self._folded, *self._waiting])
         self._waiting.clear()
         self._rows = self._bytes = 0
-        keys, order = _key_numbers(rows), _effect_order(rows)
+        keys, order = _number_keys(rows), _order_effects(rows)
         last = np.zeros(int(keys.max(initial=-1)) + 1, np.int64)
         last[keys[order]] = order  # of several values for one place, the last one stays
         self._folded = rows.take(make_fixed_array(pa.int64(), np.sort(last)))
@@ -336,9 +343,9 @@ class Fold:
         import pyarrow.compute as pc
 
         ranges = pa.concat_batches(self._ranges)
-        ranges = ranges.take(make_fixed_array(pa.int64(), _effect_order(ranges)))
+        ranges = ranges.take(make_fixed_array(pa.int64(), _order_effects(ranges)))
         rows = rows.take(pc.sort_indices(rows, sort_keys=[("column_family", "ascending"), ("key", "ascending")]))
-        order = _effect_order(pa.concat_batches([rows, ranges]))
+        order = _order_effects(pa.concat_batches([rows, ranges]))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         states, deletions = np.split(ranks, [rows.num_rows])
@@ -351,7 +358,7 @@ class Fold:
         for family in np.unique(of_ranges).tolist():
             first, last = np.searchsorted(families, [family, family + 1]).tolist()
             keys = rows.column("key").slice(first, last - first)
-            edges, range_ranks = newest_ranges(
+            edges, range_ranks = make_disjoint_ranges(
                 [bounds[place] for place in np.flatnonzero(of_ranges == family).tolist()]
             )
             starts = [*(count_below(keys, edge) for edge in edges), len(keys)]
@@ -371,11 +378,11 @@ class Fold:
         return pa.concat_batches([rows.filter(make_array(~dead, pa.bool_())), deleted])
 
 
-def _effect_order(rows: pa.RecordBatch) -> NDArray[np.int64]:
+def _order_effects(rows: pa.RecordBatch) -> NDArray[np.int64]:
     return np.lexsort([view_values(rows.column(name), np.int64) for name in reversed(_ORDER)])
 
 
-def _key_numbers(rows: pa.RecordBatch) -> NDArray[np.int64]:
+def _number_keys(rows: pa.RecordBatch) -> NDArray[np.int64]:
     """Return a number for each key of each column family, of every row."""
     data, ends = view_binary(rows.column("key"))
     numbers = Interner().assign_numbers(Strings(ends, data))[0].astype(np.int64)
@@ -398,11 +405,13 @@ class LatestWrites(ReplayedWrites):
         unfinished = None
         mode = self.scan.options.recovery
         replay = Replay(mode, findings) if mode is not None else None
-        for log_range in self.ranges if replay is None else number_logs(self.ranges):
+        for log_range in self.ranges if replay is None else enumerate_logs(self.ranges):
             findings.tail = None
             fold.begin_log()
             for batch in (
-                log_range.decode(read_schema, findings) if replay is None else replay.batches(log_range, read_schema)
+                log_range.decode(read_schema, findings)
+                if replay is None
+                else replay.read_batches(log_range, read_schema)
             ):
                 findings.rows -= batch.num_rows
                 fold.add(batch)
@@ -420,11 +429,11 @@ class WritesContents(LogContents):
 
     range_type: ClassVar[type[LogRange]] = NumberedRange
 
-    def _operations(self, request: BoundScan, task_bytes: int | None) -> Iterator[Any]:
+    def _plan_operations(self, request: BoundScan, task_bytes: int | None) -> Iterator[Any]:
         """Yield ranges; with `latest` or `recovery`, one fragment for all logs: the whole history is needed."""
         options = request.scan.options
         if not options.latest and options.recovery is None:
-            yield from self._ranges(request, task_bytes)
+            yield from self._plan_ranges(request, task_bytes)
             return
         ranges: tuple[Any, ...] = tuple(
             log_range for file in self.files for log_range in self._cut_log(request, file, 0, file.size, True, None)
@@ -433,14 +442,14 @@ class WritesContents(LogContents):
             kind = LatestWrites if options.latest else ReplayedWrites
             yield kind(*request, ranges[0].path, sum(log_range.size for log_range in ranges), ranges)
 
-    def _schema(self) -> pa.Schema:
+    def _make_schema(self) -> pa.Schema:
         """Return the operations' columns, with timestamps after the keys where they are asked for."""
         after_key = WRITES_SCHEMA.get_field_index("key") + 1
         stamped = WRITES_SCHEMA.insert(after_key, STAMPED_SCHEMA.field(STAMP))
         options = self.scan.options
         return add_marks(WRITES_SCHEMA if options.keys == "internal" else stamped, options)
 
-    views: ClassVar = {"writes": View(_schema, _operations)}
+    views: ClassVar = {"writes": View(_make_schema, _plan_operations)}
 
     def find_committed_end(self, request: BoundScan, file: File, position: int) -> int:
         if self.scan.options.latest:

@@ -155,7 +155,7 @@ _WRONG_COUNT = int(BatchDamageKind.WRONG_COUNT)
 
 
 @inlined
-def _varint32(data: Any, pos: Any, end: Any) -> Any:
+def _read_varint32(data: Any, pos: Any, end: Any) -> Any:
     """Return varint32 at `pos`, read as LevelDB reads it: the value and the position after it, which is 0 for none."""
     if pos >= end:
         return _ZERO, _ZERO
@@ -176,9 +176,9 @@ def _varint32(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _string(data: Any, pos: Any, end: Any) -> Any:
+def _read_string(data: Any, pos: Any, end: Any) -> Any:
     """Return a string at `pos`: its start, its length, and the position after it, which is 0 for none."""
-    length, start = _varint32(data, pos, end)
+    length, start = _read_varint32(data, pos, end)
     if start == _ZERO or end - start < length:
         return _ZERO, _ZERO, _ZERO
     return start, length, start + length
@@ -195,20 +195,20 @@ def _note(events: Any, state: Any, kind: Any, one: Any, two: Any) -> None:
 
 
 @always_inlined
-def _fields(data: Any, pos: Any, end: Any, shape: Any) -> Any:
+def _read_fields(data: Any, pos: Any, end: Any, shape: Any) -> Any:
     """Return the fields after a tag: the column family, the offsets of key and value, and their lengths.
 
     Then the position after the operation, which is 0 where it does not end in the batch.
     """
     family = key_start = key_length = value_start = value_length = _ZERO
     if shape & _FAMILY:
-        family, pos = _varint32(data, pos, end)
+        family, pos = _read_varint32(data, pos, end)
     if shape & _VALUE_FIRST and pos != _ZERO:
-        value_start, value_length, pos = _string(data, pos, end)
+        value_start, value_length, pos = _read_string(data, pos, end)
     if shape & _KEY and pos != _ZERO:
-        key_start, key_length, pos = _string(data, pos, end)
+        key_start, key_length, pos = _read_string(data, pos, end)
     if shape & _VALUE and not shape & _VALUE_FIRST and pos != _ZERO:
-        value_start, value_length, pos = _string(data, pos, end)
+        value_start, value_length, pos = _read_string(data, pos, end)
     return family, key_start, key_length, value_start, value_length, pos
 
 
@@ -242,7 +242,7 @@ def _decode_batch(data: Any, pos: Any, end: Any, start: Any, table: Any, state: 
             intact = False
             break
         shape = shapes[variant]
-        family, key_start, key_length, value_start, value_length, after = _fields(data, pos + _ONE, end, shape)
+        family, key_start, key_length, value_start, value_length, after = _read_fields(data, pos + _ONE, end, shape)
         if after == _ZERO:
             _note(out.events, state, _BROKEN, variant >> 1, pos - start)
             intact = False

@@ -51,7 +51,7 @@ class Operation:
     family_tag: int | None = None
     pebble_tag: int | None = None
 
-    def tags(self, dialect: Dialect) -> tuple[int | None, int | None]:
+    def find_tags(self, dialect: Dialect) -> tuple[int | None, int | None]:
         """Return its tags in a dialect, without and with a column family."""
         return (self.pebble_tag, None) if dialect == "pebble" else (self.tag, self.family_tag)
 

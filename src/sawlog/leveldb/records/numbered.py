@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import make_fixed_array
 from sawlog.format.damage import Findings
 from sawlog.leveldb.columns import MARKED_SCHEMA, SEQUENCE
-from sawlog.leveldb.records.transactions import Numbering, has_marks, sequence_numbers
+from sawlog.leveldb.records.transactions import Numbering, compute_sequences, has_marks
 from sawlog.leveldb.records.writes import Decoder, WriteRange
 
 
@@ -30,17 +30,17 @@ class NumberedRange(WriteRange):
     @classmethod
     def of(cls, log: WriteRange, *, shared: bool) -> NumberedRange:
         """Return all of a log of a database of which it is known."""
-        log_range = cls.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
+        log_range = cls.cover_file(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
         return replace(log_range, shared=shared)
 
-    def _batches(self, decoder: Decoder, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, decoder: Decoder, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         numbers: NDArray[np.int64] | None = None
         done = 0
-        for batch in decoder.batches(records):
+        for batch in decoder.read_batches(records):
             sequence_index = batch.schema.get_field_index(SEQUENCE)
             if sequence_index >= 0 and decoder.marked:
                 if numbers is None:
-                    numbers = self._numbers(records)
+                    numbers = self._read_numbers(records)
                 batch_numbers = numbers[done : done + batch.num_rows]
                 yield batch.set_column(
                     sequence_index, batch.schema.field(sequence_index), make_fixed_array(pa.int64(), batch_numbers)
@@ -49,14 +49,14 @@ class NumberedRange(WriteRange):
                 yield batch
             done += batch.num_rows
 
-    def _numbers(self, records: pa.RecordBatch) -> NDArray[np.int64]:
-        rows = pa.concat_batches(list(self._decoder(MARKED_SCHEMA, Findings("skip")).batches(records)))
+    def _read_numbers(self, records: pa.RecordBatch) -> NDArray[np.int64]:
+        rows = pa.concat_batches(list(self._make_decoder(MARKED_SCHEMA, Findings("skip")).read_batches(records)))
         shared = self.shared
         if shared is None:
             numbering = Numbering()
             numbering.add(rows)
             shared = numbering.decided
-        return sequence_numbers(rows, shared=self._has_shared_numbers if shared is None else shared)
+        return compute_sequences(rows, shared=self._has_shared_numbers if shared is None else shared)
 
     @cached_property
     def _has_shared_numbers(self) -> bool:
@@ -67,14 +67,14 @@ class NumberedRange(WriteRange):
 def _find_numbering(logs: Iterable[WriteRange]) -> Numbering:
     numbering = Numbering()
     for log in logs:
-        log_range = WriteRange.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
+        log_range = WriteRange.cover_file(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
         batches = list(log_range.decode(MARKED_SCHEMA, Findings("skip", drained=True)))
         if any(map(has_marks, batches)):
             numbering.add(pa.concat_batches(batches))
     return numbering
 
 
-def number_logs(logs: Iterable[NumberedRange]) -> tuple[NumberedRange, ...]:
+def enumerate_logs(logs: Iterable[NumberedRange]) -> tuple[NumberedRange, ...]:
     """Return all logs of a database with what they show together of its numbers."""
     logs = tuple(logs)
     shared = _find_numbering(logs).shared

@@ -28,7 +28,7 @@ class LogParts:
     """
 
     def __init__(self, logs: Iterable[File]) -> None:
-        numbers = {file: _number(file) for file in logs}
+        numbers = {file: _parse_number(file) for file in logs}
         counts = np.unique(list(numbers.values()), return_counts=True)
         self._several = {int(number) for number, count in zip(*counts, strict=True) if count > 1}
         self._last_parts = {number: file for file, number in numbers.items()}
@@ -36,22 +36,22 @@ class LogParts:
 
     def has_next(self, file: File) -> bool:
         """Return whether another part of its log follows: then a record without an end is there once more."""
-        return self._last_parts[_number(file)] != file
+        return self._last_parts[_parse_number(file)] != file
 
-    def batches(self, log: WriteRange, replay: Replay | None, findings: Findings) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, log: WriteRange, replay: Replay | None, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield operations of the next log, or part of it; parts are replayed as Pebble does, which has no modes."""
-        number = _number(log.file)
+        number = _parse_number(log.file)
         if number not in self._several:
-            yield from log.to_batches(findings) if replay is None else replay.batches(log, log.projection.decoded)
+            yield from log.to_batches(findings) if replay is None else replay.read_batches(log, log.projection.decoded)
             return
         if number != self._number:
             self._number, self._last = number, -1
         place, is_kept = -1, False
         for batch in log.decode(TRANSACTION_SCHEMA, findings):
-            rows, place, is_kept = self._new(batch, place, is_kept=is_kept)
+            rows, place, is_kept = self._select_new(batch, place, is_kept=is_kept)
             yield rows
 
-    def _new(self, batch: pa.RecordBatch, place: int, *, is_kept: bool) -> tuple[pa.RecordBatch, int, bool]:
+    def _select_new(self, batch: pa.RecordBatch, place: int, *, is_kept: bool) -> tuple[pa.RecordBatch, int, bool]:
         """Return the operations of write batches that were not there yet.
 
         Args:
@@ -79,6 +79,6 @@ class LogParts:
         return batch.filter(keeps).select(WRITES_SCHEMA.names), int(offsets[-1]), bool(new[-1])
 
 
-def _number(file: File) -> int:
+def _parse_number(file: File) -> int:
     name = LOG_NAME.match(file.name)
     return int(name[1]) if name else -1

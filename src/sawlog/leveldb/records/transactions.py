@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import call_function, make_array, make_fixed_array, view_values
 from sawlog.format.contract import OFFSET_COLUMN
-from sawlog.leveldb.columns import KEY, OPERATION, OPERATION_NAMES, SEQUENCE, VALUE, name_array, numbers_of
+from sawlog.leveldb.columns import KEY, OPERATION, OPERATION_NAMES, SEQUENCE, VALUE, find_numbers, make_name_array
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import NAMES, Field
 
@@ -26,12 +26,12 @@ _SHAPES = np.array([operation.shape for operation in layout.OPERATIONS])
 _COUNTED = (_SHAPES & Field.COUNTED) != 0
 
 
-def _codes(*names: str) -> NDArray[np.int64]:
+def _find_codes(*names: str) -> NDArray[np.int64]:
     return np.array([NAMES.index(name) for name in names])
 
 
-_HELD, _WRITTEN, _UNPREPARED = _codes("begin_prepare", "begin_persisted_prepare", "begin_unprepare").tolist()
-_END, _COMMIT, _COMMIT_STAMPED, _ROLLBACK = _codes(
+_HELD, _WRITTEN, _UNPREPARED = _find_codes("begin_prepare", "begin_persisted_prepare", "begin_unprepare").tolist()
+_END, _COMMIT, _COMMIT_STAMPED, _ROLLBACK = _find_codes(
     "end_prepare", "commit", "commit_with_timestamp", "rollback"
 ).tolist()
 _NOOP = NAMES.index("noop")
@@ -41,14 +41,14 @@ _IS_MARK = np.array([name in layout.MARKS for name in OPERATION_NAMES])
 _MARKS = np.array([*_BEGINS, *_CLOSERS.tolist()])
 
 
-def _codes_of(operations: pa.Array) -> pa.Array:
+def _encode_operations(operations: pa.Array) -> pa.Array:
     """Return the place of each operation in `NAMES`."""
-    return call_function("index_in", operations, options=("SetLookupOptions", name_array(NAMES)))
+    return call_function("index_in", operations, options=("SetLookupOptions", make_name_array(NAMES)))
 
 
 def has_marks(batch: pa.RecordBatch) -> bool:
     """Return whether operations are among these that transactions write around others."""
-    return bool(_IS_MARK[numbers_of(batch.column(OPERATION))].any())
+    return bool(_IS_MARK[find_numbers(batch.column(OPERATION))].any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class _Log(NamedTuple):
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> _Log:
-        codes = view_values(_codes_of(rows.column(OPERATION)), np.int32).astype(np.int64)
+        codes = view_values(_encode_operations(rows.column(OPERATION)), np.int32).astype(np.int64)
         offsets = view_values(rows.column(OFFSET_COLUMN), np.int64)
         first = np.concatenate([[True], offsets[1:] != offsets[:-1]])[: len(offsets)]
         begins, numbers = np.flatnonzero(first), np.cumsum(first) - 1
@@ -123,14 +123,14 @@ class _Log(NamedTuple):
         codes: NDArray[np.int64] = self.codes[np.append(self.begins[1:], len(self.codes)) - 1]
         return codes
 
-    def before(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    def count_before(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of steps before each row in its write batch."""
         total = np.cumsum(steps) - steps
         counted: NDArray[np.int64] = total - total[self.begins][self.numbers]
         return counted
 
 
-def _steps(rows: pa.RecordBatch, log: _Log) -> NDArray[np.int64]:
+def _compute_steps(rows: pa.RecordBatch, log: _Log) -> NDArray[np.int64]:
     """Return steps of the sequence number, if all operations of a batch share it: 1 at the end of a batch.
 
     A batch ends in a `noop`, if it has no other mark; one that precedes all operations is none. What comes again on the
@@ -192,7 +192,7 @@ class Numbering:
             return
         gaps = np.diff(log.sequences)
         self._proven |= bool((closed[:-1] & (gaps < log.counts[:-1])).any())
-        step_counts = np.bincount(log.numbers, _steps(rows, log), len(closed)).astype(np.int64)
+        step_counts = np.bincount(log.numbers, _compute_steps(rows, log), len(closed)).astype(np.int64)
         self._refuted |= bool((closed & (step_counts < log.counts))[:-1][gaps >= log.counts[:-1]].any())
 
     @property
@@ -237,12 +237,12 @@ class Transactions:
         log = _Log.of(rows)
         before = sum(batch.num_rows for batch in self._held)
         all_rows = pa.concat_batches([*self._held, rows]) if self._held else rows
-        sections = list(self._sections(all_rows, log, before, path))
+        sections = list(self._split_sections(all_rows, log, before, path))
         waits = np.zeros(len(log.codes), np.bool_)
         for _, section in sections:
             if section.kind == _HELD:
                 waits[section.begin - before : section.end - before] = True
-        sequences = _sequences(rows, log, waits, shared=self.shared)
+        sequences = _compute_sequences(rows, log, waits, shared=self.shared)
         marks = np.flatnonzero(np.isin(log.codes, _CLOSERS))
         names = rows.column(KEY)
         ended = dict(sections)
@@ -273,7 +273,7 @@ class Transactions:
                     stamps.append(np.full(count, row + 1 if log.codes[row] == _COMMIT_STAMPED else 0))
                     shift += count
                     added[row] += count
-        numbers[0] = numbers[0] + log.before(added)[row_groups[0] - before]
+        numbers[0] = numbers[0] + log.count_before(added)[row_groups[0] - before]
         for places in undecided:
             row_groups.append(places)
             numbers.append(np.full(len(places), UNWRITTEN))
@@ -284,7 +284,9 @@ class Transactions:
             return effective
         return _stamp_operations(effective, np.concatenate(stamps), rows, stamped)
 
-    def _sections(self, all_rows: pa.RecordBatch, log: _Log, before: int, path: str) -> Iterator[tuple[int, _Section]]:
+    def _split_sections(
+        self, all_rows: pa.RecordBatch, log: _Log, before: int, path: str
+    ) -> Iterator[tuple[int, _Section]]:
         """Yield the parts of transactions that end in a log, by the rows of their ends."""
         offsets = all_rows.column(OFFSET_COLUMN)
         begin = None
@@ -325,21 +327,21 @@ class Transactions:
         return replace(self.pending, starts=starts, ends=ends, states=states, places=frozenset(places))
 
 
-def _sequences(rows: pa.RecordBatch, log: _Log, waits: NDArray[np.bool_], *, shared: bool) -> NDArray[np.int64]:
+def _compute_sequences(rows: pa.RecordBatch, log: _Log, waits: NDArray[np.bool_], *, shared: bool) -> NDArray[np.int64]:
     """Return the sequence number of each operation, but for what commits add."""
     has_own_number = np.isin(log.codes, (_WRITTEN, _UNPREPARED))
     joins = np.bincount(log.numbers, has_own_number, len(log.begins)) > 0
     if shared:
         joins |= np.isin(log.lasts, [*_CLOSERS, _NOOP])
-    single = log.before((_COUNTED[log.codes] & ~waits).astype(np.int64))
+    single = log.count_before((_COUNTED[log.codes] & ~waits).astype(np.int64))
     sequences: NDArray[np.int64] = log.sequences[log.numbers] + single
     if joins.any():
-        joint = log.sequences[log.numbers] + log.before(_steps(rows, log))
+        joint = log.sequences[log.numbers] + log.count_before(_compute_steps(rows, log))
         sequences = np.where(joins[log.numbers], joint, sequences)
     return sequences
 
 
-def sequence_numbers(rows: pa.RecordBatch, *, shared: bool) -> NDArray[np.int64]:
+def compute_sequences(rows: pa.RecordBatch, *, shared: bool) -> NDArray[np.int64]:
     """Return the sequence number of each operation where it is written, by those that write batches begin with.
 
     Args:
@@ -347,7 +349,7 @@ def sequence_numbers(rows: pa.RecordBatch, *, shared: bool) -> NDArray[np.int64]
         shared: See `Numbering.shared`.
     """
     log = _Log.of(rows)
-    return _sequences(rows, log, np.zeros(len(log.codes), np.bool_), shared=shared)
+    return _compute_sequences(rows, log, np.zeros(len(log.codes), np.bool_), shared=shared)
 
 
 class Following:
@@ -359,14 +361,14 @@ class Following:
         self._kind = self._offset = -1
         self._added = 0
 
-    def after(self, rows: pa.RecordBatch, *, shared: bool) -> int:
+    def find_next_number(self, rows: pa.RecordBatch, *, shared: bool) -> int:
         """Return the number after the last row's.
 
         Args:
-            rows: Operations with their numbers, as `sequence_numbers` has them, their keys and offsets.
+            rows: Operations with their numbers, as `compute_sequences` has them, their keys and offsets.
             shared: See `Numbering.shared`.
         """
-        codes = view_values(_codes_of(rows.column(OPERATION)), np.int32).astype(np.int64)
+        codes = view_values(_encode_operations(rows.column(OPERATION)), np.int32).astype(np.int64)
         offsets, names = view_values(rows.column(OFFSET_COLUMN), np.int64), rows.column(KEY)
         total, start = np.cumsum(_COUNTED[codes]), 0
         if offsets[-1] != self._offset:

@@ -29,8 +29,8 @@ from sawlog.leveldb.columns import (
     STAMP,
     VALUE,
     WRITES_SCHEMA,
-    name_array,
-    name_codes,
+    convert_codes,
+    make_name_array,
     split_stamps,
     strip_times,
 )
@@ -54,7 +54,7 @@ STAMP_SIZE_FIELD = pa.field(STAMP_SIZE, pa.int64())
 _SPLIT = (WRITES_SCHEMA.field(OPERATION), WRITES_SCHEMA.field(KEY), STAMP_SIZE_FIELD)
 """Needed where timestamps and keys are taken apart."""
 _STAMPED = np.array([operation.key and bool(operation.shape & Field.COUNTED) for operation in layout.OPERATIONS])
-_NAMES_LOOKUP = ("SetLookupOptions", name_array(layout.NAMES))
+_NAMES_LOOKUP = ("SetLookupOptions", make_name_array(layout.NAMES))
 
 _NUMBERS = np.array([OPERATION_NAMES.index(name) for name in layout.NAMES], np.uint8)
 _MARKED = np.array([name in layout.MARKS for name in layout.NAMES])
@@ -64,7 +64,7 @@ _OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values
 
 
 @cache
-def tag_table(dialect: Dialect) -> Table:
+def make_tag_table(dialect: Dialect) -> Table:
     """Return the meaning of tags in a dialect."""
     operations = layout.OPERATIONS
     variants = np.full(256, 2 * len(operations), np.uint8)
@@ -73,7 +73,7 @@ def tag_table(dialect: Dialect) -> Table:
     for code, operation in enumerate(operations):
         shapes[2 * code] = operation.shape
         shapes[2 * code + 1] = operation.shape | Field.FAMILY
-        for variant, tag in enumerate(operation.tags(dialect)):
+        for variant, tag in enumerate(operation.find_tags(dialect)):
             if tag is not None:
                 variants[tag] = 2 * code + variant
                 tags[code, variant] = tag
@@ -87,10 +87,10 @@ class WriteRange(LogRange):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Return the operations of a range. Bytes after an error in a batch are damage; so is a wrong count."""
         if self.scan.options.keys == "internal" or not {KEY, VALUE, STAMP}.intersection(schema.names):
-            return self._operations(schema, findings)
+            return self._read_operations(schema, findings)
         extra_fields = [field for field in _SPLIT if field.name not in schema.names]
         stored = pa.schema([*(field for field in schema if field.name != STAMP), *extra_fields])
-        return (self._split_rows(batch, schema) for batch in self._operations(stored, findings))
+        return (self._split_rows(batch, schema) for batch in self._read_operations(stored, findings))
 
     def _split_rows(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Operations with their timestamps in a column, which is null for those that have none of eight bytes."""
@@ -110,27 +110,27 @@ class WriteRange(LogRange):
         arrays = [columns[name] if name in columns else batch.column(name) for name in schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _operations(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+    def _read_operations(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         decoders: dict[bool, tuple[Decoder, Findings]] = {}
         stamps = StampSizes() if STAMP_SIZE in schema.names else None
-        for records in self.records(add_marks(RECORDS_SCHEMA, self.scan.options), findings, stamps):
+        for records in self.read_records(add_marks(RECORDS_SCHEMA, self.scan.options), findings, stamps):
             findings.rows -= records.num_rows
             stale = STALE_COLUMN in records.schema.names and records.column(STALE_COLUMN).true_count > 0
             if stale not in decoders:
                 # What cannot be read of a log's former life is no damage.
                 ledger = Findings("skip") if stale else findings
-                decoders[stale] = self._decoder(schema, ledger, stamps), ledger
+                decoders[stale] = self._make_decoder(schema, ledger, stamps), ledger
             decoder, ledger = decoders[stale]
-            for batch in self._batches(decoder, records):
+            for batch in self._read_batches(decoder, records):
                 if stale:
                     findings.rows, ledger.rows = findings.rows + ledger.rows, 0
                 yield batch
 
-    def _decoder(self, schema: pa.Schema, findings: Findings, stamps: StampSizes | None = None) -> Decoder:
+    def _make_decoder(self, schema: pa.Schema, findings: Findings, stamps: StampSizes | None = None) -> Decoder:
         return Decoder(self.path, self.head.dialect, schema, findings, stamps)
 
-    def _batches(self, decoder: Decoder, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        return decoder.batches(records)
+    def _read_batches(self, decoder: Decoder, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        return decoder.read_batches(records)
 
 
 class Decoder:
@@ -149,7 +149,7 @@ class Decoder:
         self._schema = schema
         self._findings = findings
         self._dialect: Dialect = dialect
-        self._table = tag_table(dialect)
+        self._table = make_tag_table(dialect)
         self.marked = False
         self._state = np.zeros(1, k.DECODER)[0]
         # The first damage must stop the kernel where rows after it must not be delivered.
@@ -157,7 +157,7 @@ class Decoder:
         self._events = np.zeros(room, k.EVENT)
         self._records = np.empty(0, np.int32)
 
-    def batches(self, records: pa.RecordBatch, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, records: pa.RecordBatch, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some records, in batches of bounded size.
 
         Args:
@@ -182,9 +182,9 @@ class Decoder:
             if ahead and not self.marked and status == k.FULL and self._state.position and record != last_record:
                 last_record = record
                 decoder = Decoder(self._path, self._dialect, pa.schema([]), Findings("skip"))
-                self.marked = any(decoder.marked for _ in decoder.batches(records.slice(record, 1), ahead=False))
+                self.marked = any(decoder.marked for _ in decoder.read_batches(records.slice(record, 1), ahead=False))
             if rows or status == k.DONE:
-                yield self._batch(rows, records)
+                yield self._make_batch(rows, records)
             self._report(self._events[: int(self._state.events)], starts, stops)
 
     def _reset(self, payload: int) -> None:
@@ -209,28 +209,30 @@ class Decoder:
         out = k.Decoded(self._records, *numbers, keys, values, self._events)
         return int(k.decode_batches(k.Strings(data, offsets), self._table, self._state, out))
 
-    def _batch(self, rows: int, records: pa.RecordBatch) -> pa.RecordBatch:
-        def offsets() -> NDArray[np.int64]:
+    def _make_batch(self, rows: int, records: pa.RecordBatch) -> pa.RecordBatch:
+        def take_offsets() -> NDArray[np.int64]:
             starts: NDArray[np.int64] = view_values(records.column(OFFSET_COLUMN), np.int64)
             return starts[self._records[:rows]]
 
-        def column(name: str) -> pa.Array:
+        def make_column(name: str) -> pa.Array:
             if name in (RECOVERED_COLUMN, STALE_COLUMN):
                 return records.column(name).take(make_fixed_array(pa.int32(), self._records[:rows]))
             if name == OPERATION and pa.types.is_integer(self._schema.field(name).type):
                 return make_fixed_array(pa.uint8(), _NUMBERS[self._operations[:rows]])
             if name == OPERATION:
-                return name_codes(self._operations[:rows], layout.NAMES)
+                return convert_codes(self._operations[:rows], layout.NAMES)
             if name in _BINARY:
-                return self._binary(name, rows)
+                return self._make_binary(name, rows)
             if name == STAMP_SIZE and self._stamps is not None:
-                return make_fixed_array(pa.int64(), self._stamps.of(self._families.values[:rows], offsets()))
+                return make_fixed_array(pa.int64(), self._stamps.of(self._families.values[:rows], take_offsets()))
             numbers = {"sequence": self._sequences, "column_family": self._families}[name]
             return pa.Array.from_buffers(pa.int64(), rows, [None, numbers.take(rows)])
 
-        return assemble(self._schema, rows, column, self._path, lambda: make_fixed_array(pa.int64(), offsets()))
+        return assemble(
+            self._schema, rows, make_column, self._path, lambda: make_fixed_array(pa.int64(), take_offsets())
+        )
 
-    def _binary(self, name: str, rows: int) -> pa.Array:
+    def _make_binary(self, name: str, rows: int) -> pa.Array:
         """Return the `key` or `value`, null where the operation has none."""
         missing = int(self._state.no_keys if name == "key" else self._state.no_values)
         validity = pack_bits(self._has[name][:rows]) if missing else None

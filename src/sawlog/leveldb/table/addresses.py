@@ -39,7 +39,7 @@ class BlobIndex(NamedTuple):
     compression: int
 
 
-def blob_index(value: bytes) -> BlobIndex | None:
+def parse_blob_index(value: bytes) -> BlobIndex | None:
     """Return the address in an entry of the type `put_blob_index`; `None` where it is no place in a file."""
     if not value or value[0] not in (BLOB_IN_FILE, BLOB_WITH_EXPIRATION):
         return None
@@ -51,7 +51,7 @@ def blob_index(value: bytes) -> BlobIndex | None:
     return BlobIndex(file, offset, size, value[-1])
 
 
-def inline_value(value: bytes) -> bytes | None:
+def find_inline_value(value: bytes) -> bytes | None:
     """Return what an entry of the type `put_blob_index` holds itself; `None` where its value is in a file."""
     if not value or value[0] != BLOB_INLINE:
         return None
@@ -67,20 +67,20 @@ class _Column(NamedTuple):
     type: int
 
 
-def addresses_of(operation: int, value: bytes) -> list[BlobIndex]:
+def find_addresses(operation: int, value: bytes) -> list[BlobIndex]:
     """Return the addresses that an entry has in place of values: none, its own, or those of columns of an entity."""
     references = [value] if operation == BLOB_INDEX else []
     if operation == PUT_ENTITY:
-        references = [column.value for column in _columns(value) if column.type == BLOB_INDEX]
-    places = [place for place in map(blob_index, references) if place is not None]
+        references = [column.value for column in _parse_columns(value) if column.type == BLOB_INDEX]
+    places = [place for place in map(parse_blob_index, references) if place is not None]
     return places if len(places) == len(references) else []
 
 
-def in_place(operation: int, value: bytes, contents: Sequence[bytes]) -> bytes:
+def insert_values(operation: int, value: bytes, contents: Sequence[bytes]) -> bytes:
     """Return value of an entry, with the values at its addresses; an entity in the version that has no addresses."""
     if operation == BLOB_INDEX:
         return contents[0]
-    columns = _columns(value)
+    columns = _parse_columns(value)
     remaining = iter(contents)
     values = [next(remaining) if column.type == BLOB_INDEX else column.value for column in columns]
     head = [encode_varint(ENTITY_VERSION), encode_varint(len(columns))]
@@ -89,7 +89,7 @@ def in_place(operation: int, value: bytes, contents: Sequence[bytes]) -> bytes:
     return b"".join([*head, *values])
 
 
-def _columns(value: bytes) -> list[_Column]:
+def _parse_columns(value: bytes) -> list[_Column]:
     """Return the columns of an entity of the version that may have addresses.
 
     None where it is of another one, or not whole, or has columns of types that only the database knows: then it is
@@ -128,7 +128,7 @@ class EmbeddedLayer:
         self._rules = rules
         self._source = source
 
-    def plain(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
+    def convert_block(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
         """Return a block of entries, each with its value, and how many are left out because their values are lost."""
         if deletions:
             return content, 0
@@ -138,13 +138,13 @@ class EmbeddedLayer:
         sources, _, trailers, values, _ = entries
         has_value = np.ones(len(trailers), np.bool_)
         source_start, size = sum(map(len, sources)), 0
-        for row, operation, value, places in _elsewhere(entries):
-            located = [self._value(place) for place in places]
+        for row, operation, value, places in _iterate_addresses(entries):
+            located = [self._read_value(place) for place in places]
             contents = [content for content in located if content is not None]
             has_value[row] = len(contents) == len(located)
             if not has_value[row]:
                 continue
-            content = in_place(operation, value, contents)
+            content = insert_values(operation, value, contents)
             size += len(content)
             if size > self._rules.longest:
                 return (TableDamageKind.BLOCK_TOO_LARGE, size, self._rules.longest), 0
@@ -156,7 +156,7 @@ class EmbeddedLayer:
         return encode_plain(entries, has_value, self._rules.longest)
 
     def _split_block(self, content: pa.Buffer) -> Entries | Flaw:
-        if k.values_apart(np.frombuffer(content, np.uint8)):
+        if k.has_separate_values(np.frombuffer(content, np.uint8)):
             together = join_values(content)
             if isinstance(together, tuple):
                 return together
@@ -164,27 +164,27 @@ class EmbeddedLayer:
         try:
             return split_rows(content, self._rules.longest)
         except MalformedError as error:
-            return error.flaw(content.size)
+            return error.make_flaw(content.size)
 
-    def handles(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
+    def iterate_handles(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
         """Yield the offset and size of each value that entries of a block lead to; none where the block is damaged."""
         content = self._rules.read(self._source, offset, size, of_entries=True)[0]
         entries = content if isinstance(content, tuple) else self._split_block(content)
         if isinstance(entries, Entries):
-            for _, _, _, places in _elsewhere(entries):
+            for _, _, _, places in _iterate_addresses(entries):
                 yield from ((place.offset, place.size) for place in places)
 
-    def _value(self, place: BlobIndex) -> bytes | None:
+    def _read_value(self, place: BlobIndex) -> bytes | None:
         content = self._rules.read(self._source, place.offset, place.size)[0]
         return None if isinstance(content, tuple) else content.to_pybytes()
 
 
-def _elsewhere(entries: Entries) -> Iterator[tuple[int, int, bytes, list[BlobIndex]]]:
+def _iterate_addresses(entries: Entries) -> Iterator[tuple[int, int, bytes, list[BlobIndex]]]:
     """Of entries whose values are elsewhere in the file: row, operation, what is there, and the addresses."""
     operations = (entries.trailers & _TYPE).astype(np.int64)
     for row in np.flatnonzero((operations == layout.BLOB_INDEX) | (operations == layout.PUT_ENTITY)).tolist():
         start = int(entries.values.starts[row])
         value = entries.sources[0][start : start + int(entries.values.lengths[row])].tobytes()
-        places = addresses_of(int(operations[row]), value)
+        places = find_addresses(int(operations[row]), value)
         if places and all(place.file == layout.SAME_FILE for place in places):
             yield row, int(operations[row]), value, places

@@ -31,7 +31,7 @@ Expanded: TypeAlias = "pa.Buffer | Flaw"
 """The content of a block, or why there is none."""
 
 
-def block_damage(path: str, offset: int, length: int, flaw: Flaw) -> Damage:
+def make_block_damage(path: str, offset: int, length: int, flaw: Flaw) -> Damage:
     """Return damage of a block."""
     kind, first, two = flaw
     return Damage(path, offset, length, kind.label, kind.detail.format(first, two))
@@ -57,7 +57,7 @@ class Buckets:
 
 
 @cache
-def _codec_rules(*, plain: bool, snappy: bool, lz4: bool) -> NDArray[np.uint8]:
+def _make_codec_rules(*, plain: bool, snappy: bool, lz4: bool) -> NDArray[np.uint8]:
     """Return by compression code the way in which a kernel reads a block; see `kernels.Rule`."""
     codec_rules = np.full(256, k.OTHERWISE, np.uint8)
     if plain:
@@ -110,7 +110,9 @@ class BlockRules:
     def rule(self) -> k.Rule:
         """The same for kernels."""
         snappy = not self.is_layered and not self.has_foreign_codecs
-        codec_rules = _codec_rules(plain=not self.is_layered, snappy=snappy, lz4=self._sizes and not self.dictionary)
+        codec_rules = _make_codec_rules(
+            plain=not self.is_layered, snappy=snappy, lz4=self._sizes and not self.dictionary
+        )
         numbers = np.int64(self.checksum), np.uint64(self.context), np.uint64(self.limit)
         return k.Rule(*numbers, self.verify, codec_rules, np.uint64(self.longest))
 
@@ -138,20 +140,20 @@ class BlockRules:
         window = source.read_window(offset, length)
         if self.buckets is not None:
             return pa.py_buffer(bytes(window)), Compression.NONE
-        kind, first, second, code = self._verdict(window, offset, size)
+        kind, first, second, code = self._judge_block(window, offset, size)
         if kind:
             return (TableDamageKind(kind), first, second), None
         stored = pa.py_buffer(bytes(window[:size]))
-        return self.expand(stored, code, of_entries=of_entries), codecs.compression_of(self.dialect, code, stored)
+        return self.expand(stored, code, of_entries=of_entries), codecs.find_compression(self.dialect, code, stored)
 
-    def _verdict(self, window: NDArray[np.uint8], offset: int, size: int) -> tuple[int, int, int, int]:
+    def _judge_block(self, window: NDArray[np.uint8], offset: int, size: int) -> tuple[int, int, int, int]:
         """Return the VERDICT on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
         handles = np.array([(offset, size)], k.HANDLE)
         verdict: tuple[int, int, int, int] = self.judge(window, offset, handles)[0].item()
         if verdict[0] == TableDamageKind.CHECKSUM_MISMATCH and self.dialect != "pebble":
             fixed = (
                 (end - start, start)
-                for key, start, end in _entries(bytes(window[:size]))
+                for key, start, end in _parse_entries(bytes(window[:size]))
                 if key == layout.GLOBAL_SEQUENCE
             )
             width, place = next(fixed, (0, 0))
@@ -177,7 +179,7 @@ class BlockRules:
             return stored
         if code == Compression.NONE:
             return self._check_size(stored)
-        kind = codecs.compression_of(self.dialect, code, stored)
+        kind = codecs.find_compression(self.dialect, code, stored)
         if kind not in codecs.CODECS or self.has_foreign_codecs:
             return TableDamageKind.UNKNOWN_COMPRESSION, code, 0
         size, data = codecs.take_size(kind, stored, sized=self._sizes)
@@ -199,11 +201,11 @@ def join_values(content: pa.Buffer) -> Expanded:
     """Return a block of entries whose values are apart from their keys, with each value after its key."""
     data = np.frombuffer(content, np.uint8)
     out = np.zeros(len(data) + layout.RESTART_SIZE, np.uint8)
-    length = int(k.join_values(data, out)) if k.values_apart(data) else 0
-    return pa.py_buffer(out[:length]) if length else flaw_of(data)
+    length = int(k.join_values(data, out)) if k.has_separate_values(data) else 0
+    return pa.py_buffer(out[:length]) if length else decode_flaw(data)
 
 
-def flaw_of(data: NDArray[np.uint8]) -> Flaw:
+def decode_flaw(data: NDArray[np.uint8]) -> Flaw:
     """Return why an expanded block is none: by the number that ends it."""
     packed = int.from_bytes(data[-layout.RESTART_SIZE :].tobytes(), "little")
     if packed & layout.UNKNOWN_FLAG and packed & ~layout.BLOCK_FLAGS <= len(data) // layout.RESTART_SIZE:
@@ -211,16 +213,16 @@ def flaw_of(data: NDArray[np.uint8]) -> Flaw:
     return TableDamageKind.BAD_BLOCK, len(data), packed
 
 
-def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:
+def iterate_entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:
     """Yield keys and values of a small block, up to the first entry that does not end in it."""
     data = content.to_pybytes()
-    for key, start, end in _entries(data):
+    for key, start, end in _parse_entries(data):
         yield key, data[start:end]
 
 
-def _entries(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+def _parse_entries(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yield keys, and where values begin and end."""
-    end = int(k.end_of_entries(np.frombuffer(data, np.uint8)))
+    end = int(k.locate_entries_end(np.frombuffer(data, np.uint8)))
     position = 0
     last = b""
     while len(head := list(islice(decode_varints_with_ends(data[position : min(position + _LENGTHS, end)]), 3))) == 3:

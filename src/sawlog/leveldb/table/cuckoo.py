@@ -38,7 +38,7 @@ class BucketLayer:
         self._buckets = buckets
         self._source = source
 
-    def plain(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
+    def convert_block(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
         """Return all entries; no value is ever lost. The table is the only block, whatever is passed."""
         del content, deletions
         buckets = self._buckets

@@ -19,11 +19,11 @@ from sawlog.guard import Undecodable, call_decoder
 from sawlog.kernels.varints import read_varint
 from sawlog.leveldb.columns import SCHEMAS
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.blocks import block_damage
-from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
+from sawlog.leveldb.table.blocks import make_block_damage
+from sawlog.leveldb.table.fields import DATA_BLOCK, iterate_spans, parse_parts
 from sawlog.leveldb.table.layout import Role
-from sawlog.leveldb.table.meta import SPARED, BoundsReader, TableMap, on_keys, separators, spared_blocks
-from sawlog.leveldb.table.rows import ReadOnce, SpanWalk, TableRange, table_map
+from sawlog.leveldb.table.meta import SPARED, BoundsReader, TableMap, describe_spared_blocks, make_separators, on_keys
+from sawlog.leveldb.table.rows import ReadOnce, SpanWalk, TableRange, read_table_map
 from sawlog.storage import File, Source, find_answer, note_answer
 from sawlog.storage.index import pack_numbers, unpack_numbers
 
@@ -61,7 +61,7 @@ class MapRange(TableRange):
         waiting: list[dict[str, Any]] = []
         size = 0
         walk = SpanWalk(self, table, source, findings)
-        for row in self.rows(walk):
+        for row in self.iterate_rows(walk):
             if row is not None:
                 waiting.append({FILE_COLUMN: self.path, OFFSET_COLUMN: 0, **row})
                 size += len(row.get("last_key") or b"")
@@ -73,7 +73,7 @@ class MapRange(TableRange):
         yield make_batch_from_rows(waiting, schema)
 
     @abstractmethod
-    def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
+    def iterate_rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
         """Return the rows of the view; `None` before damage is reported, so that they are handed over before."""
 
 
@@ -81,10 +81,10 @@ class MapRange(TableRange):
 class BlocksRange(MapRange):
     """The intact blocks of a table, a row each."""
 
-    def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
+    def iterate_rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
         table = walk.table
         names = {handle.offset: name for name, handle in table.others}
-        index = BoundsReader(separators(table, stamped=table.has_stamp_column and not table.has_stripped_keys))
+        index = BoundsReader(make_separators(table, stamped=table.has_stamp_column and not table.has_stripped_keys))
         for span in walk.spans:
             offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
             if role in (Role.GAP, Role.OVERLAP) or (offset not in names and role == Role.HEADER):
@@ -95,7 +95,7 @@ class BlocksRange(MapRange):
             content, compression = table.rules.read(walk.source, offset, stored, of_entries=role == Role.DATA)
             if isinstance(content, tuple):
                 yield None
-                walk.findings.add_damage(block_damage(self.path, offset, length, content))
+                walk.findings.add_damage(make_block_damage(self.path, offset, length, content))
                 continue
             if role == Role.HEADER:
                 yield None
@@ -109,7 +109,7 @@ class BlocksRange(MapRange):
                 "length": length,
                 "compression": None if compression is None else compression.name.lower(),
                 "expanded": content.size,
-                "last_key": index.separator(number) if 0 <= number < len(table.separators) else None,
+                "last_key": index.read_separator(number) if 0 <= number < len(table.separators) else None,
                 OFFSET_COLUMN: offset,
             }
 
@@ -118,9 +118,9 @@ class BlocksRange(MapRange):
 class PropertiesRange(MapRange):
     """The properties of a table, a row each."""
 
-    def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
+    def iterate_rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
         yield from (
-            {"name": name.decode(errors="replace"), "value": value_text(name, value)}
+            {"name": name.decode(errors="replace"), "value": render_value(name, value)}
             for name, value in sorted(walk.table.properties.items())
         )
         yield None
@@ -131,7 +131,7 @@ class PropertiesRange(MapRange):
                 walk.enter(span)
 
 
-def value_text(name: bytes, value: bytes) -> str:
+def render_value(name: bytes, value: bytes) -> str:
     """Return a property's value for people: a number in decimal, a text as it is, other bytes as hexadecimal digits."""
     if name in layout.FIXED_PROPERTIES:
         return str(int.from_bytes(value, "little"))
@@ -148,7 +148,7 @@ class TableContents(Contents):
 
     files_are_independent: ClassVar[bool] = True
 
-    def _ranges(self, kind: type[TableRange], request: BoundScan, task_bytes: int | None) -> Iterator[TableRange]:
+    def _plan_ranges(self, kind: type[TableRange], request: BoundScan, task_bytes: int | None) -> Iterator[TableRange]:
         """Yield ranges that begin at data blocks.
 
         Where the index cannot be read, or without `task_bytes`, one per file.
@@ -156,18 +156,18 @@ class TableContents(Contents):
         pruned = self._prunes(request)
         for file in self.files:
             table = ReadOnce[TableMap]() if task_bytes is not None and file.size > task_bytes else None
-            starts = [0, *(self._cuts(file, task_bytes or 0, table) if table is not None else ())]
+            starts = [0, *(self._choose_cuts(file, task_bytes or 0, table) if table is not None else ())]
             for start, end in zip(starts, [*starts[1:], file.size], strict=True):
                 yield kind(*request, file.path, end - start, file, start, end, pruned, table)
 
-    def _cuts(self, file: File, task_bytes: int, table: ReadOnce[TableMap]) -> Iterator[int]:
+    def _choose_cuts(self, file: File, task_bytes: int, table: ReadOnce[TableMap]) -> Iterator[int]:
         """Yield offsets at which a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
         storage = self.scan.storage
         known_cuts = find_answer(storage, file, CUTS)
         if known_cuts is not None and task_bytes >= CUT_BYTES:
             yield from space_offsets(unpack_numbers(known_cuts), task_bytes)
             return
-        table.found = table_map(file, self.scan)
+        table.found = read_table_map(file, self.scan)
         if table.found is not None:
             spans = table.found.spans
             blocks = spans["offset"][spans["role"] == Role.DATA].tolist()
@@ -179,15 +179,17 @@ class TableContents(Contents):
         """Ask where large tables may be cut."""
         for file in self.files:
             if file.size > CUT_BYTES:
-                deque(self._cuts(file, CUT_BYTES, ReadOnce[TableMap]()), 0)
+                deque(self._choose_cuts(file, CUT_BYTES, ReadOnce[TableMap]()), 0)
 
     views: ClassVar = {
         "rows": View(
             lambda self: SCHEMAS[self.scan.options.keys],
-            lambda self, request, size: self._ranges(TableRange, request, size),
+            lambda self, request, size: self._plan_ranges(TableRange, request, size),
         ),
-        "frames": View(_BLOCKS_SCHEMA, lambda self, request, size: self._ranges(BlocksRange, request, size)),
-        "properties": View(_PROPERTIES_SCHEMA, lambda self, request, _: self._ranges(PropertiesRange, request, None)),
+        "frames": View(_BLOCKS_SCHEMA, lambda self, request, size: self._plan_ranges(BlocksRange, request, size)),
+        "properties": View(
+            _PROPERTIES_SCHEMA, lambda self, request, _: self._plan_ranges(PropertiesRange, request, None)
+        ),
     }
 
     def _prunes(self, request: BoundScan) -> bool:
@@ -195,16 +197,16 @@ class TableContents(Contents):
 
     def make_field_parser(self, file: File, source: Source) -> FieldParser:
         """Return blocks and footer."""
-        table = table_map(file, self.scan)
-        return lambda offset: parts(source, offset, table) if table is not None else iter(())
+        table = read_table_map(file, self.scan)
+        return lambda offset: parse_parts(source, offset, table) if table is not None else iter(())
 
     def draw_pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Yield bytes of the first tables by kind of block."""
         del request
         sums = BarChart("bytes")
         for file in self.files[:MOST_LANES]:
-            table = table_map(file, self.scan)
-            for start, length, _, name in named_spans(table) if table is not None else ():
+            table = read_table_map(file, self.scan)
+            for start, length, _, name in iterate_spans(table) if table is not None else ():
                 sums.add(file.name, name, length, file.path, start)
         if sums.found:
             yield sums.draw_picture("Bytes by kind of block", order=(DATA_BLOCK,))
@@ -214,7 +216,7 @@ class TableContents(Contents):
 
         Of all of them what filters spare.
         """
-        table = table_map(self.files[0], self.scan) if self.files else None
+        table = read_table_map(self.files[0], self.scan) if self.files else None
         if table is None:
             return {}
         facts: dict[str, Any] = {"dialect": table.footer.dialect, "checksum": table.footer.checksum.name.lower()}
@@ -224,5 +226,7 @@ class TableContents(Contents):
             facts["comparator"] = table.comparator
         facts["data blocks"] = len(table.handles)
         if self._prunes(request):
-            facts[SPARED] = spared_blocks((table_map(file, self.scan) for file in self.files), request.projection)
+            facts[SPARED] = describe_spared_blocks(
+                (read_table_map(file, self.scan) for file in self.files), request.projection
+            )
         return facts

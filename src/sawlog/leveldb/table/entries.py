@@ -36,9 +36,9 @@ from sawlog.leveldb.table.kernels import (
     OTHERWISE,
     VERDICT_FIELDS,
     Rule,
-    entries_end,
-    entry_head,
+    find_entries_end,
     judge_block,
+    read_entry_head,
 )
 from sawlog.leveldb.table.layout import TableDamageKind
 
@@ -282,7 +282,9 @@ def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows:
 
 
 @inlined
-def _common(keys: Any, start: Any, end: Any, separators: Any, separator: Any, other_end: Any, known_length: Any) -> Any:
+def _count_common(
+    keys: Any, start: Any, end: Any, separators: Any, separator: Any, other_end: Any, known_length: Any
+) -> Any:
     """Return the number of bytes that a key and a separator share from their beginning on.
 
     Of `known_length` ones it is known.
@@ -313,8 +315,8 @@ def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any
         either bound.
     """
     _, low, high = proven
-    low = _common(keys, start, end, take.separators, block.low, block.low_end, min(shared, low))
-    high = _common(keys, start, end, take.separators, block.high, block.high_end, min(shared, high))
+    low = _count_common(keys, start, end, take.separators, block.low, block.low_end, min(shared, low))
+    high = _count_common(keys, start, end, take.separators, block.high, block.high_end, min(shared, high))
     proof = low
     if block.low + low < block.low_end:
         proof += _ONE
@@ -399,7 +401,7 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
     An entry shares a prefix with the key before it, which is still in `rows.keys`, but for its trailer.
     """
     start, size = state.start, state.length
-    end, _ = entries_end(data, start, start + size)
+    end, _ = find_entries_end(data, start, start + size)
     if end == NOWHERE:
         return UNUSUAL
     least = _KEY_TRAILER if take.internal else _ZERO
@@ -424,7 +426,7 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
             status = FULL
             break
         prefetch(data, pos + _AHEAD)
-        shared, unshared, length, after = entry_head(data, pos, end)
+        shared, unshared, length, after = read_entry_head(data, pos, end)
         total = shared + unshared
         broken = after == _ZERO or shared > last or unshared > end - after or length > end - after - unshared
         if broken or total < least or expanded + total > size * _MOST:
@@ -532,7 +534,7 @@ class Block(NamedTuple):
 
 
 @inlined
-def _shared(rows: Any, start: Any, length: Any, last: Any, last_length: Any) -> Any:
+def _count_shared(rows: Any, start: Any, length: Any, last: Any, last_length: Any) -> Any:
     """Return the number of bytes that a user key and the one before share from their beginning on."""
     shared = _ZERO
     max_length = min(length, last_length)
@@ -568,7 +570,7 @@ def encode_entries(columns: EntryInput, out: Block, state: Annotated[Any, Record
         shared = _ZERO
         if state.last > _ZERO:
             last_length = state.last - _KEY_TRAILER
-            shared = _shared(columns, start, length, out.last, last_length)
+            shared = _count_shared(columns, start, length, out.last, last_length)
             if shared == length and length == last_length:
                 if trailer >= load_u64(out.last, last_length):
                     return UNORDERED

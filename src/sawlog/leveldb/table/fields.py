@@ -14,7 +14,7 @@ from sawlog.format.fields import Fields, Part, Use, iterate_numbers
 from sawlog.leveldb import codecs
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import join_values
-from sawlog.leveldb.table.kernels import end_of_entries, values_apart
+from sawlog.leveldb.table.kernels import has_separate_values, locate_entries_end
 from sawlog.leveldb.table.layout import Role
 from sawlog.leveldb.table.meta import Footer, TableMap
 from sawlog.storage import Source
@@ -31,23 +31,23 @@ DATA_BLOCK = "data block"
 _NAMES = {Role.DATA: DATA_BLOCK, Role.RANGE_DELETES: "range deletions", Role.GAP: "gap", Role.OVERLAP: "overlap"}
 
 
-def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
+def parse_parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
     """Yield blocks from the one on that holds an offset, each with its trailer, and the footer."""
     footer = table.rules.limit
-    for start, length, role, name in named_spans(table, offset):
+    for start, length, role, name in iterate_spans(table, offset):
         if start + length <= offset or not length:
             continue
         if start >= footer:
             ending = source.read_window(footer, table.footer.size).tobytes()
-            yield from _footer(ending, footer, table.footer) if len(ending) == table.footer.size else ()
+            yield from _parse_footer(ending, footer, table.footer) if len(ending) == table.footer.size else ()
             return
         if role in (Role.GAP, Role.OVERLAP) or length < layout.TRAILER_SIZE:
             yield Part(name, start, length)
             continue
         body = length - layout.TRAILER_SIZE
         trailer = source.read_window(start + body, layout.TRAILER_SIZE).tobytes()
-        yield from _block(source, start, body, name, role, trailer[0], table)
-        text = f"{trailer[0]}, {_compression(source, start, body, trailer[0], table)}"
+        yield from _parse_block(source, start, body, name, role, trailer[0], table)
+        text = f"{trailer[0]}, {_describe_compression(source, start, body, trailer[0], table)}"
         code_size = layout.CHECKSUM_OFFSET
         yield Part("compression", start + body, code_size, text)
         yield Part(
@@ -58,7 +58,7 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
         )
 
 
-def named_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Role, str]]:
+def iterate_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Role, str]]:
     """The spans of a table from the one that holds an offset on: offset, bytes with the trailer, role, and its name."""
     named = {handle.offset: name for name, handle in table.others} | {table.rules.limit: "footer"}
     starts = table.spans["offset"]
@@ -69,19 +69,21 @@ def named_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Ro
             yield start, length, Role(role), named.get(start, _NAMES.get(role, "block"))
 
 
-def _compression(source: Source, start: int, body: int, code: int, table: TableMap) -> str:
+def _describe_compression(source: Source, start: int, body: int, code: int, table: TableMap) -> str:
     """Return the compression of a block, by the code of the engine that wrote it."""
     head = pa.py_buffer(source.read_window(start, min(body, len(layout.ZSTD_MAGIC))).tobytes())
-    kind = codecs.compression_of(table.rules.dialect, code, head)
+    kind = codecs.find_compression(table.rules.dialect, code, head)
     return "unknown" if kind is None else kind.name.lower()
 
 
-def _block(source: Source, start: int, body: int, name: str, role: Role, code: int, table: TableMap) -> Iterator[Part]:
+def _parse_block(
+    source: Source, start: int, body: int, name: str, role: Role, code: int, table: TableMap
+) -> Iterator[Part]:
     """Yield a block: as one part, or as the entries of a data block that is stored as it is, and its restart points.
 
     A data block that is compressed, or laid out in another way than LevelDB's, has its entries inside.
     """
-    compression = _compression(source, start, body, code, table)
+    compression = _describe_compression(source, start, body, code, table)
     packed = f", compressed with {compression}" if compression not in ("none", "unknown") else ""
     of_entries = role in (Role.DATA, Role.RANGE_DELETES)
     use: Use = "record" if of_entries else "header"
@@ -93,12 +95,12 @@ def _block(source: Source, start: int, body: int, name: str, role: Role, code: i
     if (
         compression == "none"
         and not table.rules.is_layered
-        and (contained := list(_content(stored, start, use, table)))
+        and (contained := list(_parse_content(stored, start, use, table)))
     ):
         yield from contained
         return
     data, again = _expand(pa.py_buffer(stored), code, role, table, source)
-    inside = _entries(data, 0, table) if again else _content(data, 0, use, table)
+    inside = _parse_entries(data, 0, table) if again else _parse_content(data, 0, use, table)
     size = f"; {len(data):,} bytes{', laid out as entries' if again else ' decompressed'}" if data else ""
     yield replace(part, value=part.value + size, inside=tuple(islice(inside, _INSIDE)))
 
@@ -110,23 +112,23 @@ def _expand(stored: pa.Buffer, code: int, role: Role, table: TableMap, source: S
     """
     rules = replace(table.rules, longest=_MOST)
     content = rules.expand(stored, code, of_entries=True)
-    layer = replace(table, rules=rules).layer(source)
+    layer = replace(table, rules=rules).make_layer(source)
     again = layer is not None
     if layer is not None and not isinstance(content, tuple):
-        content = layer.plain(content, deletions=role is Role.RANGE_DELETES)[0]
-    elif not isinstance(content, tuple) and values_apart(np.frombuffer(content, np.uint8)):
+        content = layer.convert_block(content, deletions=role is Role.RANGE_DELETES)[0]
+    elif not isinstance(content, tuple) and has_separate_values(np.frombuffer(content, np.uint8)):
         content, again = join_values(content), True
     if isinstance(content, tuple):
         return b"", again
     return content.to_pybytes()[: -layout.RESTART_SIZE if again else None], again
 
 
-def _content(data: bytes, start: int, use: Use, table: TableMap) -> Iterator[Part]:
+def _parse_content(data: bytes, start: int, use: Use, table: TableMap) -> Iterator[Part]:
     """Yield the entries of a block, and how they are found; nothing where it is none, or has its values apart."""
-    end, last = int(end_of_entries(np.frombuffer(data, np.uint8))), len(data) - layout.RESTART_SIZE
+    end, last = int(locate_entries_end(np.frombuffer(data, np.uint8))), len(data) - layout.RESTART_SIZE
     if not end:
         return
-    yield from _entries(data[:end], start, table)
+    yield from _parse_entries(data[:end], start, table)
     count = int.from_bytes(data[last:], "little") & ~layout.BLOCK_FLAGS
     points = end + layout.RESTART_SIZE * count
     yield Part("restart points", start + end, points - end, f"{count:,}", use=use)
@@ -135,7 +137,7 @@ def _content(data: bytes, start: int, use: Use, table: TableMap) -> Iterator[Par
     yield Part("number of restart points", start + last, layout.RESTART_SIZE, f"{count:,}", use=use)
 
 
-def _entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
+def _parse_entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
     """Yield entries of a block: what of the key each shares with the one before, the rest of the key, and the value."""
     key, fields = b"", Fields(data, start)
     kinds = layout.OPERATIONS | (layout.PEBBLE_OPERATIONS if table.footer.dialect == "pebble" else {})
@@ -162,13 +164,13 @@ def _entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
             fields.found.clear()
 
 
-def _footer(data: bytes, offset: int, footer: Footer) -> Iterator[Part]:
+def _parse_footer(data: bytes, offset: int, footer: Footer) -> Iterator[Part]:
     texts = {
         "checksum type": f"{footer.checksum:d}, {footer.checksum.name.lower()}",
         "handles": "metaindex and index",
         "magic": footer.dialect,
     }
     for part in iterate_numbers(
-        data, offset, offset, layout.footer_fields(footer.dialect, footer.version), use="header"
+        data, offset, offset, layout.list_footer_fields(footer.dialect, footer.version), use="header"
     ):
         yield replace(part, value=texts.get(part.name, part.value))

@@ -54,7 +54,7 @@ class LevelDBTable(Format):
         """Return tables in the order of their numbers, directory by directory."""
         del view
         selected = [file for file in files if file.explicit or layout.SINK_NAME.search(file.name)]
-        return sorted(selected, key=_table_order)
+        return sorted(selected, key=_make_sort_key)
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         from sawlog.leveldb.table.dataset import TableContents
@@ -72,7 +72,7 @@ class LevelDBTable(Format):
         repair(file, target, options, storage)
 
 
-def _table_order(file: File) -> tuple[str, int, str]:
+def _make_sort_key(file: File) -> tuple[str, int, str]:
     directory, name = posixpath.split(file.path)
     number = layout.TABLE_NAME.match(name)
     return directory, int(number[1]) if number else -1, name

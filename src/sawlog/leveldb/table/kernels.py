@@ -15,7 +15,7 @@ from sawlog.kernels.protobuf import read_varint
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s, UInt64
 from sawlog.kernels.xxh32 import xxh32
 from sawlog.kernels.xxh64 import xxh3, xxh64
-from sawlog.leveldb.log.kernels import masked
+from sawlog.leveldb.log.kernels import mask_crc
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import Checksum, Role, TableDamageKind
@@ -89,10 +89,10 @@ _LAST_COMPRESSION = np.uint64(max(Compression))
 
 
 @inlined
-def checksum_of(window: Any, start: Any, length: Any, kind: Any) -> Any:
+def compute_checksum(window: Any, start: Any, length: Any, kind: Any) -> Any:
     """The stored form of the checksum of `window[start : start + length]`, of which the last byte is a block's type."""
     if kind == _CRC:
-        return masked(crc32c(window, start, length))
+        return mask_crc(crc32c(window, start, length))
     if kind == _XXH32:
         return xxh32(window, start, length, _ZERO)
     if kind == _XXH64:
@@ -104,7 +104,7 @@ def checksum_of(window: Any, start: Any, length: Any, kind: Any) -> Any:
 
 
 @inlined
-def modifier(context: Any, offset: Any) -> Any:
+def compute_modifier(context: Any, offset: Any) -> Any:
     """Return the number that a checksum is combined with because of the file offset of its block."""
     return (context ^ (offset + (offset >> _HALF))) & _U32 if context != _ZERO else _ZERO
 
@@ -122,8 +122,8 @@ def judge_block(window: Any, base: Any, offset: Any, size: Any, rule: Any, verdi
     start = offset - base
     verdict.compression = np.int64(window[start + size])
     if rule.verify and rule.checksum != 0:
-        expected = checksum_of(window, start, size + _ONE, rule.checksum)
-        expected = (expected + modifier(rule.context, offset)) & _U32
+        expected = compute_checksum(window, start, size + _ONE, rule.checksum)
+        expected = (expected + compute_modifier(rule.context, offset)) & _U32
         stored = load_u32(window, start + size + _ONE)
         if stored != expected:
             verdict.kind = _MISMATCH
@@ -153,7 +153,7 @@ def judge_blocks(
 
 
 @inlined
-def entries_end(data: Any, start: Any, end: Any) -> Any:
+def find_entries_end(data: Any, start: Any, end: Any) -> Any:
     """Return the end of the entries of an expanded block, and its restart points; `NOWHERE` if they do not fit.
 
     That is so, too, where their values are apart from them, or a flag is unknown: the number is that with its flags.
@@ -185,7 +185,7 @@ def _without_buckets(data: Any, start: Any, stop: Any, packed: Any) -> Any:
 
 
 @kernel
-def values_apart(data: Bytes) -> Bool:
+def has_separate_values(data: Bytes) -> Bool:
     """Return whether the values of an expanded block are apart from its keys."""
     end = np.uint64(len(data))
     return end >= _RESTART and load_u32(data, end - _RESTART) & _NOT_PLAIN == _VALUES_APART
@@ -215,7 +215,7 @@ def join_values(data: Bytes, out: OutBytes) -> UInt64:
     pos, value, out_pos, restart = _ZERO, values, _ZERO, _ZERO
     while pos < values:
         begin = pos
-        _, unshared, length, pos = entry_head(data, pos, values)
+        _, unshared, length, pos = read_entry_head(data, pos, values)
         if pos == _ZERO:
             return _ZERO
         head = pos - begin
@@ -236,7 +236,7 @@ def join_values(data: Bytes, out: OutBytes) -> UInt64:
 
 
 @inlined
-def entry_head(data: Any, pos: Any, end: Any) -> Any:
+def read_entry_head(data: Any, pos: Any, end: Any) -> Any:
     """Return the three numbers that begin an entry, and the position after them, which is 0 where they are none."""
     if end - pos >= _FOUR:
         word = load_u32(data, pos)
@@ -246,7 +246,7 @@ def entry_head(data: Any, pos: Any, end: Any) -> Any:
             return word & _LOW7, unshared, length, pos + _THREE
         if word & _SHORT_KEY_LENGTHS == _LONG_VALUE:
             return word & _LOW7, unshared, length | (word >> _TOP_BYTE) << _SEVEN, pos + _FOUR
-    shared, unshared, pos = _key_head(data, pos, end)
+    shared, unshared, pos = _read_key_head(data, pos, end)
     if pos == _ZERO:
         return _ZERO, _ZERO, _ZERO, _ZERO
     length, pos = read_varint(data, pos, end)
@@ -254,7 +254,7 @@ def entry_head(data: Any, pos: Any, end: Any) -> Any:
 
 
 @inlined
-def _key_head(data: Any, pos: Any, end: Any) -> Any:
+def _read_key_head(data: Any, pos: Any, end: Any) -> Any:
     """Return the first two of them."""
     shared, pos = read_varint(data, pos, end)
     if pos == _ZERO:
@@ -287,7 +287,7 @@ def read_index(
     Returns:
         How many there are; -1 where the block is none.
     """
-    end, _ = entries_end(data, _ZERO, np.uint64(len(data)))
+    end, _ = find_entries_end(data, _ZERO, np.uint64(len(data)))
     if end == NOWHERE:
         return -1
     pos = _ZERO
@@ -296,9 +296,9 @@ def read_index(
     while pos < end:
         length = _ZERO
         if delta:
-            shared, unshared, pos = _key_head(data, pos, end)
+            shared, unshared, pos = _read_key_head(data, pos, end)
         else:
-            shared, unshared, length, pos = entry_head(data, pos, end)
+            shared, unshared, length, pos = read_entry_head(data, pos, end)
         if pos == _ZERO or shared > last or unshared > end - pos or length > end - pos - unshared:
             return -1
         last = shared + unshared
@@ -350,7 +350,7 @@ class Index(NamedTuple):
 
 
 @inlined
-def _user_length(length: Any, index: Any) -> Any:
+def _compute_user_length(length: Any, index: Any) -> Any:
     """Return the bytes of a separator of some length that count."""
     if length >= index.trailer:
         length -= index.trailer
@@ -369,7 +369,7 @@ def ascend(index: Index, last_key: OutBytes) -> Bool:
     before = _ZERO
     for i in range(len(index.separators)):
         separator = index.separators[i]
-        length = _user_length(separator.length, index)
+        length = _compute_user_length(separator.length, index)
         pos = separator.shared
         while pos < before and pos < length and last_key[pos] == data[separator.place + (pos - separator.shared)]:
             pos += _ONE
@@ -399,7 +399,7 @@ def expand_separators(
         separator = index.separators[i]
         copy_bytes(last_key, separator.shared, index.data, separator.place, separator.length - separator.shared)
         if i >= first:
-            length = _user_length(separator.length, index)
+            length = _compute_user_length(separator.length, index)
             copy_bytes(keys, used, last_key, _ZERO, length)
             used += length
             ends[i - first + 1] = np.int64(used)
@@ -413,7 +413,7 @@ def _take_key(data: Any, pos: Any, end: Any, keys: Any, before: Any, used: Any) 
         Where the key ends, `NOWHERE` if `keys` is too small; how much of it is the one before; where the value begins,
         0 where the entry does not end in the block; and the value's bytes.
     """
-    shared, unshared, length, pos = entry_head(data, pos, end)
+    shared, unshared, length, pos = read_entry_head(data, pos, end)
     if pos == _ZERO or shared > used - before or unshared > end - pos or length > end - pos - unshared:
         return used, shared, _ZERO, length
     if shared + unshared > np.uint64(len(keys)) - used:
@@ -479,22 +479,22 @@ def find_block_end(data: Bytes, end: UInt64) -> UInt64:
     while pos < end and end - pos >= _TRAILER:
         crc = crc32c_extend(crc, data, pos, _ONE)
         # The byte taken last would be the compression.
-        if data[pos] <= _LAST_COMPRESSION and load_u32(data, pos + _ONE) == masked(crc):
+        if data[pos] <= _LAST_COMPRESSION and load_u32(data, pos + _ONE) == mask_crc(crc):
             return pos
         pos += _ONE
     return end
 
 
 @kernel
-def footer_checksum(data: Bytes, checksum: Int64, context: UInt64, place: UInt64) -> UInt64:
+def compute_footer_checksum(data: Bytes, checksum: Int64, context: UInt64, place: UInt64) -> UInt64:
     """Return the stored form of the checksum of a footer that begins at file offset `place`."""
-    return (checksum_of(data, _ZERO, np.uint64(len(data)), checksum) + modifier(context, place)) & _U32
+    return (compute_checksum(data, _ZERO, np.uint64(len(data)), checksum) + compute_modifier(context, place)) & _U32
 
 
 @kernel
-def end_of_entries(data: Bytes) -> UInt64:
+def locate_entries_end(data: Bytes) -> UInt64:
     """Return the end of the entries of an expanded block; 0 if it is none."""
-    end, _ = entries_end(data, _ZERO, np.uint64(len(data)))
+    end, _ = find_entries_end(data, _ZERO, np.uint64(len(data)))
     return _ZERO if end == NOWHERE else end
 
 
@@ -550,7 +550,7 @@ def _put_span(spans: Any, count: Any, offset: Any, length: Any, role: Any, numbe
 
 
 @kernel
-def end_runs(spans: Annotated[Any, Array(SPAN)], keys: Int64s, most: Int64, key_room: Int64, ends: OutInt64s) -> Int64:
+def find_runs(spans: Annotated[Any, Array(SPAN)], keys: Int64s, most: Int64, key_room: Int64, ends: OutInt64s) -> Int64:
     """Find the spans that are read together: data blocks, one after the other, and each of the others.
 
     Args:

@@ -49,7 +49,7 @@ EXTENDED_MAGIC = 0x007A003E
 
 
 @lru_cache(maxsize=32)  # versions come from files
-def footer_fields(dialect: Dialect, version: int) -> Mapping[str, Number]:
+def list_footer_fields(dialect: Dialect, version: int) -> Mapping[str, Number]:
     """Return the fields of a footer, by their names.
 
     Handles are those of the metaindex and of the index (offset and size of each, as varint64), and padding. A footer
@@ -74,9 +74,9 @@ def footer_fields(dialect: Dialect, version: int) -> Mapping[str, Number]:
     return {name: Number(start, size) for (name, size), start in zip(fields.items(), starts, strict=False)}
 
 
-LEVELDB_FOOTER = footer_fields("leveldb", 0)["magic"].end
-ROCKSDB_FOOTER = footer_fields("rocksdb", 0)["magic"].end
-LARGEST_FOOTER = footer_fields("pebble", CHECKED_FOOTERS[-1])["magic"].end
+LEVELDB_FOOTER = list_footer_fields("leveldb", 0)["magic"].end
+ROCKSDB_FOOTER = list_footer_fields("rocksdb", 0)["magic"].end
+LARGEST_FOOTER = list_footer_fields("pebble", CHECKED_FOOTERS[-1])["magic"].end
 
 LAST_VERSION: dict[Dialect, int] = {"leveldb": 0, "rocksdb": 7, "pebble": 8}
 """The last format version that is understood."""

@@ -23,11 +23,11 @@ from sawlog.leveldb.options import TableReadOptions
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import EmbeddedLayer
-from sawlog.leveldb.table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
+from sawlog.leveldb.table.blocks import BlockRules, Flaw, decode_flaw, iterate_entries, make_block_damage
 from sawlog.leveldb.table.cuckoo import BucketLayer, read_buckets
 from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Role, TableDamageKind
 from sawlog.leveldb.table.pebble import BlockLayer, Columns, MalformedError
-from sawlog.leveldb.table.pebble import pairs as columnar_pairs
+from sawlog.leveldb.table.pebble import read_pairs as columnar_pairs
 from sawlog.storage import File, Source
 
 
@@ -98,7 +98,7 @@ class BoundsReader:
         self._next = last
         return keys, ends
 
-    def separator(self, number: int) -> bytes:
+    def read_separator(self, number: int) -> bytes:
         """Return the separator of a block."""
         place, shared, length = self._index.separators[number].tolist()
         if not shared:  # all of it is there
@@ -112,7 +112,7 @@ SPARED = "skipped by filters"
 """The fact about a dataset that reports it."""
 
 
-def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
+def find_block_range(table: TableMap, projection: Projection) -> tuple[int, int]:
     """Return the numbers of the first data block that may hold matching keys, and of the first one after.
 
     Separators prove something only where blocks are held to them, and where timestamps are no part of the keys.
@@ -135,11 +135,11 @@ def on_keys(projection: Projection) -> bool:
     return find_interval(projection.query, KEY) != (None, None)
 
 
-def spared_blocks(tables: Iterable[TableMap | None], projection: Projection) -> str:
+def describe_spared_blocks(tables: Iterable[TableMap | None], projection: Projection) -> str:
     """Return a sentence on the blocks that filters on the key spare of some tables."""
     blocks = read = 0
     for table in filter(None, tables):
-        first, after = block_bounds(table, projection)
+        first, after = find_block_range(table, projection)
         blocks += len(table.handles)
         read += max(after - first, 0)
     return f"{blocks - read} of {blocks} data blocks"
@@ -150,7 +150,7 @@ def _find_data_block(index: BoundsReader, count: int, key: bytes) -> int:
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if index.separator(middle) < key:
+        if index.read_separator(middle) < key:
             low = middle + 1
         else:
             high = middle
@@ -192,7 +192,7 @@ class Footer:
     index: Handle | None
     cuckoo: bool = False
 
-    def pebble(self, since: int) -> bool:
+    def is_pebble(self, since: int) -> bool:
         """Return whether the table is Pebble's, of a version or a later one."""
         return self.dialect == "pebble" and self.version >= since
 
@@ -240,7 +240,7 @@ class TableMap:
     @cached_property
     def spans(self) -> NDArray[np.void]:
         """The purpose of every byte of the table, once all of the map is read."""
-        return _spans_of(self)
+        return _make_spans(self)
 
     @property
     def comparator(self) -> str | None:
@@ -281,9 +281,9 @@ class TableMap:
     @property
     def internal_index(self) -> bool:
         """Whether the keys of the index are internal ones."""
-        return not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
+        return not _decode_bool(self.properties.get(layout.USER_KEYS)) and not self.footer.is_pebble(layout.COLUMNAR)
 
-    def layer(self, source: Source) -> BlockLayer | EmbeddedLayer | BucketLayer | None:
+    def make_layer(self, source: Source) -> BlockLayer | EmbeddedLayer | BucketLayer | None:
         """Return layer that lays out blocks of entries as other tables have them; `None` where they are so already."""
         if not self.rules.is_layered:
             return None
@@ -294,20 +294,20 @@ class TableMap:
         return BlockLayer(self.footer.version, self.properties, self.rules, self.values, source)
 
 
-def separators(table: TableMap, *, stamped: bool) -> Bounds:
+def make_separators(table: TableMap, *, stamped: bool) -> Bounds:
     """Return the separators of an index as user keys, without timestamps if they are `stamped`."""
     trailer = layout.KEY_TRAILER if table.internal_index else 0
     return Bounds(table.index, table.separators, trailer, layout.STAMP_WIDTH if stamped else 0)
 
 
-def _bounds_of(table: TableMap) -> Bounds | None:
+def _find_bounds(table: TableMap) -> Bounds | None:
     """Return bounds of the blocks of a table; `None` where it does not say that its keys are ordered by their bytes."""
     if not table.ordered or table.damages or len(table.separators) != len(table.handles):
         return None
-    return separators(table, stamped=table.has_stamps)
+    return make_separators(table, stamped=table.has_stamps)
 
 
-def _spans_of(table: TableMap) -> NDArray[np.void]:
+def _make_spans(table: TableMap) -> NDArray[np.void]:
     """Return all of a table as spans, in order and without overlap: their lengths add up to the file's size."""
     limit = table.rules.limit
     count, other_count = len(table.handles), len(table.others)
@@ -332,7 +332,7 @@ def _read_fixed(value: bytes | None) -> int:
     return int.from_bytes(value or b"", "little")
 
 
-def _truth(value: bytes | None) -> bool:
+def _decode_bool(value: bytes | None) -> bool:
     return value is not None and value not in (b"", b"\0")
 
 
@@ -347,15 +347,17 @@ def read_footer(tail: bytes, size: int, path: str) -> Footer:
     if magic in layout.OTHER_MAGICS:
         raise _make_unsupported_error(path, size, layout.OTHER_MAGICS[magic])
     if magic == layout.CUCKOO_MAGIC:
-        return _cuckoo_footer(tail[-layout.ROCKSDB_FOOTER :], size, path)
+        return _parse_cuckoo_footer(tail[-layout.ROCKSDB_FOOTER :], size, path)
     dialect = layout.MAGICS.get(magic)
     if dialect is None or len(tail) < layout.LEVELDB_FOOTER:
         found_magic = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
-        raise _bad_footer(path, size, size, f"its last 8 bytes are {found_magic}, no magic number of a sorted table")
-    version, checksum, fields = 0, Checksum.CRC32C, layout.footer_fields(dialect, 0)
+        raise _make_footer_error(
+            path, size, size, f"its last 8 bytes are {found_magic}, no magic number of a sorted table"
+        )
+    version, checksum, fields = 0, Checksum.CRC32C, layout.list_footer_fields(dialect, 0)
     if "format version" in fields:
         version = fields["format version"].of(tail[-layout.ROCKSDB_FOOTER :])
-        fields = layout.footer_fields(dialect, version)
+        fields = layout.list_footer_fields(dialect, version)
     length = fields["magic"].end
     footer = tail[-length:]
     if version > layout.LAST_VERSION[dialect] or (dialect == "pebble" and not version):
@@ -363,7 +365,7 @@ def read_footer(tail: bytes, size: int, path: str) -> Footer:
         raise _make_unsupported_error(path, size, f"format version {version} of {dialect}'s tables; {limits}")
     if "checksum type" in fields:
         if len(footer) < length:
-            raise _bad_footer(path, size, len(footer), f"format version {version}")
+            raise _make_footer_error(path, size, len(footer), f"format version {version}")
         if footer[0] not in set(Checksum):
             raise _make_unsupported_error(path, size, f"checksum type {footer[0]}; known up to {max(Checksum)}")
         checksum = Checksum(footer[0])
@@ -371,20 +373,20 @@ def read_footer(tail: bytes, size: int, path: str) -> Footer:
     if "checksum" in fields:
         _check_footer(footer, fields, checksum, context, size, path)
     if handles := fields.get("handles"):
-        metaindex, index = _handles(footer[handles.offset : handles.end], size, length, path)
+        metaindex, index = _parse_handles(footer[handles.offset : handles.end], size, length, path)
         return Footer(dialect, version, checksum, context, length, metaindex, index)
     before = size - length - layout.TRAILER_SIZE
     inside = fields["metaindex size"].of(footer)
     if inside > before:
-        raise _bad_footer(path, size, length, f"a metaindex of {inside} bytes before byte {size - length}")
+        raise _make_footer_error(path, size, length, f"a metaindex of {inside} bytes before byte {size - length}")
     return Footer(dialect, version, checksum, context, length, Handle(before - inside, inside), None)
 
 
-def _cuckoo_footer(footer: bytes, size: int, path: str) -> Footer:
+def _parse_cuckoo_footer(footer: bytes, size: int, path: str) -> Footer:
     """Return the footer of a cuckoo table, whose handles are those of the metaindex and of nothing."""
-    fields = layout.footer_fields("rocksdb", layout.CUCKOO_VERSION)
+    fields = layout.list_footer_fields("rocksdb", layout.CUCKOO_VERSION)
     if len(footer) < layout.ROCKSDB_FOOTER:
-        raise _bad_footer(path, size, size, f"a cuckoo table of {size} bytes")
+        raise _make_footer_error(path, size, size, f"a cuckoo table of {size} bytes")
     version = fields["format version"].of(footer)
     if version != layout.CUCKOO_VERSION:
         limits = f"known up to {layout.CUCKOO_VERSION}"
@@ -392,7 +394,7 @@ def _cuckoo_footer(footer: bytes, size: int, path: str) -> Footer:
     place = fields["handles"]
     numbers = list(decode_varints(footer[place.offset : place.end]))[:2]
     if len(numbers) < 2 or sum(numbers) > size - len(footer) or numbers[1] < layout.TRAILER_SIZE:
-        raise _bad_footer(path, size, len(footer), f"a metaindex at {numbers}, which is not before the footer")
+        raise _make_footer_error(path, size, len(footer), f"a metaindex at {numbers}, which is not before the footer")
     return Footer("rocksdb", version, Checksum.NONE, 0, len(footer), Handle(*numbers), None, cuckoo=True)
 
 
@@ -409,25 +411,25 @@ def _check_footer(
         checksum = Checksum.CRC32C
     blank = np.frombuffer(footer[: place.offset] + zeros + footer[place.end :], np.uint8)
     stored = place.of(footer)
-    expected = k.footer_checksum(blank, np.int64(checksum), np.uint64(context), np.uint64(size - len(footer)))
+    expected = k.compute_footer_checksum(blank, np.int64(checksum), np.uint64(context), np.uint64(size - len(footer)))
     if not sound or stored != expected:
-        raise _bad_footer(
+        raise _make_footer_error(
             path, size, len(footer), f"a footer with checksum {stored:#010x}; expected {int(expected):#010x}"
         )
 
 
-def _handles(data: bytes, size: int, footer: int, path: str) -> tuple[Handle, Handle]:
+def _parse_handles(data: bytes, size: int, footer: int, path: str) -> tuple[Handle, Handle]:
     numbers = list(islice(decode_varints(data), 4))
     limit = size - footer - layout.TRAILER_SIZE
     handles = [Handle(*numbers[:2]), Handle(*numbers[2:])] if len(numbers) == 4 else []
     if not handles or any(handle.offset + handle.size > limit for handle in handles):
-        raise _bad_footer(
+        raise _make_footer_error(
             path, size, footer, f"handles {numbers} that are not within the {max(size - footer, 0)} bytes of blocks"
         )
     return handles[0], handles[1]
 
 
-def _bad_footer(path: str, size: int, footer: int, detail: str) -> DamageError:
+def _make_footer_error(path: str, size: int, footer: int, detail: str) -> DamageError:
     return DamageError(Damage(path, size - footer, footer, TableDamageKind.BAD_FOOTER.label, detail))
 
 
@@ -451,10 +453,10 @@ class MapReader:
             footer, loss = self._assume_footer(error), error.damage
         key_form = options.keys
         self.map = TableMap(
-            footer, self._rules(footer), key_form == "stamped", key_form == "raw", options.comparator, lost=loss
+            footer, self._make_rules(footer), key_form == "stamped", key_form == "raw", options.comparator, lost=loss
         )
 
-    def _rules(self, footer: Footer) -> BlockRules:
+    def _make_rules(self, footer: Footer) -> BlockRules:
         limit = self._file.size - footer.size
         options = self._options
         return BlockRules(
@@ -472,7 +474,7 @@ class MapReader:
         footer = Footer("rocksdb", layout.SIZED_VERSION, Checksum.CRC32C, 0, 0, None, None)
         if self._file.name.endswith(".ldb"):  # only LevelDB calls tables so
             footer = replace(footer, dialect="leveldb", version=0)
-        if self._block_end(0, self._file.size, self._rules(footer)) is None:
+        if self._find_block_end(0, self._file.size, self._make_rules(footer)) is None:
             raise error
         return footer
 
@@ -485,7 +487,7 @@ class MapReader:
         named: dict[bytes, Handle] = {}
         if table.footer.metaindex is not None:
             table.others.append(("metaindex", table.footer.metaindex))
-        for key, value in self._pairs(table.footer.metaindex, layout.COLUMNAR_METAINDEX):
+        for key, value in self._read_pairs(table.footer.metaindex, layout.COLUMNAR_METAINDEX):
             numbers = list(decode_varints(value))
             if len(numbers) >= 2:
                 named[key] = Handle(*numbers[:2])
@@ -496,10 +498,10 @@ class MapReader:
         index = table.footer.index or named.pop(layout.INDEX_NAME, None)
         for name in layout.PROPERTIES_NAMES:
             if name in named:
-                table.properties.update(self._pairs(named[name], layout.COLUMNAR_PROPERTIES))
+                table.properties.update(self._read_pairs(named[name], layout.COLUMNAR_PROPERTIES))
                 external = _read_fixed(table.properties.get(layout.EXTERNAL_VERSION))
                 if external > layout.LAST_EXTERNAL:
-                    self._damage(named[name], (TableDamageKind.UNKNOWN_EXTERNAL, external, 0))
+                    self._add_damage(named[name], (TableDamageKind.UNKNOWN_EXTERNAL, external, 0))
         if table.footer.dialect == "rocksdb" and table.footer.version >= layout.MANAGED_VERSION:
             manager = table.properties.get(layout.COMPRESSION, b"").partition(b";")[0]
             embedded = not table.properties or layout.EMBEDDED_VALUES in table.properties
@@ -514,19 +516,19 @@ class MapReader:
             if name in layout.RANGE_DELETES_NAMES:
                 table.range_deletes = handle
             elif name.startswith(layout.PARTITIONED_FILTER):
-                partitions = self._index_block(handle)[0]
+                partitions = self._read_index_block(handle)[0]
                 places = zip(partitions["offset"].tolist(), partitions["stored"].tolist(), strict=True)
                 table.others += [("filter partition", Handle(*place)) for place in places]
-            elif name == layout.DICTIONARY_NAME and (content := self.block(handle)) is not None:
+            elif name == layout.DICTIONARY_NAME and (content := self.read_block(handle)) is not None:
                 table.rules = replace(table.rules, dictionary=content.to_pybytes())
         if index is not None:
             self._read_index(index)
             if table.rules.has_embedded_values:
                 self._find_embedded()
-            table.bounds, offsets = _bounds_of(table), table.handles["offset"]
+            table.bounds, offsets = _find_bounds(table), table.handles["offset"]
             if table.bounds is not None and not (table.bounds.ascend() and (offsets[1:] > offsets[:-1]).all()):
                 table.bounds = None
-                self._damage(index, (TableDamageKind.BAD_INDEX, len(table.handles), 0))
+                self._add_damage(index, (TableDamageKind.BAD_INDEX, len(table.handles), 0))
         if (index is None or table.damages) and not table.rules.is_layered:
             self._salvage()
         return table
@@ -535,19 +537,19 @@ class MapReader:
         """Find the buckets of a cuckoo table: all before its properties, which say how they are laid out."""
         table, metaindex = self.map, self.map.footer.metaindex
         assert metaindex is not None
-        named = {key: list(decode_varints(value))[:2] for key, value in entries(self._read_bare(metaindex))}
+        named = {key: list(decode_varints(value))[:2] for key, value in iterate_entries(self._read_bare(metaindex))}
         properties = next(
             (Handle(*named[name]) for name in layout.PROPERTIES_NAMES if len(named.get(name, ())) == 2), None
         )
         if properties is not None and layout.TRAILER_SIZE <= properties.size <= metaindex.offset - properties.offset:
-            table.properties.update(entries(self._read_bare(properties)))
+            table.properties.update(iterate_entries(self._read_bare(properties)))
         end = 0 if properties is None else properties.offset
         blocks = [("metaindex", metaindex), *([("properties", properties)] if properties is not None else [])]
         table.others = [(name, Handle(offset, size - layout.TRAILER_SIZE)) for name, (offset, size) in blocks]
         try:
             buckets = read_buckets(table.properties, end)
         except MalformedError as error:
-            self._damage(table.others[-1][1], error.flaw(end))
+            self._add_damage(table.others[-1][1], error.make_flaw(end))
             return
         table.rules = replace(table.rules, buckets=buckets)
         if end:
@@ -556,29 +558,29 @@ class MapReader:
     def _read_bare(self, handle: Handle) -> pa.Buffer:
         return pa.py_buffer(bytes(self._source.read_window(*handle)))
 
-    def _pairs(self, handle: Handle | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:
+    def _read_pairs(self, handle: Handle | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:
         """Return keys and values of a small block, which is columnar in Pebble's tables from a version on."""
-        content = None if handle is None else self.block(handle)
+        content = None if handle is None else self.read_block(handle)
         if handle is None or content is None:
             return iter(())
-        if not self.map.footer.pebble(columnar):
-            return entries(content)
+        if not self.map.footer.is_pebble(columnar):
+            return iterate_entries(content)
         try:
             return iter(columnar_pairs(content))
         except MalformedError as error:
-            self._damage(handle, error.flaw(content.size))
+            self._add_damage(handle, error.make_flaw(content.size))
             return iter(())
 
     def _read_value_index(self, handle: Handle, widths: bytes) -> None:
         """Find the blocks of values."""
         table = self.map
-        content = self.block(handle)
+        content = self.read_block(handle)
         if content is None:
             return
         rows = np.frombuffer(content, np.uint8)
         width = sum(widths)
         if not width or len(rows) % width or max(widths) > 8:
-            self._damage(handle, (TableDamageKind.BAD_BLOCK, len(rows), 0))
+            self._add_damage(handle, (TableDamageKind.BAD_BLOCK, len(rows), 0))
             return
         fields = np.zeros((len(rows) // width, 3, 8), np.uint8)
         column = 0
@@ -595,17 +597,17 @@ class MapReader:
         table = self.map
         layer = EmbeddedLayer(table.rules, self._source)
         blocks = zip(table.handles["offset"].tolist(), table.handles["stored"].tolist(), strict=True)
-        value_handles = {Handle(*place) for block in blocks for place in layer.handles(*block)}
+        value_handles = {Handle(*place) for block in blocks for place in layer.iterate_handles(*block)}
         table.others += [(layout.VALUE_BLOCK, handle) for handle in sorted(value_handles)]
 
     def _salvage(self) -> None:
         """Add the blocks of rows that nothing leads to any more; they are proven by their checksums."""
         table = self.map
-        spans = _spans_of(table)
+        spans = _make_spans(table)
         handles: list[Handle] = []
         for gap in spans[spans["role"] == Role.GAP]:
             position, end = int(gap["offset"]), int(gap["offset"] + gap["length"])
-            while (stop := self._block_end(position, end, table.rules)) is not None:
+            while (stop := self._find_block_end(position, end, table.rules)) is not None:
                 handle = Handle(position, stop - position)
                 if self._holds_rows(handle):
                     handles.append(handle)
@@ -614,7 +616,7 @@ class MapReader:
             added = np.array([tuple(handle) for handle in handles], k.HANDLE)
             table.handles = np.concatenate([table.handles, added])
 
-    def _block_end(self, start: int, end: int, rules: BlockRules) -> int | None:
+    def _find_block_end(self, start: int, end: int, rules: BlockRules) -> int | None:
         """Return the offset of the trailer of the block that begins at `start`, by CRC-32C.
 
         `None` if there is none near.
@@ -628,13 +630,13 @@ class MapReader:
     def _holds_rows(self, handle: Handle) -> bool:
         """Whether a block is one of rows: its keys end in known operations, and its values are no chain of blocks."""
         quiet = len(self.map.damages)
-        content = self.block(handle)
+        content = self.read_block(handle)
         del self.map.damages[quiet:]
         places = []
         torn = self.map.footer.metaindex is None and self.map.footer.dialect != "leveldb"
-        if content is None or (torn and _maybe_prefixed(content)):
+        if content is None or (torn and _may_have_prefixes(content)):
             return False
-        for number, (key, value) in enumerate(entries(content)):
+        for number, (key, value) in enumerate(iterate_entries(content)):
             is_known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
             if not number and not is_known and self._options.keys != "raw":
                 return False
@@ -651,9 +653,9 @@ class MapReader:
         table.others.append(("index", index))
         kind = _read_fixed(table.properties.get(layout.INDEX_TYPE))
         if kind > max(IndexType):
-            self._damage(index, (TableDamageKind.UNKNOWN_INDEX, kind, 0))
+            self._add_damage(index, (TableDamageKind.UNKNOWN_INDEX, kind, 0))
             return
-        top_level = self._index_block(index)
+        top_level = self._read_index_block(index)
         says_type = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
         if not says_type and not self._leads_to_rows(top_level[0]):
             kind = IndexType.TWO_LEVEL
@@ -662,14 +664,14 @@ class MapReader:
             parts = []
             for place in zip(top_level[0]["offset"].tolist(), top_level[0]["stored"].tolist(), strict=True):
                 table.others.append(("index partition", Handle(*place)))
-                parts.append(self._index_block(Handle(*place)))
+                parts.append(self._read_index_block(Handle(*place)))
         start = 0
         for part in parts:
             part[1]["place"] += np.uint64(start)
             start += len(part[2])
         table.handles, table.separators, table.index = (
             (columns[0] if len(columns) == 1 else np.concatenate([empty, *columns]))
-            for empty, columns in zip(_no_index(), zip(*parts, strict=True) if parts else [()] * 3, strict=True)
+            for empty, columns in zip(_make_empty_index(), zip(*parts, strict=True) if parts else [()] * 3, strict=True)
         )
 
     def _leads_to_rows(self, handles: NDArray[np.void]) -> bool:
@@ -682,68 +684,68 @@ class MapReader:
     def _is_whole(self, handle: Handle) -> bool:
         return not isinstance(self.map.rules.read(self._source, *handle)[0], tuple)
 
-    def _index_block(self, handle: Handle) -> _IndexBlock:
+    def _read_index_block(self, handle: Handle) -> _IndexBlock:
         """Return the entries of one block of the index; none where it is damaged."""
-        content = self.block(handle)
+        content = self.read_block(handle)
         if content is None:
-            return _no_index()
+            return _make_empty_index()
         data = np.frombuffer(content, np.uint8)
-        if self.map.footer.pebble(layout.COLUMNAR):
+        if self.map.footer.is_pebble(layout.COLUMNAR):
             try:
-                return _columnar_index(content)
+                return _parse_columnar_index(content)
             except MalformedError as error:
-                self._damage(handle, error.flaw(len(data)))
-                return _no_index()
+                self._add_damage(handle, error.make_flaw(len(data)))
+                return _make_empty_index()
         room = len(data) // layout.SMALLEST_SEPARATOR + 1
         handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)
         first_key = _read_fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
-        for delta in self._deltas():
+        for delta in self._choose_deltas():
             count = k.read_index(data, delta, first_key, handles, separators)
             if count >= 0:
                 return handles[:count].copy(), separators[:count].copy(), data
-        self._damage(handle, flaw_of(data))
-        return _no_index()
+        self._add_damage(handle, decode_flaw(data))
+        return _make_empty_index()
 
-    def _deltas(self) -> tuple[bool, ...]:
+    def _choose_deltas(self) -> tuple[bool, ...]:
         """Whether values of the index are differences: what is to be tried, where properties are lost that say it."""
         footer, properties = self.map.footer, self.map.properties
         is_lost = not properties and footer.dialect == "rocksdb" and footer.version >= layout.DELTA_VERSION
-        return (True, False) if is_lost else (_truth(properties.get(layout.DELTA_ENCODED)),)
+        return (True, False) if is_lost else (_decode_bool(properties.get(layout.DELTA_ENCODED)),)
 
-    def block(self, handle: Handle) -> pa.Buffer | None:
+    def read_block(self, handle: Handle) -> pa.Buffer | None:
         """Return a block that holds no data, expanded; `None` where it is damaged."""
         content = self.map.rules.read(self._source, *handle)[0]
         if isinstance(content, tuple):
-            self._damage(handle, content)
+            self._add_damage(handle, content)
             return None
         return content
 
-    def _damage(self, handle: Handle, flaw: Flaw) -> None:
+    def _add_damage(self, handle: Handle, flaw: Flaw) -> None:
         limit = self.map.rules.limit
         offset = min(handle.offset, limit)
         length = min(handle.size + layout.TRAILER_SIZE, limit - offset)
-        self.map.damages.append(block_damage(self._file.path, offset, length, flaw))
+        self.map.damages.append(make_block_damage(self._file.path, offset, length, flaw))
 
 
-def _maybe_prefixed(content: pa.Buffer) -> bool:
+def _may_have_prefixes(content: pa.Buffer) -> bool:
     """Return whether the values of a block may be those of Pebble's later tables, which begin with where they are."""
-    values = [value[:1] for key, value in entries(content) if key[-layout.KEY_TRAILER :][:1] == b"\x01"]
+    values = [value[:1] for key, value in iterate_entries(content) if key[-layout.KEY_TRAILER :][:1] == b"\x01"]
     return bool(values) and all(value and not value[0] & layout.NEVER_PREFIXED for value in values)
 
 
-def _no_index() -> _IndexBlock:
+def _make_empty_index() -> _IndexBlock:
     """Return an index without entries."""
     return np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
 
 
-def _columnar_index(content: pa.Buffer) -> _IndexBlock:
+def _parse_columnar_index(content: pa.Buffer) -> _IndexBlock:
     """Return offsets and lengths of blocks, and separators, of a columnar block of an index."""
     columns = Columns(content)
     rows = columns.rows
     if rows > len(columns.data):
         raise MalformedError(f"an index of {rows} rows")
     handles = np.zeros(rows, k.HANDLE)
-    handles["offset"], handles["stored"] = columns.integers(1, rows), columns.integers(2, rows)
+    handles["offset"], handles["stored"] = columns.read_integers(1, rows), columns.read_integers(2, rows)
     separators = np.zeros(rows, k.SEPARATOR)
-    separators["place"], separators["length"] = columns.strings(0, rows)
+    separators["place"], separators["length"] = columns.read_strings(0, rows)
     return handles, separators, columns.data

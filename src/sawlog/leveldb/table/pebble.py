@@ -21,7 +21,7 @@ from sawlog.storage import Source
 class MalformedError(Exception):
     """A block, or a file of values, is not laid out as its format says; the caller makes damage of it."""
 
-    def flaw(self, size: int) -> Flaw:
+    def make_flaw(self, size: int) -> Flaw:
         """Return the fault of a block of so many bytes."""
         return TableDamageKind.BAD_BLOCK, size, 0
 
@@ -34,7 +34,7 @@ class UnknownLayoutError(MalformedError):
         self._kind = kind
         self._number = number
 
-    def flaw(self, size: int) -> Flaw:
+    def make_flaw(self, size: int) -> Flaw:
         """Return the kind and the number that is unknown."""
         return self._kind, self._number, 0
 
@@ -67,15 +67,15 @@ class Columns:
     def __init__(self, content: pa.Buffer, header: int = 0) -> None:
         self.data: NDArray[np.uint8] = np.frombuffer(content, np.uint8)
         self._header = header
-        version = self.number(header, 1)
+        version = self.read_number(header, 1)
         if version > layout.COLUMNAR_VERSION:
             raise UnknownLayoutError(TableDamageKind.UNKNOWN_LAYOUT, version)
         if not version:
             raise MalformedError("no columnar block")
-        self._count = self.number(header + 1, 2)
-        self.rows = self.number(header + 3, 4)
+        self._count = self.read_number(header + 1, 2)
+        self.rows = self.read_number(header + 3, 4)
 
-    def number(self, position: int, width: int) -> int:
+    def read_number(self, position: int, width: int) -> int:
         """Return the number of `width` bytes at a byte."""
         stored = self.data[position : position + width].tobytes()
         if len(stored) != width:
@@ -84,23 +84,23 @@ class Columns:
 
     def _start(self, column: int, kind: layout.ColumnKind) -> int:
         position = self._header + layout.COLUMNAR_HEADER + layout.COLUMN_HEADER * column
-        stored_kind = self.number(position, 1) if column < self._count else 0
+        stored_kind = self.read_number(position, 1) if column < self._count else 0
         if stored_kind > max(layout.ColumnKind):
             raise UnknownLayoutError(TableDamageKind.UNKNOWN_COLUMN, stored_kind)
         if stored_kind != kind:
             raise MalformedError(f"column {column} is none of kind {kind}")
-        return self.number(position + 1, 4)
+        return self.read_number(position + 1, 4)
 
-    def integers(self, column: int, count: int) -> NDArray[np.uint64]:
+    def read_integers(self, column: int, count: int) -> NDArray[np.uint64]:
         """Return a column of unsigned integers."""
-        return self._integers(self._start(column, layout.ColumnKind.INTEGER), count)[0]
+        return self._read_integers(self._start(column, layout.ColumnKind.INTEGER), count)[0]
 
-    def _integers(self, position: int, count: int) -> tuple[NDArray[np.uint64], int]:
+    def _read_integers(self, position: int, count: int) -> tuple[NDArray[np.uint64], int]:
         if not count:
             return np.zeros(0, np.uint64), position
-        encoding = self.number(position, 1)
+        encoding = self.read_number(position, 1)
         width = encoding & ~layout.FROM_BASE
-        base = self.number(position + 1, 8) if encoding & layout.FROM_BASE else 0
+        base = self.read_number(position + 1, 8) if encoding & layout.FROM_BASE else 0
         position += 9 if encoding & layout.FROM_BASE else 1
         if not width:
             return np.full(count, base, np.uint64), position
@@ -112,15 +112,15 @@ class Columns:
             raise MalformedError(f"{count} integers at byte {position} of {len(self.data)}")
         return self.data[position:end].view(f"<u{width}").astype(np.uint64) + np.uint64(base), end
 
-    def strings(self, column: int, count: int) -> Slices:
+    def read_strings(self, column: int, count: int) -> Slices:
         """Return a column of byte strings."""
-        return self._strings(self._start(column, layout.ColumnKind.STRING), count, first=True)
+        return self._read_strings(self._start(column, layout.ColumnKind.STRING), count, first=True)
 
-    def _strings(self, position: int, count: int, *, first: bool) -> Slices:
+    def _read_strings(self, position: int, count: int, *, first: bool) -> Slices:
         """Byte strings of which the ends are written down, and where the first one begins, or else it does at 0."""
         if not count:
             return Slices(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        ends, data = self._integers(position, count + first)
+        ends, data = self._read_integers(position, count + first)
         edges = ends.astype(np.int64) if first else np.concatenate([np.zeros(1, np.int64), ends.astype(np.int64)])
         lengths = np.diff(edges)
         if edges[0] < 0 or (lengths < 0).any() or edges[-1] > len(self.data) - data:
@@ -134,9 +134,9 @@ class Columns:
         that of the string before in its bundle.
         """
         position = self._start(column, layout.ColumnKind.PREFIXED)
-        shift = min(self.number(position, 1), 32)
+        shift = min(self.read_number(position, 1), 32)
         bundles = (count + (1 << shift) - 1) >> shift
-        strings = self._strings(position + 1, count + bundles + 1, first=False)
+        strings = self._read_strings(position + 1, count + bundles + 1, first=False)
         rows = np.arange(count)
         bundle = rows >> shift
         firsts = 1 + bundle * ((1 << shift) + 1)
@@ -148,10 +148,10 @@ class Columns:
             strings.of(np.where(filled > firsts, filled, suffixes)),
         ]
 
-    def bits(self, column: int, count: int) -> NDArray[np.bool_]:
+    def read_bits(self, column: int, count: int) -> NDArray[np.bool_]:
         """Return a column of bits."""
         position = self._start(column, layout.ColumnKind.BITS)
-        if self.number(position, 1) == layout.NO_BITS:
+        if self.read_number(position, 1) == layout.NO_BITS:
             return np.zeros(count, np.bool_)
         position += 1
         position += -position % 8
@@ -162,7 +162,7 @@ class Columns:
         return bits.view(np.bool_)
 
 
-def pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
+def read_pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
     """Return keys and values of a columnar block of both.
 
     Raises:
@@ -171,7 +171,7 @@ def pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
     columns = Columns(content)
     if columns.rows > len(columns.data):
         raise MalformedError("more rows than the block can hold")
-    keys, values = (columns.strings(number, columns.rows) for number in (0, 1))
+    keys, values = (columns.read_strings(number, columns.rows) for number in (0, 1))
     data = columns.data.tobytes()
     return [
         (data[key : key + size], data[value : value + length])
@@ -218,8 +218,8 @@ def encode_plain(entries: Entries, has_value: NDArray[np.bool_], longest: int) -
     for piece in keys:
         sizes += piece.lengths
     headers = np.zeros((count, _HEADER), np.uint8)
-    headers[:, 1 : 1 + _NUMBER] = _varints(sizes)
-    headers[:, 1 + _NUMBER :] = _varints(values.lengths)
+    headers[:, 1 : 1 + _NUMBER] = _encode_varints(sizes)
+    headers[:, 1 + _NUMBER :] = _encode_varints(values.lengths)
     total = int(sizes.sum() + values.lengths.sum()) + _HEADER * count + layout.RESTART_SIZE
     if total > longest:
         return (TableDamageKind.BLOCK_TOO_LARGE, total, longest), 0
@@ -254,22 +254,22 @@ class BlockLayer:
         self._source = source
         self._held: dict[int, NDArray[np.uint8]] = {}
 
-    def plain(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
+    def convert_block(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
         """Return block of entries as RocksDB would have it, and how many are left out because their values are lost."""
         if deletions and not self._columnar:
             return content, 0
         try:
             if deletions:
-                entries = _deletions(content, self._rules.longest)
+                entries = _decode_deletions(content, self._rules.longest)
             elif self._columnar:
                 entries = _of_columns(content, self._schema, self._rules.longest)
             else:
                 entries = split_rows(content, self._rules.longest)
                 prefixed = entries.trailers & np.uint64(255 & ~layout.OBSOLETE) == layout.PREFIXED_KIND
-                entries = entries._replace(places=_places(entries.sources[0], entries.values, prefixed))
+                entries = entries._replace(places=_strip_places(entries.sources[0], entries.values, prefixed))
             return self._with_values(entries)
         except MalformedError as error:
-            return error.flaw(content.size), 0
+            return error.make_flaw(content.size), 0
 
     def _with_values(self, entries: Entries) -> tuple[Expanded, int]:
         """Return entries, each with its value; and how many are left out."""
@@ -284,11 +284,11 @@ class BlockLayer:
 
     def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, apart: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Put values in the places of what leads to them. Returns which entries have theirs."""
-        lengths, blocks, offsets = _handles(sources[0], values.of(apart))
+        lengths, blocks, offsets = _decode_handles(sources[0], values.of(apart))
         has_value = np.ones(len(values.lengths), np.bool_)
         source_start = sum(map(len, sources))
         for number in np.unique(blocks).tolist():
-            block = self._block(number)
+            block = self._read_block(number)
             is_of_block = blocks == number
             fits = is_of_block & (offsets + lengths <= len(block))
             values.starts[apart[fits]] = source_start + offsets[fits]
@@ -298,7 +298,7 @@ class BlockLayer:
             source_start += len(block)
         return has_value
 
-    def _block(self, number: int) -> NDArray[np.uint8]:
+    def _read_block(self, number: int) -> NDArray[np.uint8]:
         """Return a block of values; an empty one where it is damaged, or there is none."""
         if number not in self._held:
             content: Expanded = TableDamageKind.BAD_HANDLE, 0, 0
@@ -318,7 +318,7 @@ def split_rows(content: pa.Buffer, longest: int) -> Entries:
         MalformedError: When it is none.
     """
     data = np.frombuffer(content, np.uint8)
-    end = int(k.end_of_entries(data))
+    end = int(k.locate_entries_end(data))
     if not end and not _is_empty(data):
         raise MalformedError("not a block of entries")
     max_bytes = min(layout.MOST_EXPANSION * len(data), longest)
@@ -353,29 +353,31 @@ def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
     cockroach = schema == layout.COCKROACH_SCHEMA
     if not cockroach and not schema.startswith(layout.DEFAULT_SCHEMA):
         raise UnknownLayoutError(TableDamageKind.UNKNOWN_SCHEMA, 0)
-    columns = _columns(content, 4 + cockroach, longest)
+    columns = _read_columns(content, 4 + cockroach, longest)
     rows, data = columns.rows, columns.data
     sources = [data]
     if cockroach:
-        pieces, versions = _versions(columns)
+        pieces, versions = _decode_versions(columns)
         sources.append(versions)
     else:
-        pieces = [columns.strings(1, rows)]
+        pieces = [columns.read_strings(1, rows)]
     first = 4 if cockroach else 2
-    values = columns.strings(first + 2, rows)
-    places = _places(data, values, columns.bits(first + 3, rows))
-    return Entries(sources, [*columns.read_prefixed(0, rows), *pieces], columns.integers(first, rows), values, places)
+    values = columns.read_strings(first + 2, rows)
+    places = _strip_places(data, values, columns.read_bits(first + 3, rows))
+    return Entries(
+        sources, [*columns.read_prefixed(0, rows), *pieces], columns.read_integers(first, rows), values, places
+    )
 
 
-def _versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
+def _decode_versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
     """Return the versions after CockroachDB's keys: pieces, and the bytes that hold them, after the block.
 
     A version is a wall time and a logical one, big endian, or any bytes; a byte of zero precedes it, and its length,
     with that byte, follows it.
     """
     rows = columns.rows
-    wall, logical = columns.integers(1, rows), columns.integers(2, rows)
-    untyped_suffixes = columns.strings(3, rows)
+    wall, logical = columns.read_integers(1, rows), columns.read_integers(2, rows)
+    untyped_suffixes = columns.read_strings(3, rows)
     versions = np.zeros((rows, 15), np.uint8)
     versions[:, 1:9] = wall.astype(">u8").view(np.uint8).reshape(rows, 8)
     versions[:, 9:13] = logical.astype(">u4").view(np.uint8).reshape(rows, 4)
@@ -389,30 +391,30 @@ def _versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
     return [Slices(starts, lengths), untyped_suffixes, Slices(starts + 14, untyped.astype(np.int64))], versions.ravel()
 
 
-def _deletions(content: pa.Buffer, longest: int) -> Entries:
+def _decode_deletions(content: pa.Buffer, longest: int) -> Entries:
     """Return range deletions: each has the bounds that enclose it."""
-    columns = _columns(content, 4, longest)
-    bounds = columns.number(0, 4)
+    columns = _read_columns(content, 4, longest)
+    bounds = columns.read_number(0, 4)
     if bounds > len(columns.data):
         raise MalformedError("bounds that the block does not hold")
-    keys, firsts = columns.strings(0, bounds), columns.integers(1, bounds).astype(np.int64)
+    keys, firsts = columns.read_strings(0, bounds), columns.read_integers(1, bounds).astype(np.int64)
     counts = np.diff(firsts)
     if (counts < 0).any() or (counts > columns.rows).any() or counts.sum() != columns.rows:
         raise MalformedError("deletions without bounds")
     place = np.repeat(np.arange(len(counts)), counts)
-    trailers = columns.integers(2, columns.rows)
+    trailers = columns.read_integers(2, columns.rows)
     places = np.zeros(columns.rows, np.uint8)
     return Entries([columns.data], [keys.of(place)], trailers, keys.of(place + 1), places)
 
 
-def _columns(content: pa.Buffer, header: int, longest: int) -> Columns:
+def _read_columns(content: pa.Buffer, header: int, longest: int) -> Columns:
     columns = Columns(content, header)
     if columns.rows > longest // _HEADER:
         raise MalformedError("more rows than a block may have")
     return columns
 
 
-def _places(data: NDArray[np.uint8], values: Slices, prefixed: NDArray[np.bool_]) -> NDArray[np.uint8]:
+def _strip_places(data: NDArray[np.uint8], values: Slices, prefixed: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """Take away the byte before some values; it says where the value is."""
     if (values.lengths[prefixed] < 1).any():
         raise MalformedError("a value without its first byte")
@@ -423,7 +425,7 @@ def _places(data: NDArray[np.uint8], values: Slices, prefixed: NDArray[np.bool_]
     return places
 
 
-def _handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int64]]:
+def _decode_handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int64]]:
     """Yield the length, block and offset of values, as three varints each."""
     positions, ends = slices.starts.copy(), slices.starts + slices.lengths
     for _ in range(3):
@@ -441,7 +443,7 @@ def _handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int
         yield value
 
 
-def _varints(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+def _encode_varints(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return numbers of less than 2^35 as varints of five bytes."""
     shifts = 7 * np.arange(_NUMBER)
     encoded = (numbers[:, None] >> shifts & 127).astype(np.uint8)

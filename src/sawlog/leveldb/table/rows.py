@@ -29,7 +29,7 @@ from sawlog.leveldb.columns import (
     STAMP,
     TIMED,
     VALUE,
-    name_codes,
+    convert_codes,
     split_stamps,
     strip_times,
 )
@@ -37,9 +37,9 @@ from sawlog.leveldb.log.head import find_encryption
 from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.blocks import Expanded, block_damage, join_values
+from sawlog.leveldb.table.blocks import Expanded, join_values, make_block_damage
 from sawlog.leveldb.table.layout import Role, TableDamageKind
-from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, TableMap, block_bounds
+from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, TableMap, find_block_range
 from sawlog.storage import File, Source
 
 _RUN_BYTES = 4 << 20
@@ -64,7 +64,7 @@ class SpanWalk:
         self.spans: NDArray[np.void] = spans[first:last]
         self._damaged = {damage.offset: damage for damage in table.damages}
 
-    def damage(self, kind: TableDamageKind, offset: int, length: int, detail: str) -> None:
+    def add_damage(self, kind: TableDamageKind, offset: int, length: int, detail: str) -> None:
         """Enter a damage into the ledger."""
         self.findings.add_damage(Damage(self.fragment.path, offset, length, kind.label, detail))
 
@@ -80,8 +80,8 @@ class SpanWalk:
             self._judge(offset, length)
         elif role == Role.OVERLAP:
             detail = "the index names a block there that overlaps others or is past the end"
-            self.damage(TableDamageKind.BAD_HANDLE, offset, length, detail)
-        elif self._only_zeros(offset, length):
+            self.add_damage(TableDamageKind.BAD_HANDLE, offset, length, detail)
+        elif self._is_zero(offset, length):
             self.findings.account.padding += length
         elif (lost := self.table.lost) is not None:
             detail = f"{lost.detail}; what could be checked was read"
@@ -91,17 +91,17 @@ class SpanWalk:
             self.findings.add_damage(Damage(self.fragment.path, offset, length, UNSUPPORTED, detail))
         else:
             detail = "bytes that belong to no block that anything leads to"
-            self.damage(TableDamageKind.UNREFERENCED, offset, length, detail)
+            self.add_damage(TableDamageKind.UNREFERENCED, offset, length, detail)
 
     def _judge(self, offset: int, length: int) -> None:
         """Check a block of values; the entries that lead to it are reported where they are."""
         content, _ = self.table.rules.read(self.source, offset, length - layout.TRAILER_SIZE)
         if isinstance(content, tuple):
-            self.findings.add_damage(block_damage(self.fragment.path, offset, length, content))
+            self.findings.add_damage(make_block_damage(self.fragment.path, offset, length, content))
         else:
             self.findings.account.record += length
 
-    def _only_zeros(self, offset: int, length: int) -> bool:
+    def _is_zero(self, offset: int, length: int) -> bool:
         for start in range(offset, offset + length, _RUN_BYTES):
             if self.source.read_window(start, min(_RUN_BYTES, offset + length - start)).any():
                 return False
@@ -120,7 +120,7 @@ _OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
 
 
 @cache
-def _operations(pebble: int) -> NDArray[np.uint8]:
+def _make_operation_table(pebble: int) -> NDArray[np.uint8]:
     """Return the number of each type's operation, 255 where there is none; of a version of Pebble's, or 0."""
     operations = layout.PEBBLE_OPERATIONS if pebble else {**layout.OPERATIONS, **layout.OTHER_OPERATIONS}
     types = np.full(256, 255, np.uint8)
@@ -145,7 +145,7 @@ class RowReader(SpanWalk):
         super().__init__(fragment, table, source, findings)
         self._range = fragment
         self._schema = schema
-        types = _operations(table.footer.version if table.footer.dialect == "pebble" else 0)
+        types = _make_operation_table(table.footer.version if table.footer.dialect == "pebble" else 0)
         internal = fragment.scan.options.keys != "raw"
         types = types if internal else np.zeros(256, np.uint8)
         self._bounds = None if table.bounds is None else BoundsReader(table.bounds)
@@ -153,7 +153,7 @@ class RowReader(SpanWalk):
         requested = VALUE in schema.names, OFFSET_COLUMN in schema.names
         self._take = e.Take(internal, *requested, types, np.zeros(0, np.uint8), stamp)
         self._rule = table.rules.rule
-        self._layer = table.layer(source)
+        self._layer = table.make_layer(source)
         self._state = np.zeros(1, e.STATE)[0]
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
@@ -168,11 +168,11 @@ class RowReader(SpanWalk):
         self._room = min(BATCH_BYTES, max(4 * span, 1))
         self._is_full = True
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def read_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, and what is found, in the order of the file."""
         self.spans = spans = self._prune(self.spans) if self._range.pruned else self.spans
         roles = spans["role"].tolist()
-        for first, last in _runs(spans, self.table.bounds):
+        for first, last in _find_runs(spans, self.table.bounds):
             if roles[first] in _OF_ROWS:
                 yield from self._read(spans[first:last])
                 continue
@@ -181,7 +181,7 @@ class RowReader(SpanWalk):
         yield from self._hand_over()
 
     def _prune(self, spans: NDArray[np.void]) -> NDArray[np.void]:
-        low, high = block_bounds(self.table, self._range.projection)
+        low, high = find_block_range(self.table, self._range.projection)
         data = spans["role"] == Role.DATA
         spared = data & ((spans["number"] < low) | (spans["number"] >= high))
         if spared.any():
@@ -197,7 +197,7 @@ class RowReader(SpanWalk):
             window = self.source.read_window(base, length)
         except DiskError as error:
             yield from self._hand_over()
-            self.damage(TableDamageKind.READ_ERROR, base, length, str(error))
+            self.add_damage(TableDamageKind.READ_ERROR, base, length, str(error))
             return
         blocks = np.zeros(len(spans), e.BLOCK)
         blocks["offset"] = spans["offset"]
@@ -213,7 +213,7 @@ class RowReader(SpanWalk):
         while status != e.DONE:
             if self._is_full:
                 self._reset(self._room)
-            status = e.read_blocks(window, np.uint64(base), blocks, self._rule, self._take, state, self._rows())
+            status = e.read_blocks(window, np.uint64(base), blocks, self._rule, self._take, state, self._make_rows())
             if status == e.GROW:
                 larger = np.zeros(2 * len(self._last), np.uint8)
                 larger[: len(self._last)] = self._last
@@ -252,7 +252,7 @@ class RowReader(SpanWalk):
         content = self.table.rules.expand(stored, int(state.compression), of_entries=True)
         if self._layer is not None and not isinstance(content, tuple):
             deletions = self.table.range_deletes == (int(block["offset"]), int(block["stored"]))
-            content, loss = self._layer.plain(content, deletions=deletions)
+            content, loss = self._layer.convert_block(content, deletions=deletions)
             if loss:
                 self._events[int(state.events)] = (TableDamageKind.LOST_VALUE, state.block, loss, 0, state.rows)
                 state.events += 1
@@ -273,7 +273,7 @@ class RowReader(SpanWalk):
         self._scratch[: content.size] = np.frombuffer(content, np.uint8)
         state.open, state.start, state.length = e.IN_SCRATCH, 0, content.size
 
-    def _rows(self) -> e.Rows:
+    def _make_rows(self) -> e.Rows:
         expanded = self._scratch.view()
         expanded.flags.writeable = False
         binary = self._keys.values, self._key_ends.values, self._values.values, self._value_ends.values
@@ -303,7 +303,7 @@ class RowReader(SpanWalk):
         if len(events) and self.findings.on_damage == "fail":
             rows = int(events["row"][0])
         if rows:
-            batch = self._batch(rows)
+            batch = self._make_batch(rows)
             self.findings.rows += rows
             self._room = BATCH_BYTES if self._room > 4 * BATCH_BYTES else self._room
             yield batch
@@ -327,7 +327,7 @@ class RowReader(SpanWalk):
             block = blocks[int(event["block"])]
             flaw = TableDamageKind(int(event["kind"])), int(event["one"]), int(event["two"])
             self.damaged.add(int(block["offset"]))
-            damages.append(block_damage(path, int(block["offset"]), int(block["length"]), flaw))
+            damages.append(make_block_damage(path, int(block["offset"]), int(block["length"]), flaw))
         for damage in sorted(damages, key=lambda damage: damage.offset):
             # Entries have no places of their own in the file: the first damage of a block takes all of it.
             if damage.offset not in self._reported:
@@ -335,9 +335,9 @@ class RowReader(SpanWalk):
                 self.findings.account.record -= damage.length
                 self.findings.add_damage(damage)
 
-    def _batch(self, rows: int) -> pa.RecordBatch:
-        keys = _binary(rows, self._key_ends, self._keys)
-        values = _binary(rows, self._value_ends, self._values) if VALUE in self._schema.names else None
+    def _make_batch(self, rows: int) -> pa.RecordBatch:
+        keys = _make_binary(rows, self._key_ends, self._keys)
+        values = _make_binary(rows, self._value_ends, self._values) if VALUE in self._schema.names else None
         if self.table.has_stamp_column:
             widths = np.full(rows, 0 if self.table.has_stripped_keys else layout.STAMP_WIDTH)
             keys, stamps = split_stamps(keys, widths, self.fragment.path)
@@ -351,20 +351,20 @@ class RowReader(SpanWalk):
             elif name == VALUE:
                 columns[name] = strip_times(values, (self._operations[:rows] == TIMED) & (not self._range.stored))
             elif name == SEQUENCE:
-                columns[name] = self._sequence(rows)
+                columns[name] = self._make_sequence(rows)
             elif name == OPERATION:
                 codes = self._operations[:rows]
                 numbered = pa.types.is_integer(self._schema.field(name).type)
                 columns[name] = (
-                    make_fixed_array(pa.uint8(), codes.copy()) if numbered else name_codes(codes, OPERATION_NAMES)
+                    make_fixed_array(pa.uint8(), codes.copy()) if numbered else convert_codes(codes, OPERATION_NAMES)
                 )
 
-        def offsets() -> pa.Array:
+        def take_offsets() -> pa.Array:
             return pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets.take(rows)])
 
-        return assemble(self._schema, rows, columns, self.fragment.path, offsets)
+        return assemble(self._schema, rows, columns, self.fragment.path, take_offsets)
 
-    def _sequence(self, rows: int) -> pa.Array:
+    def _make_sequence(self, rows: int) -> pa.Array:
         given = self.table.global_sequence
         if given is None:
             return pa.Array.from_buffers(pa.int64(), rows, [None, self._sequences.take(rows)])
@@ -372,12 +372,12 @@ class RowReader(SpanWalk):
         return make_fixed_array(pa.int64(), np.where(found == 0, given, found))
 
 
-def _binary(rows: int, ends: Column, data: Column) -> pa.Array:
+def _make_binary(rows: int, ends: Column, data: Column) -> pa.Array:
     buffers = [None, ends.take(rows + 1), data.take(int(ends.values[rows]))]
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
 
-def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int, int]]:
+def _find_runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int, int]]:
     """Return spans that are read together: blocks of rows, one after the other, of about `_RUN_BYTES`.
 
     Each of the others.
@@ -386,7 +386,7 @@ def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int,
     """
     ends = np.zeros(len(spans), np.int64)
     limit = np.int64(_RUN_BYTES)
-    count = k.end_runs(spans, _NO_KEYS if bounds is None else bounds.ends, limit, limit, ends)
+    count = k.find_runs(spans, _NO_KEYS if bounds is None else bounds.ends, limit, limit, ends)
     return pairwise([0, *ends[:count].tolist()])
 
 
@@ -426,7 +426,7 @@ class TableRange(FileRange):
     stored: bool = False
 
     @classmethod
-    def whole(cls, file: File, scan: Scan, projection: Projection, **given: Any) -> Self:
+    def cover_file(cls, file: File, scan: Scan, projection: Projection, **given: Any) -> Self:
         """Return a range over all of a table."""
         return cls(scan, projection, file.path, file.size, file, 0, file.size, **{"pruned": False, **given})
 
@@ -452,7 +452,7 @@ class TableRange(FileRange):
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the view, and the findings."""
-        yield from RowReader(self, table, source, schema, findings).batches()
+        yield from RowReader(self, table, source, schema, findings).read_batches()
 
     def _make_read_damage(self, error: DiskError) -> Damage:
         return Damage(self.path, self.start, self.end - self.start, TableDamageKind.READ_ERROR.label, str(error))
@@ -464,7 +464,7 @@ class TableRange(FileRange):
         yield from ()
 
 
-def table_map(file: File, scan: Scan) -> TableMap | None:
+def read_table_map(file: File, scan: Scan) -> TableMap | None:
     """Return the map of a table, for planning and for what is shown of it; `None` where its end is damaged."""
     with closing(scan.storage.open(file.path)) as source:
         try:

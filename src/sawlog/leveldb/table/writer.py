@@ -19,7 +19,7 @@ from sawlog.format.scan import Projection, Scan
 from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb import codecs
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, with_times
-from sawlog.leveldb.log.kernels import masked_checksum
+from sawlog.leveldb.log.kernels import compute_masked_checksum
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.options import TableReadOptions, TableWriteOptions
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
@@ -27,7 +27,7 @@ from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import BlockBuilder
 from sawlog.leveldb.table.meta import TableMap
-from sawlog.leveldb.table.rows import TableRange, table_map
+from sawlog.leveldb.table.rows import TableRange, read_table_map
 from sawlog.storage import File, Storage
 
 _FORMAT_VERSION = 5
@@ -75,21 +75,21 @@ class TableWriter(FileWriter):
 
     def write(self, batch: pa.RecordBatch) -> None:
         count = batch.num_rows
-        types = self._types(batch)
+        types = self._read_types(batch)
         timed = types == _TYPES["timed_put"]
         if not self.stored and timed.any() and VALUE in batch.schema.names:
             place = batch.schema.get_field_index(VALUE)
             self._refuse_nulls(batch.column(place), VALUE)
             batch = batch.set_column(place, VALUE, with_times(batch.column(place).cast(pa.binary()), timed))
-        keys, key_ends = self._binary(batch, KEY)
-        values, value_ends = self._binary(batch, VALUE)
-        sequences = self._sequences(batch)
+        keys, key_ends = self._read_binary(batch, KEY)
+        values, value_ends = self._read_binary(batch, VALUE)
+        sequences = self._read_sequences(batch)
         if _TYPES["delete_range"] in types:
             ranges = types == _TYPES["delete_range"]
             self._add_ranges(batch.filter(make_array(ranges, pa.bool_())), sequences[ranges])
             batch = batch.filter(make_array(~ranges, pa.bool_()))
-            keys, key_ends = self._binary(batch, KEY)
-            values, value_ends = self._binary(batch, VALUE)
+            keys, key_ends = self._read_binary(batch, KEY)
+            values, value_ends = self._read_binary(batch, VALUE)
             sequences, types = sequences[~ranges], types[~ranges]
         longest = int(np.diff(key_ends).max(initial=0)) + layout.KEY_TRAILER
         if longest > len(self._last):
@@ -111,16 +111,16 @@ class TableWriter(FileWriter):
         if self._ranges.entries:
             meta.append((layout.RANGE_DELETES_NAMES[0], self._put(self._ranges.take(), compressed=False)))
         if self._options.dialect == "rocksdb":
-            meta.append((layout.PROPERTIES_NAMES[0], self._put(self._properties(), compressed=False)))
+            meta.append((layout.PROPERTIES_NAMES[0], self._put(self._encode_properties(), compressed=False)))
         metaindex = BlockBuilder()
         for name, handle in sorted(meta):
             metaindex.add(name, handle)
         metaindex_handle = self._put(metaindex.take(), compressed=False)
         index_handle = self._put(self._index.take(), compressed=False)
-        self._file.write(self._footer(metaindex_handle, index_handle))
+        self._file.write(self._encode_footer(metaindex_handle, index_handle))
 
     def _encode(self, kernel_input: Any) -> None:
-        while (status := e.encode_entries(kernel_input, self._out(), self._state[0])) != e.ENCODED:
+        while (status := e.encode_entries(kernel_input, self._make_output(), self._state[0])) != e.ENCODED:
             if status == e.UNORDERED and not self.ordered:
                 self._held = int(self._state["last"][0])
                 self._state["last"] = 0  # the next key shares nothing with it, and is not compared
@@ -138,18 +138,18 @@ class TableWriter(FileWriter):
             else:
                 self._data = np.zeros(2 * len(self._data), np.uint8)
 
-    def _out(self) -> Any:
+    def _make_output(self) -> Any:
         size = np.uint64(self._options.block_bytes)
         return e.Block(self._data, self._last, self._restarts, size, np.int64(self._options.restart_interval))
 
     def _close_block(self) -> None:
         state = self._state
-        size = int(e.close_block(self._out(), state[0]))
+        size = int(e.close_block(self._make_output(), state[0]))
         if not size:
             larger = np.zeros(len(self._data) + 8 * len(self._restarts), np.uint8)
             larger[: len(self._data)] = self._data
             self._data = larger
-            size = int(e.close_block(self._out(), state[0]))
+            size = int(e.close_block(self._make_output(), state[0]))
         handle = self._put(self._data[:size].tobytes(), compressed=True)
         self._index.add(self._last[: int(state["last"][0]) or self._held].tobytes(), handle)
         self._counts["blocks"] += 1
@@ -160,7 +160,7 @@ class TableWriter(FileWriter):
         """Write a block with its trailer; its handle."""
         code, stored = self._compress(content) if compressed else (Compression.NONE, content)
         typed = stored + bytes([code])
-        self._file.write(typed + masked_checksum(typed).to_bytes(4, "little"))
+        self._file.write(typed + compute_masked_checksum(typed).to_bytes(4, "little"))
         handle = encode_varint(self._offset) + encode_varint(len(stored))
         self._offset += len(stored) + layout.TRAILER_SIZE
         return handle
@@ -170,10 +170,10 @@ class TableWriter(FileWriter):
         if kind is not Compression.NONE:
             stored = codecs.compress(kind, content, sized=dialect == "rocksdb")
             if len(stored) <= len(content) - len(content) // _GAIN:
-                return codecs.code_of(dialect, kind), stored
+                return codecs.find_code(dialect, kind), stored
         return Compression.NONE, content
 
-    def _footer(self, metaindex: bytes, index: bytes) -> bytes:
+    def _encode_footer(self, metaindex: bytes, index: bytes) -> bytes:
         dialect, version = self._options.dialect, 0 if self._options.dialect == "leveldb" else self.format_version
         values = {
             "checksum type": layout.Checksum.CRC32C,
@@ -183,15 +183,15 @@ class TableWriter(FileWriter):
         handles = metaindex + index
         return b"".join(
             handles.ljust(place.size, b"\0") if name == "handles" else place.encode(values[name])
-            for name, place in layout.footer_fields(dialect, version).items()
+            for name, place in layout.list_footer_fields(dialect, version).items()
         )
 
-    def _properties(self) -> bytes:
+    def _encode_properties(self) -> bytes:
         """Return the properties that RocksDB asks of a table that it ingests."""
         counts = self._counts
         values = {
             layout.INDEX_TYPE: bytes(4),
-            **self._origin(),
+            **self._make_origin(),
             b"rocksdb.num.entries": encode_varint(counts["entries"] + self._ranges.entries),
             b"rocksdb.deleted.keys": encode_varint(counts["deletes"] + self._ranges.entries),
             b"rocksdb.num.range-deletions": encode_varint(self._ranges.entries),
@@ -208,7 +208,7 @@ class TableWriter(FileWriter):
             block.add(name, value)
         return block.take()
 
-    def _origin(self) -> dict[bytes, bytes]:
+    def _make_origin(self) -> dict[bytes, bytes]:
         """Return properties that say where the table belongs: anywhere, where it is to be ingested."""
         return {
             layout.COMPARATOR: layout.BYTEWISE_NAME.encode(),
@@ -231,14 +231,14 @@ class TableWriter(FileWriter):
             trailer = sequence << layout.SEQUENCE_SHIFT | layout.DELETE_RANGE
             self._ranges.add(key + trailer.to_bytes(layout.KEY_TRAILER, "little"), end)
 
-    def _binary(self, batch: pa.RecordBatch, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    def _read_binary(self, batch: pa.RecordBatch, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         if name not in batch.schema.names:
             return np.zeros(0, np.uint8), np.zeros(batch.num_rows + 1, np.int64)
         column = batch.column(name).cast(pa.large_binary())
         self._refuse_nulls(column, name)
         return view_binary(column)
 
-    def _sequences(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
+    def _read_sequences(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
         if SEQUENCE not in batch.schema.names:
             return np.zeros(batch.num_rows, np.uint64)
         column = batch.column(SEQUENCE)
@@ -252,7 +252,7 @@ class TableWriter(FileWriter):
             )
         return numbers.astype(np.uint64)
 
-    def _types(self, batch: pa.RecordBatch) -> NDArray[np.uint8]:
+    def _read_types(self, batch: pa.RecordBatch) -> NDArray[np.uint8]:
         if OPERATION not in batch.schema.names:
             return np.full(batch.num_rows, _TYPES["put"], np.uint8)
         column = batch.column(OPERATION).cast(pa.string())
@@ -306,9 +306,9 @@ class _RepairedTable(TableWriter):
         has_stamps = table is not None and table.has_stamps
         self.ordered = is_known and order in layout.BYTEWISE and not has_stamps  # type: ignore[misc]
 
-    def _origin(self) -> dict[bytes, bytes]:
+    def _make_origin(self) -> dict[bytes, bytes]:
         """Return properties that state no order of keys where the table's is lost, and is not that of their bytes."""
-        properties = super()._origin() | self._kept
+        properties = super()._make_origin() | self._kept
         if layout.COMPARATOR not in self._kept and (self._stamped or self._held):
             del properties[layout.COMPARATOR]
         return properties
@@ -316,11 +316,11 @@ class _RepairedTable(TableWriter):
 
 def repair(file: File, target: str, options: TableReadOptions, storage: Storage) -> None:
     """Write what can be read of a table to a new one, in the same dialect. See `Format.repair`."""
-    table = table_map(file, Scan(options=options, on_damage="skip", storage=storage))
+    table = read_table_map(file, Scan(options=options, on_damage="skip", storage=storage))
     options = replace(options, keys="internal") if options.keys == "stamped" else options
     schema = SCHEMAS[options.keys]
     scan = Scan(options=options, on_damage="skip", storage=storage)
-    fragment = TableRange.whole(file, scan, Projection.of(schema, scan), stored=True)
+    fragment = TableRange.cover_file(file, scan, Projection.of(schema, scan), stored=True)
     rocksdb = not file.name.endswith(".ldb") if table is None else table.footer.dialect != "leveldb"
     findings = Findings("skip")
     written = TableWriteOptions(dialect="rocksdb" if rocksdb else "leveldb")
