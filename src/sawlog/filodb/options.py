@@ -26,7 +26,7 @@ class ReadOptions:
         histograms: `binary` returns histograms as the bytes that are stored.
         statistics: Fields to add to histograms; `sum` is an estimate from the middles of the buckets.
         quantiles: Quantiles to add to histograms, such as `0.5,0.99`.
-        extras: Columns to add: `_schema`, `_read_schema_id`, `_hash`, `_container_timestamp`, `_record`.
+        extras: Columns to add: `_schema`, `_schema_id`, `_hash`, `_container_timestamp`, `_record`.
         verify_hashes: Compare stored partition hashes with computed ones. Producers may store hashes of their own.
         salvage: `unknown_schemas` returns records of unknown schemas, as bytes in `_record`.
     """

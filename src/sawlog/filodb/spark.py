@@ -36,7 +36,7 @@ def from_filodb_record(
 
     Args:
         column: A binary column: what FiloDB's producers put into Kafka, or its tables into Cassandra.
-        table: Names of the schemas to read, `all` for all known ones; with several, a field `_find_schema` says which.
+        table: Names of the schemas to read, `all` for all known ones; with several, a field `_schema` says which.
         on_damage: `fail`; `skip` to return what is intact; or `collect` to return that, and what is damaged.
         **options: Options for reading `filodb_record`, such as `records="partkeys"` or `extras`.
 
@@ -104,7 +104,7 @@ def to_filodb_record(column: ColumnOrName, table: str | None = None, **options: 
 
     Args:
         column: A struct, or an array of structs as `collect_list(struct(...))` makes, with the columns of the schema.
-        table: Name of the schema; not needed where a field `_find_schema` says it row by row.
+        table: Name of the schema; not needed where a field `_schema` says it row by row.
         **options: Options for writing `filodb_record`, such as `records` or `container_timestamp`.
 
     Returns:

@@ -101,7 +101,7 @@ def read_table(package: str) -> Mapping[str, Any] | None:
 def read_digests(package: str = SAWLOG) -> Mapping[str, Any]:
     """Return the digests of a library's definitions by paths of files, which begin with their package.
 
-    Of each, `names` of definitions that kernels use, the `compute_digest` of these, and that of the `file`.
+    Of each, `names` of definitions that kernels use, the `digest` of these, and that of the `file`.
     """
     table = read_table(package)
     definitions_by_path: Mapping[str, Any] = table["definitions"] if table is not None else {}

@@ -68,7 +68,7 @@ class FileStore(Protocol):
     def list_files(
         self, directory: str, *, fresh: bool, names: re.Pattern[str] | None, beginnings: Sequence[str]
     ) -> Iterable[File]:
-        """Return the files that lie directly in a directory, at least those with such names: see `Storage.files_in`."""
+        """Return the files directly in a directory, at least those with such names: see `Storage.list_files`."""
 
     def is_directory(self, path: str, *, fresh: bool) -> bool:
         """Return whether a path is a directory."""

@@ -78,7 +78,7 @@ class Outcome:
 
 
 def simplify_type(kind: pa.DataType) -> pa.DataType:
-    """Return type whose values Python can hold, whatever they are: times become numbers, dictionaries their values."""
+    """Return a type whose values Python can hold: times become numbers, dictionaries their values."""
     if pa.types.is_dictionary(kind):
         return simplify_type(kind.value_type)
     if pa.types.is_temporal(kind):

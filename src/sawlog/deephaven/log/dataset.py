@@ -337,7 +337,7 @@ class DeephavenLogContents(Contents):
         return fragments
 
     def make_field_parser(self, file: File, source: Source) -> FieldParser:
-        """Return header and entries."""
+        """Return the header and entries."""
         header = self._logs_by_path[file.path].header if file.path in self._logs_by_path else None
         return lambda offset: parse_parts(source, offset, header)
 
