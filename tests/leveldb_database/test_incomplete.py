@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rocksdict
-from rocksdict import Options, Rdict, SstFileWriter
+from rocksdict import BlockBasedOptions, Options, Rdict, SstFileWriter
 
 import sawlog
 from sawlog.errors import DamageError, IncompleteError
-from sawlog.format.damage import Report
+from sawlog.format.contract import Fragment
+from sawlog.format.damage import FileReport, Findings, Report
 from sawlog.leveldb.records.layout import Tag
 from tests.bytes import encode_varint
 from tests.leveldb_database.support import read_pebble_answers
@@ -470,6 +472,7 @@ def say_otherwise(path: Path, table: int, what: str) -> None:
             "number of the last key": {"largest_key_sequence": row["largest_key_sequence"] ^ 1},
             "lowest number": {"smallest_sequence": row["smallest_sequence"] - 1},
             "highest number": {"largest_sequence": row["largest_sequence"] - 1},
+            "highest numbers": {"largest_sequence": row["smallest_sequence"]},
         }[what]
     )
     records = sawlog.read(place, format="leveldb_log", view="rows")["record"].to_pylist()
@@ -507,3 +510,41 @@ def test_a_table_of_which_the_manifest_says_something_else(name: str, what: str,
     if "number" in what and "key" not in what:
         (damage,) = [damage for file in report.files for damage in file.damages if damage.kind == "mismatched_file"]
         assert "the MANIFEST says that its entries have sequence numbers from " in damage.detail
+
+
+def list_mismatches(findings: Iterable[Findings | FileReport]) -> list[tuple[str, int, str]]:
+    damages = [damage for part in findings for damage in part.damages if damage.kind == "mismatched_file"]
+    return sorted((Path(damage.path).name, damage.offset, damage.detail) for damage in damages)
+
+
+@pytest.mark.parametrize("statement", ["highest numbers", "lowest number"])
+def test_ranges_of_one_table_say_once_what_the_manifest_says_otherwise(statement: str, tmp_path: Path) -> None:
+    """Numbers beyond its bounds are in some blocks; that its lowest number is missing, only all blocks show."""
+    options = Options(raw_mode=True)
+    blocks = BlockBasedOptions()
+    blocks.set_block_size(1)
+    options.set_block_based_table_factory(blocks)
+    database = Rdict(str(tmp_path / "db"), options)
+    for number in range(300):
+        database[b"%03d" % number] = b"v%d" % number
+    database.flush()
+    database.close()
+    (table,) = (tmp_path / "db").glob("*.sst")
+    say_otherwise(tmp_path / "db", int(table.stem), statement)
+    dataset = sawlog.open(tmp_path / "db", on_damage="skip")
+
+    def read(fragments: Iterable[Fragment]) -> list[tuple[str, int, str]]:
+        with ThreadPoolExecutor(2) as pool:
+            return list_mismatches(pool.map(lambda part: part.scan_into(Findings("skip", drained=True)), fragments))
+
+    expected = read(dataset.fragments(None))
+    assert {name for name, _, _ in expected} == {table.name}
+    assert list_mismatches(dataset.verify(every=True)) == expected
+    fragments = dataset.fragments(1)
+    assert len(fragments) > 3
+    if statement == "highest numbers":
+        assert len(expected) == 299
+        assert read(fragments) == expected
+    else:
+        assert len(expected) == 1
+        assert read(fragments) == []

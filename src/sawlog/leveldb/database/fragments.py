@@ -174,15 +174,17 @@ class JudgedTable(TableRange):
 
 
 class _Edges:
-    """Holds the first and the last entry of a table to what the MANIFEST says, as far as a range reads their blocks.
+    """Holds the entries of a table to what the MANIFEST says, as far as a range reads their blocks.
 
-    Of the ranges that read a table, the one that has its first key answers for the first entry, and so on.
+    Of the ranges that read a table, the one that has its first key answers for the first entry, and so on: whatever
+    the ranges are, each fault is reported once. Only a range that reads all of a table sees which sequence numbers
+    none of its entries has.
 
     Args:
         fragment: The range.
         table: The table.
         reader: The reader of the range.
-        ledger: Takes what is found.
+        ledger: Takes what is found at the edges.
 
     Attributes:
         offsets: Offsets of the blocks that were read.
@@ -194,40 +196,55 @@ class _Edges:
         self._ledger = ledger
         self._path = fragment.path
         self._identity = fragment.live[0].identity if len(fragment.live) == 1 else None
+        self._bounds = None if self._identity is None else self._identity.sequences
         self._has_first = not fragment.begins
         self._has_last = fragment.ends is None
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
         self._sequences: tuple[int, int] | None = None
+        self._outside: dict[int, int] = {}
         self.offsets: set[int] = set()
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Take in the next rows."""
         self._first = batch.slice(0, 1) if self._first is None else self._first
         self._last = batch
-        if self._identity is not None and self._identity.sequences is not None and batch.num_rows:
-            numbers = view_values(batch.column(SEQUENCE), np.int64)
-            lowest, highest = self._sequences or (int(numbers[0]), int(numbers[0]))
-            self._sequences = min(lowest, int(numbers.min())), max(highest, int(numbers.max()))
+        if self._bounds is None:
+            return
+        numbers = view_values(batch.column(SEQUENCE), np.int64)
+        lowest, highest = int(numbers.min()), int(numbers.max())
+        if lowest < self._bounds[0] or highest > self._bounds[1]:
+            rows = np.flatnonzero((numbers < self._bounds[0]) | (numbers > self._bounds[1]))
+            offsets, firsts = np.unique(view_values(batch.column(OFFSET_COLUMN), np.int64)[rows], return_index=True)
+            for offset, row in zip(offsets.tolist(), rows[firsts].tolist(), strict=True):
+                self._outside.setdefault(offset, int(numbers[row]))
+        before = self._sequences or (lowest, highest)
+        self._sequences = min(lowest, before[0]), max(highest, before[1])
 
     def judge_edges(self) -> None:
-        """Judge the rows that were seen first and last: by now, what is damaged is known."""
+        """Judge the rows that were seen: by now, what is damaged is known."""
         identity, first, last = self._identity, self._first, self._last
         if identity is None or first is None or last is None:
             return
-        faults: list[Damage] = []
-        if self._has_first:
-            faults += identity.check_session(self._table, self._path)
+        faults: list[Damage] = list(identity.check_session(self._table, self._path))
+        outside = {} if faults else self._outside
+        faults = faults if self._has_first else []
         if self._has_first and self._is_whole(0):
             faults += identity.check_first(self._table, first, self._path)
         if self._has_last and self._is_whole(-1):
             faults += identity.check_last(self._table, last, self._path)
-        if not faults and self._sequences is not None:
-            read = set(self._table.handles["offset"].tolist())
-            is_whole = self._has_first and self._has_last and read <= self.offsets and not self._reader.damaged
-            faults += identity.check_sequences(self._table, self._sequences, self._path, is_whole=is_whole)
+        if not faults and not outside and self._sequences is not None and self._has_all():
+            faults += identity.check_sequences(self._table, self._sequences, self._path)
         for fault in faults:
             self._ledger.add_damage(fault)
+        outside = {offset: number for offset, number in outside.items() if offset not in self._reader.damaged}
+        for fault in identity.check_blocks(self._table, outside, self._path):
+            self._reader.findings.add_damage(fault)
+
+    def _has_all(self) -> bool:
+        """Return whether all blocks were read, and nothing was damaged in them."""
+        blocks = set(self._table.handles["offset"].tolist())
+        return self._has_first and self._has_last and blocks <= self.offsets and not self._reader.damaged
 
     def _is_whole(self, number: int) -> bool:
         """Whether a block was read and nothing was damaged in it, so that its first and last entries are known."""

@@ -66,23 +66,26 @@ class Identity:
         if self.last is not None and not _has_ranges(table):
             yield from _compare_ends("last", self.last, _read_entry(batch, batch.num_rows - 1, table, self.last), path)
 
-    def check_sequences(
-        self, table: TableMap, actual: tuple[int, int], path: str, *, is_whole: bool
-    ) -> Iterator[Damage]:
-        """Yield what is said of a table of whose entries these are the lowest and the highest sequence number.
+    def check_sequences(self, table: TableMap, actual: tuple[int, int], path: str) -> Iterator[Damage]:
+        """Yield what is said of a table of whose entries these are the lowest and the highest sequence number."""
+        if self.sequences is not None and actual != self.sequences and _has_own_sequences(table):
+            yield _make_mismatch(path, f"{self._describe_sequences()}, and there are {actual[0]} to {actual[1]}")
 
-        Args:
-            table: The table.
-            actual: Of the entries that were read.
-            path: The table's file.
-            is_whole: Whether these were all: then they must be those that the MANIFEST says, and not only between them.
-        """
-        if self.sequences is None or _has_ranges(table) or EXTERNAL_VERSION in table.properties:
-            return
+    def check_blocks(self, table: TableMap, outside: Mapping[int, int], path: str) -> Iterator[Damage]:
+        """Yield what is said of blocks, by their offsets, with sequence numbers that the MANIFEST rules out."""
+        if _has_own_sequences(table):
+            for offset, number in sorted(outside.items()):
+                yield _make_mismatch(path, f"{self._describe_sequences()}, and there is {number}", offset)
+
+    def _describe_sequences(self) -> str:
+        assert self.sequences is not None
         lowest, highest = self.sequences
-        if (is_whole and actual != self.sequences) or actual[0] < lowest or actual[1] > highest:
-            expected_text = f"the MANIFEST says that its entries have sequence numbers from {lowest} to {highest}"
-            yield _make_mismatch(path, f"{expected_text}, and there are {actual[0]} to {actual[1]}")
+        return f"the MANIFEST says that its entries have sequence numbers from {lowest} to {highest}"
+
+
+def _has_own_sequences(table: TableMap) -> bool:
+    """Return whether the sequence numbers of its entries are those that the MANIFEST counts."""
+    return not _has_ranges(table) and EXTERNAL_VERSION not in table.properties
 
 
 def _has_ranges(table: TableMap) -> bool:
@@ -108,11 +111,11 @@ def _compare_ends(end_name: str, expected: tuple[bytes, int], actual: tuple[byte
         )
 
 
-def _make_mismatch(path: str, detail: str) -> Damage:
+def _make_mismatch(path: str, detail: str, offset: int = 0) -> Damage:
     consequence = (
         "it is of another state of the database: entries may be missing, or be others: copy all files again, of one"
     )
-    return Damage(path, 0, 0, MISMATCHED_FILE, f"{detail}: {consequence} state")
+    return Damage(path, offset, 0, MISMATCHED_FILE, f"{detail}: {consequence} state")
 
 
 def _parse_session(text: bytes) -> bytes:
