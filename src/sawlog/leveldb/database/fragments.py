@@ -226,25 +226,21 @@ class _Edges:
         identity, first, last = self._identity, self._first, self._last
         if identity is None or first is None or last is None:
             return
-        faults: list[Damage] = list(identity.check_session(self._table, self._path))
+        faults = list(identity.check_session(self._table, self._path))
         outside = {} if faults else self._outside
         faults = faults if self._has_first else []
         if self._has_first and self._is_whole(0):
             faults += identity.check_first(self._table, first, self._path)
         if self._has_last and self._is_whole(-1):
             faults += identity.check_last(self._table, last, self._path)
-        if not faults and not outside and self._sequences is not None and self._has_all():
-            faults += identity.check_sequences(self._table, self._sequences, self._path)
+        damaged, blocks = self._reader.damaged, set(self._table.handles["offset"].tolist())
+        is_whole = self._has_first and self._has_last and blocks <= self.offsets and not damaged
         for fault in faults:
             self._ledger.add_damage(fault)
-        outside = {offset: number for offset, number in outside.items() if offset not in self._reader.damaged}
-        for fault in identity.check_blocks(self._table, outside, self._path):
+        outside = {offset: number for offset, number in outside.items() if offset not in damaged}
+        actual = self._sequences if is_whole and not faults else None
+        for fault in identity.check_sequences(self._table, actual, outside, self._path):
             self._reader.findings.add_damage(fault)
-
-    def _has_all(self) -> bool:
-        """Return whether all blocks were read, and nothing was damaged in them."""
-        blocks = set(self._table.handles["offset"].tolist())
-        return self._has_first and self._has_last and blocks <= self.offsets and not self._reader.damaged
 
     def _is_whole(self, number: int) -> bool:
         """Whether a block was read and nothing was damaged in it, so that its first and last entries are known."""

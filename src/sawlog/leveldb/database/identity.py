@@ -66,26 +66,25 @@ class Identity:
         if self.last is not None and not _has_ranges(table):
             yield from _compare_ends("last", self.last, _read_entry(batch, batch.num_rows - 1, table, self.last), path)
 
-    def check_sequences(self, table: TableMap, actual: tuple[int, int], path: str) -> Iterator[Damage]:
-        """Yield what is said of a table of whose entries these are the lowest and the highest sequence number."""
-        if self.sequences is not None and actual != self.sequences and _has_own_sequences(table):
-            yield _make_mismatch(path, f"{self._describe_sequences()}, and there are {actual[0]} to {actual[1]}")
+    def check_sequences(
+        self, table: TableMap, actual: tuple[int, int] | None, outside: Mapping[int, int], path: str
+    ) -> Iterator[Damage]:
+        """Yield what is said of the sequence numbers of a table.
 
-    def check_blocks(self, table: TableMap, outside: Mapping[int, int], path: str) -> Iterator[Damage]:
-        """Yield what is said of blocks, by their offsets, with sequence numbers that the MANIFEST rules out."""
-        if _has_own_sequences(table):
-            for offset, number in sorted(outside.items()):
-                yield _make_mismatch(path, f"{self._describe_sequences()}, and there is {number}", offset)
-
-    def _describe_sequences(self) -> str:
-        assert self.sequences is not None
+        Args:
+            table: The table.
+            actual: The lowest and the highest of all entries; `None` where some were not read.
+            outside: Numbers that the MANIFEST rules out, by the offsets of their blocks.
+            path: The table's file.
+        """
+        if self.sequences is None or _has_ranges(table) or EXTERNAL_VERSION in table.properties:
+            return
         lowest, highest = self.sequences
-        return f"the MANIFEST says that its entries have sequence numbers from {lowest} to {highest}"
-
-
-def _has_own_sequences(table: TableMap) -> bool:
-    """Return whether the sequence numbers of its entries are those that the MANIFEST counts."""
-    return not _has_ranges(table) and EXTERNAL_VERSION not in table.properties
+        expected_text = f"the MANIFEST says that its entries have sequence numbers from {lowest} to {highest}"
+        for offset, number in sorted(outside.items()):
+            yield _make_mismatch(path, f"{expected_text}, and there is {number}", offset)
+        if not outside and actual is not None and actual != self.sequences:
+            yield _make_mismatch(path, f"{expected_text}, and there are {actual[0]} to {actual[1]}")
 
 
 def _has_ranges(table: TableMap) -> bool:
