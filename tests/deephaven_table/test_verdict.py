@@ -88,3 +88,15 @@ def test_fragments_elsewhere_ask_the_same_verdict(
     assert requests.asked["table.schema"] == 0
     assert {name for name, count in requests.heads.items() if count} <= {"name.sym"}  # planning does without it
     assert not requests.listed
+
+
+def test_ranges_of_rows_share_symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.deephaven.table.dataset.BATCH_ROWS", 7)
+    rows = pa.table({"name": pa.array([f"s{number % 5}" for number in range(100)]).dictionary_encode()})
+    sawlog.write(rows, tmp_path / "Trade", format="deephaven_table")
+    fragments = sawlog.open(tmp_path / "Trade", format="deephaven_table").fragments(1)
+    requests = Requests(monkeypatch)
+    table = pa.Table.from_batches([batch for fragment in fragments for batch in fragment.to_batches()])
+    assert len(fragments) == 15
+    assert table.column("name").to_pylist() == rows.column("name").to_pylist()
+    assert requests.asked["name.sym.bytes"] == 1

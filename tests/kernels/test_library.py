@@ -216,6 +216,14 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
 
 
 @NEEDS_LIBRARY
+def test_threads_wait_once_for_a_kernel() -> None:
+    """What reads its arguments keeps the GIL, as a function of Python's API does."""
+    library = native.Library()
+    kept = ctypes.pythonapi.Py_IncRef._flags_
+    assert library.reader._flags_ == kept != library.find_entry(gather_slices.signature.name)._flags_
+
+
+@NEEDS_LIBRARY
 def test_where_arrays_lie_otherwise_in_memory_python_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     library = native.Library()
     assert library.reader is not None

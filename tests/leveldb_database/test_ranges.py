@@ -14,6 +14,8 @@ from rocksdict import Options, Rdict
 
 import sawlog
 from sawlog import DamageError
+from sawlog.format.damage import Findings, OnDamage
+from sawlog.format.planning import plan_for_threads
 from sawlog.leveldb.database.dataset import DatabaseContents
 from sawlog.leveldb.database.fragments import KeyRange, LogEntries
 from sawlog.leveldb.database.version import LiveTable
@@ -58,7 +60,7 @@ def test_threads_give_the_rows_of_one_in_its_order(
 
     read_logs = KeyRange.read_logs
 
-    def count_reads(key_range: KeyRange, on_damage: sawlog.format.damage.OnDamage) -> LogEntries:
+    def count_reads(key_range: KeyRange, on_damage: OnDamage) -> LogEntries:
         nonlocal logs
         logs += 1
         return read_logs(key_range, on_damage)
@@ -70,6 +72,14 @@ def test_threads_give_the_rows_of_one_in_its_order(
     assert maps <= 2 * len(tables)  # for the cuts, and for the rows
     alone = sawlog.read(overlapping, format="leveldb_database", view=view, use_threads=False)
     assert table.equals(alone)
+
+
+def test_rows_of_a_whole_range_may_wait_for_those_before(overlapping: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that is ahead by a range has no room for more, and waits, where ranges are larger than pieces."""
+    monkeypatch.setattr("sawlog.format.planning.PIECE_BYTES", PIECE)
+    dataset = sawlog.open(overlapping, format="leveldb_database", use_threads=4)
+    ranges = list(plan_for_threads(dataset.contents, dataset.request))
+    assert len(ranges) == len(list(dataset.fragments(PIECE)))
 
 
 def test_a_range_that_another_process_reads_gives_the_same_rows(overlapping: Path) -> None:
@@ -163,3 +173,21 @@ def test_planning_compares_keys_of_tables_as_often_for_each_of_many() -> None:
         assert len(ranges) >= tables // 2
         counts[tables] = CountedKey.comparisons
     assert counts[400] <= 6 * counts[100]  # sorting them grows by a little more
+
+
+def test_a_merge_reads_as_much_for_a_window_as_for_all_before(tmp_path: Path) -> None:
+    tables, rows = 40, 1000
+    options = Options(raw_mode=True)
+    options.set_disable_auto_compactions(True)
+    database = Rdict(str(tmp_path), options)
+    for number in range(tables):
+        for key in range(rows):
+            database[b"%02d%04d" % (number, key)] = b"value"
+        database.flush()
+    database.close()
+    windows: list[object] = []
+    findings = Findings("fail")
+    findings.observe = windows.append
+    (key_range,) = sawlog.open(tmp_path, format="leveldb_database").fragments()
+    assert sum(batch.num_rows for batch in key_range.to_batches(findings)) == tables * rows
+    assert len(windows) < tables // 4

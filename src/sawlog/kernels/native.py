@@ -185,8 +185,9 @@ class Library:
     def __init__(self, package: str = SAWLOG) -> None:
         if reason := find_misfit(package):
             raise InternalError(f"{reason}; the extra `jit` brings the compiler of kernels")
-        self._loaded = ctypes.CDLL(os.path.join(find_folder(package), LIBRARY))
-        reader = getattr(self._loaded, READER)
+        path = os.path.join(find_folder(package), LIBRARY)
+        self._loaded = ctypes.CDLL(path)
+        reader = getattr(ctypes.PyDLL(path), READER)  # it looks at Python's objects, and is done before a lock is taken
         self.reader = reader if reads_objects(reader) else None
         self._wide = find_machine() in WIDE and not list_missing_features(WIDE[find_machine()])
 

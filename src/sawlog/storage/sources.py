@@ -11,9 +11,9 @@ from concurrent.futures import CancelledError
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from sawlog.arrow import Column
 from sawlog.errors import ChangedError, DiskError, StorageError
 from sawlog.storage import flight
 from sawlog.storage.flight import Flight, Request
@@ -157,8 +157,7 @@ class Piece:
     """A buffer, and the bytes of a file that are in it."""
 
     def __init__(self, capacity: int) -> None:
-        # Arrow's pool hands memory out without clearing it.
-        self._memory = memoryview(pa.allocate_buffer(capacity))
+        self._memory = Column(np.uint8, capacity).values.data
         self._array: weakref.ref[Bytes] | None = None
         self.capacity = capacity
         self.start = self.end = 0

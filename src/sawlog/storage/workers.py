@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 PIECE_BYTES = 16 << 20
 """Input bytes of what one thread works on, and between two steps of a progress bar; results of as many may wait."""
@@ -256,6 +256,25 @@ class WorkerPool:
         if stopped:
             _close(job)
         return job.is_running
+
+
+class ReadOnce(Generic[Result]):
+    """A part of a file, such as the map of a table, that is read once for all ranges that a process reads.
+
+    Attributes:
+        value: The part; None until it is read.
+    """
+
+    def __init__(self) -> None:
+        self.value: Result | None = None
+        self._lock = threading.Lock()
+
+    def get(self, read: Callable[[], Result]) -> Result:
+        """Return it, read when it is first asked for."""
+        with self._lock:
+            if self.value is None:
+                self.value = read()
+            return self.value
 
 
 @cache

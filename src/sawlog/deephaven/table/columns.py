@@ -21,6 +21,7 @@ from sawlog.format.damage import Damage, Findings
 from sawlog.format.scan import Scan
 from sawlog.storage import Bytes, Source, is_remote
 from sawlog.storage.sources import WINDOW_BYTES
+from sawlog.storage.workers import ReadOnce
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +41,13 @@ OVERLAP = 2
 class ColumnReader:
     """Reads one column of a location.
 
+    Args:
+        name: The column.
+        verdict: What the location is.
+        scan: The options.
+        findings: Takes the damage.
+        symbols: Its symbol table, where other readers in this process take it, too.
+
     Attributes:
         type: The Arrow type that is delivered.
         width: Bytes per row in the primary file.
@@ -49,7 +57,14 @@ class ColumnReader:
         DamageError: As `findings` sees fit.
     """
 
-    def __init__(self, name: str, verdict: Verdict, scan: Scan, findings: Findings) -> None:
+    def __init__(
+        self,
+        name: str,
+        verdict: Verdict,
+        scan: Scan,
+        findings: Findings,
+        symbols: ReadOnce[SymbolTable] | None = None,
+    ) -> None:
         options: ReadOptions = scan.options
         self._column = verdict.location.columns[name]
         self._spec = verdict.specs[name].adapt_to_files(self._column.files)
@@ -65,6 +80,7 @@ class ColumnReader:
         self._source: Source | None = None
         self._binary: Source | None = None
         self._symbols: SymbolTable | None = None
+        self._shared_symbols = symbols or ReadOnce[SymbolTable]()
         self._ahead: tuple[int, NDArray[np.int64], NDArray[np.bool_]] | None = None
         self._budget = 0
         self._open()
@@ -175,7 +191,9 @@ class ColumnReader:
             ):
                 detail = "expected sizes of metadata and header within the file"
                 self._report_damage(ColumnDamageKind.BAD_HEADER, 0, file.size, detail, file.path)
-        self._symbols = load_symbols(self._column, self._headers, self._spec.charset, self._storage)
+        self._symbols = self._shared_symbols.get(
+            lambda: load_symbols(self._column, self._headers, self._spec.charset, self._storage)
+        )
 
     def _open_binary(self) -> None:
         file = self._column.files.get(layout.BINARY)

@@ -23,6 +23,7 @@ from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles, Location
 from sawlog.deephaven.table.options import ReadOptions
 from sawlog.deephaven.table.specs import TableSpecs
+from sawlog.deephaven.table.symbols import SymbolTable
 from sawlog.deephaven.table.tree import TreeWalk, find_locations
 from sawlog.deephaven.table.types import PARTITION_KEY, TYPE_KEY, ColumnSpec
 from sawlog.deephaven.table.views import (
@@ -40,6 +41,7 @@ from sawlog.format.damage import DAMAGE_SCHEMA, Damage, DamageWarning, Findings
 from sawlog.format.fields import FieldParser
 from sawlog.format.query import EVERY_ROW, Condition, can_match, iterate_conditions
 from sawlog.storage import File, Source, is_remote, map_files
+from sawlog.storage.workers import ReadOnce
 
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
 
@@ -228,11 +230,13 @@ class DeephavenTableContents(Contents):
             # Cuts lie between batches, so that all fragments together make the batches of one.
             step = max(BATCH_ROWS, count * task_bytes // size // BATCH_ROWS * BATCH_ROWS)
         ranges, grouped = self._select_groups(request, verdict)
+        files = location.columns.items()
+        symbols = {name: ReadOnce[SymbolTable]() for name, column in files if layout.SYMBOL_OFFSETS in column.files}
         for first, end in ranges:
             for begin in range(first, end, step):
                 until = min(end, begin + step)
                 share = size * (until - begin) // count
-                yield RowRange(*request, location.directory, share, verdict, begin, until, grouped)
+                yield RowRange(*request, location.directory, share, verdict, begin, until, grouped, symbols)
         if not count:
             yield RowRange(*request, location.directory, 0, verdict, 0, 0)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,14 @@ from sawlog.deephaven.table.checkpoint import Verdict, compute_row_width
 from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles, Headers, decode_count, read_checkpoint
+from sawlog.deephaven.table.symbols import SymbolTable
 from sawlog.deephaven.table.types import PARTITION_KEY
 from sawlog.errors import SchemaError
 from sawlog.format.contract import PROVENANCE, Fragment, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.format.query import Condition
 from sawlog.storage import File
+from sawlog.storage.workers import ReadOnce
 
 BATCH_ROWS = 256 << 10
 """Rows per batch: a column of them stays in the cache between the search for nulls and its use."""
@@ -44,12 +47,17 @@ class RowRange(Fragment):
         start: The first row.
         end: After the last row.
         grouped: Filters by whose groups the rows were chosen: every one of them has to satisfy these.
+        symbols: The symbol tables that ranges of the location share in this process, by column; others read them again.
     """
 
     verdict: Verdict
     start: int
     end: int
     group_conditions: tuple[Condition, ...] = ()
+    symbols: Mapping[str, ReadOnce[SymbolTable]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "symbols": {}}
 
     @property
     def extents(self) -> Iterator[tuple[File, int, int]]:
@@ -112,7 +120,7 @@ class RowRange(Fragment):
         columns, specs = self.verdict.location.columns, self.verdict.specs
         names = [field.name for field in schema if _find_partition(field) is None and field.name in specs]
         return {
-            name: ColumnReader(name, self.verdict, self.scan, findings)
+            name: ColumnReader(name, self.verdict, self.scan, findings, self.symbols.get(name))
             for name in names
             if name in columns and columns[name].data is not None
         }

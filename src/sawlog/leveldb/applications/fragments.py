@@ -28,8 +28,8 @@ from sawlog.leveldb.applications import find_application
 from sawlog.leveldb.applications.view import ApplicationView, Entries, Home, PlainRows, UnknownBytesError, put_rows
 from sawlog.leveldb.columns import STATE_SCHEMA
 from sawlog.leveldb.database.fragments import KeyRange
-from sawlog.leveldb.table.rows import ReadOnce
 from sawlog.storage import File
+from sawlog.storage.workers import ReadOnce
 
 _RAW = "raw_"
 """Begins the names of columns of stored bytes, and of those that the view has another column by the name of."""

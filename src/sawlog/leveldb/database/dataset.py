@@ -40,7 +40,15 @@ from sawlog.format.scan import NamedTable, Projection
 from sawlog.leveldb.applications import find_application, recognize_views
 from sawlog.leveldb.applications.fragments import Decoded, change_view, make_view_schema
 from sawlog.leveldb.applications.view import Home
-from sawlog.leveldb.columns import HISTORY_SCHEMA, STAMP, STAMPED_SCHEMA, STATE_SCHEMA, TRANSACTION, WRITES_SCHEMA
+from sawlog.leveldb.columns import (
+    HISTORY_SCHEMA,
+    SEQUENCE,
+    STAMP,
+    STAMPED_SCHEMA,
+    STATE_SCHEMA,
+    TRANSACTION,
+    WRITES_SCHEMA,
+)
 from sawlog.leveldb.database.backups import BackupCheck, read_backup
 from sawlog.leveldb.database.fragments import (
     ORPHAN,
@@ -71,8 +79,9 @@ from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.layout import COMPARATOR, EXTERNAL_VERSION
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, MapReader, describe_spared_blocks, on_keys
-from sawlog.leveldb.table.rows import ReadOnce, read_table_map
+from sawlog.leveldb.table.rows import read_table_map
 from sawlog.storage import File, Source, confirm_files
+from sawlog.storage.workers import ReadOnce, map_all
 
 if TYPE_CHECKING:
     from sawlog.leveldb.database.pictures import Charts
@@ -82,8 +91,6 @@ _KEYS = 100
 """So many keys of tables, or of a small log, show what application has written them."""
 _ENTRIES = ("rows", "live", "all")
 """Views that read all entries; the application's read them, too, by ways of their own."""
-_THREAD_PIECES = 2
-"""So many pieces of a file does a range of a thread take: it opens all tables that reach into it."""
 _PIECES_OF_TASK = 4
 """Into so many pieces is a table looked at for each task, so that ranges of several tables are of about one size."""
 _FAULTS = 3
@@ -245,8 +252,6 @@ class DatabaseContents(Contents):
         self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion, kind: type[KeyRange]
     ) -> Iterator[KeyRange]:
         """Yield ranges of keys of about `task_bytes` of tables, or of `TASK_BYTES` that begin where tables do."""
-        if task_bytes and request.scan.threads > 1:
-            task_bytes *= _THREAD_PIECES
         cuts = self._choose_cuts(version, task_bytes) if version.bytewise else iter(())
         waiting = deque(sorted(enumerate(version.tables), key=lambda numbered: numbered[1].smallest))
         overlapping: dict[int, LiveTable] = {}
@@ -438,9 +443,9 @@ class DatabaseContents(Contents):
 
     def skipped_files(self, request: BoundScan) -> list[Skipped]:
         """Return tables, logs and blob files that the database has done with, or that it does not name yet."""
-        del request
         orphans = self._orphans
-        skipped = [self._describe_skipped(file) for file in self.version.dead if file not in orphans]
+        unread = [file for file in self.version.dead if file not in orphans]
+        skipped = map_all(unread, self._describe_skipped, request.scan.threads)
         return [*skipped, *(Skipped(file.path, "of another backup", file.size) for file in self._others)]
 
     def _describe_skipped(self, file: File) -> Skipped:
@@ -471,7 +476,7 @@ class DatabaseContents(Contents):
         table = read_table_map(file, Scan(options=options, storage=storage))
         is_own = table is not None and table.footer.dialect == "rocksdb" and COMPARATOR in table.properties
         is_compacted = is_own and table is not None and EXTERNAL_VERSION not in table.properties
-        last = find_last_sequence(read_entries(file, options, storage), is_compacted=is_compacted)
+        last = find_last_sequence(read_entries(file, options, storage, [SEQUENCE]), is_compacted=is_compacted)
         return last < 0 or last > max(
             self._last_of_logs, (manifest.last_sequence if manifest is not None else None) or 0
         )

@@ -58,8 +58,9 @@ from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRan
 from sawlog.leveldb.table.layout import Role
 from sawlog.leveldb.table.meta import BoundsReader, TableMap
 from sawlog.leveldb.table.pebble import MalformedError
-from sawlog.leveldb.table.rows import ReadOnce, RowReader, TableRange
+from sawlog.leveldb.table.rows import RowReader, TableRange
 from sawlog.storage.flight import WHOLE_BYTES
+from sawlog.storage.workers import ReadOnce
 
 if TYPE_CHECKING:
     from sawlog.format.contract import BoundScan
@@ -150,7 +151,9 @@ class JudgedTable(TableRange):
     def _turns(self, spans: NDArray[np.void], *, merged: bool) -> Iterator[tuple[NDArray[np.void], bool]]:
         """Yield spans, and whether they are of range deletions: these first for a merge, else in the file's order."""
         deletions = spans["role"] == Role.RANGE_DELETES
-        if merged:
+        if not deletions.any():
+            turns = iter([(spans, False)])
+        elif merged:
             turns = (
                 (spans[is_selected], of_deletions)
                 for is_selected, of_deletions in ((deletions, True), (~deletions, False))

@@ -426,8 +426,12 @@ class MergedEntries:
             first = stop
 
     @cached_property
+    def _value_parts(self) -> list[tuple[NDArray[np.uint8], NDArray[np.int32]]]:
+        return [view_binary(batch.column(VALUE)) for batch in self._batches]
+
+    @cached_property
     def _value_sizes(self) -> NDArray[np.int32]:
-        return _concatenate([np.diff(view_binary(batch.column(VALUE))[1]) for batch in self._batches], np.int32)
+        return _concatenate([np.diff(ends) for _, ends in self._value_parts], np.int32)
 
     def _make_batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
@@ -498,10 +502,9 @@ class MergedEntries:
         np.cumsum(self._value_sizes[numbers], out=ends.values[1:])
         values = Column(np.uint8, int(ends.values[-1]))
         first = 0
-        for batch, last in zip(self._batches, delivered.ends.tolist(), strict=True):
+        for parts, last in zip(self._value_parts, delivered.ends.tolist(), strict=True):
             if first < last:
-                content = view_binary(batch.column(VALUE))
-                k.put_values(*content, rows[first:last], places[first:last], ends.values, values.values)
+                k.put_values(*parts, rows[first:last], places[first:last], ends.values, values.values)
             first = last
         buffers = [None, ends.take(len(numbers) + 1), values.take(len(values.values))]
         return pa.Array.from_buffers(pa.binary(), len(numbers), buffers)
@@ -695,8 +698,12 @@ class _MergeReader:
         heapq.heapify(self.bounds)
 
     def fill(self) -> None:
-        """Read on from the lowest key, so much that every run that waits may have enough of the window."""
-        volume_due = self._queue.volume + 1 + len(self._queue.runs)
+        """Read on from the lowest key, so much that every run that waits may have enough of the window.
+
+        The first window is small, those after it as large as all before, up to a limit.
+        """
+        volume = self._queue.volume
+        volume_due = volume + max(1 + len(self._queue.runs), min(volume, _WINDOW_VOLUME))
         while self.bounds and (self._queue.volume < volume_due or not self.bounds[0][1]):
             _, _, number = self.bounds[0]
             bound = next(self._readers[number], None)
@@ -737,6 +744,8 @@ _ENTRIES, _STRAYS, _DELETIONS = range(3)
 _RUN_ROWS = 256
 _RUN_BYTES = 64 << 10
 """So many rows, or bytes, are read for each run that waits, so that a merge is not slower the more of them overlap."""
+_WINDOW_VOLUME = 256
+"""So many times that is read for a window, so that what a merge costs besides its rows is shared by many."""
 
 
 class _RunQueue:

@@ -499,9 +499,8 @@ def resolve_directory(directory: str) -> str:
 
 def _read_first_keys(tables: Sequence[File], storage: Storage) -> Iterator[bytes]:
     for file in tables:
-        all_keys = (
-            key for batch in read_entries(file, TableReadOptions(), storage) for key in batch.column(KEY).to_pylist()
-        )
+        batches = read_entries(file, TableReadOptions(), storage, [KEY])
+        all_keys = (key for batch in batches for key in batch.column(KEY).to_pylist())
         yield from islice(all_keys, _SHOWN_KEYS)
 
 
@@ -522,7 +521,7 @@ def _ascends(file: File, storage: Storage) -> bool:
     import pyarrow.compute as pc
 
     last = b""
-    for batch in read_entries(file, TableReadOptions(), storage):
+    for batch in read_entries(file, TableReadOptions(), storage, [KEY]):
         keys = batch.column(KEY)
         if keys[0].as_py() < last or pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py() is False:
             return False
@@ -633,7 +632,7 @@ def make_live_table(file: File, sequence: int | None, storage: Storage, options:
     import pyarrow.compute as pc
 
     smallest, end = None, b""
-    for batch in read_entries(file, options, storage):
+    for batch in read_entries(file, options, storage, [KEY, VALUE, OPERATION]):
         keys, ends = (
             batch.column(KEY),
             batch.filter(pc.equal(batch.column(OPERATION), make_scalar("delete_range", pa.string()))).column(VALUE),
@@ -644,10 +643,12 @@ def make_live_table(file: File, sequence: int | None, storage: Storage, options:
     return LiveTable(file, 0, smallest or b"", end or b"\0", sequence=sequence)
 
 
-def read_entries(file: File, options: TableReadOptions, storage: Storage) -> Iterator[pa.RecordBatch]:
-    """Return the entries of a table that can be read."""
+def read_entries(
+    file: File, options: TableReadOptions, storage: Storage, names: Iterable[str]
+) -> Iterator[pa.RecordBatch]:
+    """Return columns of the entries of a table that can be read."""
     scan = Scan(options=options, storage=storage)
-    schema = SCHEMAS["internal"]
+    schema = pa.schema([SCHEMAS["internal"].field(name) for name in names])
     return TableRange.cover_file(file, scan, Projection.of(schema, scan)).decode(schema, Findings("skip"))
 
 

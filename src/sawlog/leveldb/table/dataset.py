@@ -23,9 +23,10 @@ from sawlog.leveldb.table.blocks import make_block_damage
 from sawlog.leveldb.table.fields import DATA_BLOCK, iterate_spans, parse_parts
 from sawlog.leveldb.table.layout import Role
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, TableMap, describe_spared_blocks, make_separators, on_keys
-from sawlog.leveldb.table.rows import ReadOnce, SpanWalk, TableRange, read_table_map
+from sawlog.leveldb.table.rows import SpanWalk, TableRange, read_table_map
 from sawlog.storage import File, Source, find_answer, note_answer
 from sawlog.storage.index import pack_numbers, unpack_numbers
+from sawlog.storage.workers import ReadOnce
 
 _BLOCKS_SCHEMA = pa.schema(
     [
@@ -167,9 +168,9 @@ class TableContents(Contents):
         if known_cuts is not None and task_bytes >= CUT_BYTES:
             yield from space_offsets(unpack_numbers(known_cuts), task_bytes)
             return
-        table.found = read_table_map(file, self.scan)
-        if table.found is not None:
-            spans = table.found.spans
+        table.value = read_table_map(file, self.scan)
+        if table.value is not None:
+            spans = table.value.spans
             blocks = spans["offset"][spans["role"] == Role.DATA].tolist()
             cuts = list(space_offsets(blocks, CUT_BYTES))
             note_answer(storage, file, CUTS, pack_numbers(cuts))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +40,7 @@ from sawlog.leveldb.table.blocks import Expanded, join_values, make_block_damage
 from sawlog.leveldb.table.layout import Role, TableDamageKind
 from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, TableMap, find_block_range
 from sawlog.storage import File, Source
+from sawlog.storage.workers import ReadOnce
 
 _RUN_BYTES = 4 << 20
 """Stored bytes of blocks that are judged and expanded at a time, unless one is larger."""
@@ -182,6 +182,8 @@ class RowReader(SpanWalk):
 
     def _prune(self, spans: NDArray[np.void]) -> NDArray[np.void]:
         low, high = find_block_range(self.table, self._range.projection)
+        if not low and high == len(self.table.handles):
+            return spans
         data = spans["role"] == Role.DATA
         spared = data & ((spans["number"] < low) | (spans["number"] >= high))
         if spared.any():
@@ -388,24 +390,6 @@ def _find_runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple
     limit = np.int64(_RUN_BYTES)
     count = k.find_runs(spans, _NO_KEYS if bounds is None else bounds.ends, limit, limit, ends)
     return pairwise([0, *ends[:count].tolist()])
-
-
-_Read = TypeVar("_Read")
-
-
-class ReadOnce(Generic[_Read]):
-    """The map of a table, or what else is read once for all ranges that a process reads."""
-
-    def __init__(self) -> None:
-        self.found: _Read | None = None
-        self._lock = threading.Lock()
-
-    def get(self, read: Callable[[], _Read]) -> _Read:
-        """Return it, read when it is first asked for."""
-        with self._lock:
-            if self.found is None:
-                self.found = read()
-            return self.found
 
 
 @dataclass(frozen=True)
