@@ -9,6 +9,8 @@ import pytest
 
 import sawlog
 from sawlog.leveldb.database import version
+from sawlog.leveldb.database.dataset import DatabaseContents
+from sawlog.leveldb.records.transactions import PendingOperations
 from tests.leveldb_database.support import GOLDEN, read_answers, read_live_state
 
 ANSWERS = sorted(path for path in GOLDEN.glob("*/db.kv*"))
@@ -101,6 +103,20 @@ def test_a_log_that_is_older_than_the_tables_still_counts_for_its_transactions()
     assert [Path(one.path).name for one in report.files if one.path.endswith(".log")] == logs
 
 
+def open_transactions(path: Path) -> PendingOperations:
+    """The operations of transactions that are still open."""
+    contents = sawlog.open(path, format="leveldb_database").contents
+    assert isinstance(contents, DatabaseContents)
+    return contents.version.pending
+
+
+def test_logs_without_transactions_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "db"
+    shutil.copytree(GOLDEN / "cometbft-0.38.17" / "blockstore.db", path)
+    monkeypatch.setattr(version, "has_marks", lambda batch: pytest.fail("the operations that are read show it"))
+    assert sawlog.read(path, format="leveldb_database").num_rows
+
+
 @pytest.mark.parametrize(
     ("said", "read"),
     [({}, 1), ({7: "false"}, 0), ({7: "false", 12: "false"}, 0), ({7: "true"}, 1), ({7: "false", 12: "true"}, 1)],
@@ -115,9 +131,9 @@ def test_logs_are_looked_into_where_there_may_be_transactions(
         path.joinpath(f"OPTIONS-{number:06d}").write_text(f"[DBOptions]\n  allow_2pc={value}\n")
     looked = []
     monkeypatch.setattr(version, "has_marks", lambda batch: looked.append(batch.num_rows) or False)
-    sawlog.open(path, format="leveldb_database")
+    assert not open_transactions(path)
     assert bool(looked) == bool(read)
     path.joinpath("OPTIONS-000012").write_text("[DBOptions]\n")
     looked.clear()
-    sawlog.open(path, format="leveldb_database")
+    assert not open_transactions(path)
     assert looked, "an OPTIONS file that does not say it"

@@ -283,13 +283,17 @@ def test_objects_are_found_where_the_catalog_says(locator: str, tmp_path: Path) 
         sawlog.read(database, format="leveldb_database")
 
 
+def remote_objects(directory: Path) -> dict[int, RemoteObject]:
+    return read_remote_objects(Storage().list_files(directory), Storage())
+
+
 def test_a_catalog_of_pebble() -> None:
     """Pebble has written it, with objects that it shares, and with one that it has taken in."""
-    found = read_remote_objects(str(GOLDEN / "pebble-2.1.7-remote" / "shared"), Storage())
+    found = remote_objects(GOLDEN / "pebble-2.1.7-remote" / "shared")
     assert found == {
         number: RemoteObject("REMOTE-OBJ-CATALOG-000001", "loc", object_name(1, number)) for number in (5, 7)
     }
-    found = read_remote_objects(str(GOLDEN / "pebble-2.1.7-remote" / "external"), Storage())
+    found = remote_objects(GOLDEN / "pebble-2.1.7-remote" / "external")
     assert found == {10: RemoteObject("REMOTE-OBJ-CATALOG-000001", "loc", "obj2")}
 
 
@@ -298,7 +302,7 @@ def test_a_catalog_that_is_cut(length: int, tmp_path: Path) -> None:
     record = b"\x01\x05\x01\x01\x05\x00\x04\x03loc\x00"
     tmp_path.joinpath("db").mkdir()
     catalog(tmp_path / "db", [record[:length]])
-    assert len(read_remote_objects(str(tmp_path / "db"), Storage())) == (length == len(record))
+    assert len(remote_objects(tmp_path / "db")) == (length == len(record))
 
 
 def test_an_object_outside_of_the_directory_is_not_read() -> None:

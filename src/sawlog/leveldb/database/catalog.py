@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sawlog.format.damage import Findings
@@ -12,7 +12,6 @@ from sawlog.leveldb.database.layout import (
     CATALOG_BLOB,
     CATALOG_CREATOR,
     CATALOG_DELETED,
-    CATALOG_FILE,
     CATALOG_LOCATOR,
     CATALOG_MARKER,
     CATALOG_NAME,
@@ -22,7 +21,7 @@ from sawlog.leveldb.database.layout import (
 from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import ROWS_SCHEMA, make_log_range
 from sawlog.leveldb.options import LogReadOptions
-from sawlog.storage import Storage
+from sawlog.storage import File, Storage
 
 
 class RemoteObject(NamedTuple):
@@ -38,12 +37,14 @@ class RemoteObject(NamedTuple):
         return not posixpath.isabs(self.name) and ".." not in self.name.split("/") and bool(self.name)
 
 
-def read_remote_objects(home: str, storage: Storage) -> dict[int, RemoteObject]:
-    """Return the objects of a database, by the numbers of its files; those before damage in the catalog."""
-    try:
-        siblings = {file.name: file for file in storage.list_files(home or ".", fresh=False, names=CATALOG_FILE)}
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return {}
+def read_remote_objects(settings: Sequence[File], storage: Storage) -> dict[int, RemoteObject]:
+    """Return the objects of a database, by the numbers of its files; those before damage in the catalog.
+
+    Args:
+        settings: Files of its directory, among them the catalog and what names it.
+        storage: Where they are.
+    """
+    siblings = {file.name: file for file in settings}
     marked = [(int(match[1]), match[2]) for match in map(CATALOG_MARKER.match, siblings) if match]
     catalog = siblings.get(max(marked)[1]) if marked else None
     objects: dict[int, RemoteObject] = {}

@@ -28,22 +28,27 @@ from sawlog.storage import File, Storage
 _LISTED = 5
 """Databases that an error names, of many."""
 
+_INNER_NAMES = (ARCHIVE_NAME, layout.BLOB_DIRECTORY)
+"""Directories within that of a database, which have files of it."""
+
 
 class _Place(NamedTuple):
-    """A directory, and what its name says of files in it."""
+    """A directory, and what its name says of files in it; nothing where it is plain."""
 
     directory: str
     above: str
     name: str
     of_backup: re.Match[str] | None
     of_shared: re.Match[str] | None
+    is_plain: bool
 
 
 @lru_cache(256)
 def _parse_path(path: str) -> _Place:
     above, name = posixpath.split(path)
     backup, shared = (pattern.match(path) for pattern in (layout.BACKUP_HOME, layout.BACKUP_SHARED))
-    return _Place(posixpath.join(above, name), above, name, backup, shared)
+    is_special = backup or shared or layout.BACKUP_META.match(f"{path}/1") or name in _INNER_NAMES
+    return _Place(posixpath.join(above, name), above, name, backup, shared, is_plain=not is_special)
 
 
 class _Directories(DirectoryLayout):
@@ -55,6 +60,8 @@ class _Directories(DirectoryLayout):
     def dataset_directory(self, file: File) -> str:
         """Return the directory of a file: of an archive, or of blob files, the one above; of a backup that of all."""
         place = _parse_path(posixpath.dirname(file.path))
+        if place.is_plain:
+            return place.directory
         of_backup = place.of_backup or layout.BACKUP_META.match(file.path)
         if of_backup is None and place.of_shared is not None and layout.SHARED_NAME.match(file.name):
             of_backup = place.of_shared
@@ -117,7 +124,7 @@ class LevelDBDatabase(Format):
         return [
             file
             for file in (files if homes else ())
-            if layout.belongs(file.path) and self.directory_layout.dataset_directory(file) in homes
+            if layout.belongs(file) and self.directory_layout.dataset_directory(file) in homes
         ]
 
     def find_more_rows(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:

@@ -47,13 +47,20 @@ from sawlog.leveldb.columns import (
 from sawlog.leveldb.database.blobs import Blobs, Part, insert_addresses, open_blob_file
 from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, DatabaseDamageKind
 from sawlog.leveldb.database.order import VirtualTable
-from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, make_live_table, parse_number
+from sawlog.leveldb.database.version import (
+    DatabaseVersion,
+    LiveBlobs,
+    LiveTable,
+    LoggedTransactions,
+    make_live_table,
+    parse_number,
+)
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
 from sawlog.leveldb.records.layout import OPERATIONS, Field
 from sawlog.leveldb.records.numbered import NumberedRange
 from sawlog.leveldb.records.parts import LogParts
-from sawlog.leveldb.records.transactions import Transactions
+from sawlog.leveldb.records.transactions import Transactions, has_marks
 from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRange
 from sawlog.leveldb.table.layout import Role
 from sawlog.leveldb.table.meta import BoundsReader, TableMap
@@ -285,23 +292,27 @@ class _ForwardingFindings(Findings):
 
 
 class _Reports(Findings):
-    """Findings that are kept, to be handed on to those of several ranges of keys."""
+    """Findings that are kept, to be handed on to those of several ranges of keys.
 
-    __slots__ = ("_calls",)
+    Attributes:
+        calls: What was reported.
+    """
+
+    __slots__ = ("calls",)
 
     def __init__(self, on_damage: OnDamage) -> None:
         super().__init__(on_damage)
-        self._calls: list[Damage | tuple[str, int, int]] = []
+        self.calls: list[Damage | tuple[str, int, int]] = []
 
     def add_damage(self, damage: Damage) -> None:
-        self._calls.append(damage)
+        self.calls.append(damage)
 
     def tally(self, kind: str, count: int, length: int) -> None:
-        self._calls.append((kind, count, length))
+        self.calls.append((kind, count, length))
 
     def hand_on(self, findings: Findings) -> None:
         """Report all of it."""
-        for call in self._calls:
+        for call in self.calls:
             if isinstance(call, Damage):
                 findings.add_damage(call)
             else:
@@ -316,11 +327,13 @@ class LogEntries:
         reports: The damage of the logs.
         entries: Of each log that has any its path, its range deletions, and its other entries in key order.
         tail: The end of the last log that has an unfinished one.
+        has_marks: Whether an operation among them is one that transactions write around others.
     """
 
     reports: _Reports
     entries: list[tuple[str, pa.RecordBatch, pa.RecordBatch]] = field(default_factory=list)
     tail: Tail | None = None
+    has_marks: bool = False
 
 
 class SharedFiles:
@@ -560,13 +573,28 @@ class KeyRange(Fragment):
             yield Stream(path, LOG_LEVEL, b"", iter([deletions, slice_keys(points, self.low, self.high)]))
 
     def read_logs(self, on_damage: OnDamage) -> LogEntries:
-        """Return the entries of all logs that may count."""
+        """Return the entries of all logs that may count.
+
+        Few databases have transactions. Most show that by the operations that are read anyway.
+        """
+        transactions = self.version.transactions
+        if transactions is None:
+            return self._read_entries(on_damage, None)
+        if not transactions.has_looked and self.scan.options.recovery is None:
+            logs = self._read_entries(on_damage, None)
+            if not logs.has_marks and not logs.reports.calls:  # damage may be where others find marks
+                vars(transactions)["logged"] = None
+            if transactions.logged is None:
+                return logs
+        return self._read_entries(on_damage, transactions.logged)
+
+    def _read_entries(self, on_damage: OnDamage, logged: LoggedTransactions | None) -> LogEntries:
+        """Return the entries of all logs that may count; without `logged`, all operations for their own."""
         from sawlog.leveldb.database.merge import select_rows, sort_batch
 
         options = LogReadOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=on_damage, options=options, storage=self.scan.storage)
         version = self.version
-        logged = version.transactions
         transactions = None if logged is None else Transactions(logged.shared, logged.pending)
         mode = self.scan.options.recovery
         schema, projection = _select_log_columns(
@@ -590,7 +618,10 @@ class KeyRange(Fragment):
                 log_batches = iter(
                     [transactions.resolve_rows(pa.concat_batches(rows), file.path, stamped)] if rows else []
                 )
-            batches = [self._filter_family(batch) for batch in log_batches]
+            batches = []
+            for batch in log_batches:
+                logs.has_marks = logs.has_marks or has_marks(batch)
+                batches.append(self._filter_family(batch))
             if file in version.prior:
                 batches = [waiting for batch in batches if (waiting := _select_waiting(batch)).num_rows]
             # What is wrong inside of records is found out later than what is wrong around them.

@@ -6,10 +6,11 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from sawlog.format.damage import DamageKind
 from sawlog.kernels.layout import Number
-from sawlog.leveldb.log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME, OPTIONS_NAME
+from sawlog.leveldb.log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME, OPTIONS_NAME, OWNER_NAME
 from sawlog.leveldb.table.layout import BYTEWISE, TABLE_NAME
 from sawlog.storage import File
 
@@ -53,8 +54,8 @@ BACKUP_META = re.compile(r"^(?:(.*)/)?meta/(\d+)$")
 BACKUP_SHARED = re.compile(r"^(?:(.*)/)?shared(_checksum)?$")
 CATALOG_MARKER = re.compile(r"^marker\.remote-obj-catalog\.(\d+)\.(REMOTE-OBJ-CATALOG-\d+)$")
 """Pebble's: the one with the highest number names the file that says which objects in remote storage it has."""
-CATALOG_FILE = re.compile(rf"{CATALOG_MARKER.pattern}|^REMOTE-OBJ-CATALOG-\d+$")
-"""The file, and what names it."""
+SETTING_NAME = re.compile(rf"{OWNER_NAME.pattern}|{CATALOG_MARKER.pattern}|^REMOTE-OBJ-CATALOG-\d+$")
+"""Files besides those of `belongs` that a database is read by, `FORMAT_MARKER` included."""
 CATALOG_NEW = 1
 """Number, kind, creator, the creator's number, how it is cleaned up; then tags with texts, up to 0."""
 CATALOG_DELETED = 2
@@ -126,9 +127,6 @@ class DatabaseDamageKind(DamageKind):
     """A file of a backup has another checksum than the backup says."""
 
 
-_NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)
-
-
 _PARTS = {
     "manifest": MANIFEST_NAME,
     "pointer": re.compile(f"^{CURRENT_NAME}$|{MARKER_NAME.pattern}"),
@@ -142,6 +140,12 @@ ENGINE_NAME = re.compile(
 """What an engine keeps for itself: messages, locks, settings."""
 
 
+@lru_cache(1 << 10)  # files of many databases have the same names
+def _find_part(name: str) -> str:
+    """Return what of a database a file of that name is; empty for no part of `_PARTS`."""
+    return next((part for part, pattern in _PARTS.items() if pattern.match(name)), "")
+
+
 def find_homes(files: Iterable[File], home: Callable[[File], str]) -> set[str]:
     """Return the directories that hold a database, or enough of one: what says its version may be missing.
 
@@ -150,15 +154,14 @@ def find_homes(files: Iterable[File], home: Callable[[File], str]) -> set[str]:
     """
     parts: dict[str, set[str]] = defaultdict(set)
     for file in files:
-        for part, pattern in _PARTS.items():
-            if pattern.match(file.name) and (part == "manifest" or not file.explicit):
-                parts[home(file)].add(part)
+        part = _find_part(file.name)
+        if part and (part == "manifest" or not file.explicit):
+            parts[home(file)].add(part)
     return {place for place, kinds in parts.items() if "manifest" in kinds or len(kinds) > 1}
 
 
-def belongs(path: str) -> bool:
+def belongs(file: File) -> bool:
     """Return whether a file has the name of one that is read of a database."""
-    directory, name = posixpath.split(path)
-    if BACKUP_META.match(path) or (BACKUP_SHARED.match(directory) and SHARED_NAME.match(name)):
+    if _find_part(file.name) or BLOB_NAME.match(file.name) or BACKUP_META.match(file.path):
         return True
-    return any(pattern.match(name) for pattern in _NAMES)
+    return bool(SHARED_NAME.match(file.name) and BACKUP_SHARED.match(posixpath.dirname(file.path)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from sawlog.errors import UnsupportedError
 from sawlog.format.damage import CUT_METADATA, UNSUPPORTED, Damage, Findings, Tail
 from sawlog.format.scan import Projection, Scan
-from sawlog.leveldb.database.layout import MANIFEST_NAME
+from sawlog.leveldb.database.layout import MANIFEST_NAME, SETTING_NAME
 from sawlog.leveldb.log.head import Pointer, read_pointer, resolve_dialect, sort_manifests
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import LogReadOptions
@@ -184,6 +185,7 @@ class Metadata:
         chosen: The MANIFEST that is believed; `None`: there is none to be believed.
         read: All that were read, that one included.
         faults: What is missing of what names the version: the database is incomplete. Damage of these files, too.
+        settings: Files of the directory that say whose it is, and what it holds besides: see `SETTING_NAME`.
     """
 
     directory: str
@@ -192,13 +194,17 @@ class Metadata:
     chosen: Manifest | None
     read: tuple[Manifest, ...]
     faults: tuple[Damage, ...]
+    settings: tuple[File, ...]
 
 
 def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
     """Return the MANIFEST that is named, if it is there and whole; otherwise the newest one that is, if any."""
     directory = min((posixpath.dirname(file.path) for file in files), key=len)  # RocksDB's archive is in it
     pointer = read_pointer(directory, files, storage)
-    dialect = resolve_dialect(File(pointer.path, 0), "auto", storage)
+    settings: list[File] = []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        settings = storage.list_files(directory or ".", fresh=False, names=SETTING_NAME)
+    dialect = resolve_dialect(File(pointer.path, 0), "auto", storage, settings)
     manifests = {file.name: file for file in files if MANIFEST_NAME.match(file.name)}
     faults = [] if pointer.fault is None else [pointer.fault]
     read: list[Manifest] = []
@@ -218,4 +224,4 @@ def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
     faults += (damage for manifest in read for damage in manifest.findings.damages if damage not in faults)
     intact = [manifest for manifest in read if manifest.find_fault(dialect) is None]
     usable = next((manifest for manifest in (*read[:1], *intact, *read) if manifest.is_usable(dialect)), None)
-    return Metadata(directory, dialect, pointer, usable, tuple(read), tuple(faults))
+    return Metadata(directory, dialect, pointer, usable, tuple(read), tuple(faults), tuple(settings))

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sawlog.leveldb.database.catalog import RemoteObject, read_remote_objects
 from sawlog.leveldb.database.layout import LOG_NAME, OPTIONS_BYTES, SECONDARY_DIR, SHARED_NAME, TWO_PHASES, WAL_DIR
@@ -15,6 +15,9 @@ from sawlog.leveldb.log.layout import OPTIONS_NAME
 from sawlog.leveldb.options import DatabaseReadOptions
 from sawlog.storage import File, Storage
 from sawlog.storage.names import is_remote
+
+if TYPE_CHECKING:
+    from sawlog.leveldb.database.manifest import Metadata
 
 _SETTING = re.compile(rf"^\s*({WAL_DIR}|{SECONDARY_DIR})=(.+?)\s*$", re.MULTILINE)
 _TWO_PHASES = re.compile(rf"^\s*{TWO_PHASES}=(\w+)\s*$".encode(), re.MULTILINE)
@@ -75,7 +78,7 @@ class StoredPlace:
 
 def find_files(
     files: Sequence[File],
-    home: str,
+    metadata: Metadata,
     oldest: int,
     options: DatabaseReadOptions,
     storage: Storage,
@@ -85,26 +88,26 @@ def find_files(
 
     Args:
         files: Those in its directory.
-        home: The directory.
+        metadata: What its directory says.
         oldest: The number of the oldest log that is alive.
         options: Whether the caller says where others are.
         storage: Where all of them are.
         shared: Tables and blob files that a backup shares with others.
     """
-    stored = StoredPlace()
+    stored, home = StoredPlace(), metadata.directory
     stored.add_logs(files)
     stored.add_tables(files)
     stored.elsewhere += stored.add_tables(shared)
     for path in options.paths:
         stored.elsewhere += stored.add_tables(storage.list_files(path))
-    stored.objects = read_remote_objects(home, storage)
+    stored.objects = read_remote_objects(metadata.settings, storage)
     _add_objects(stored, home, options, storage)
     if options.wal_dir:
         for path in options.wal_dir:
             stored.elsewhere += stored.add_logs(storage.list_files(path))
         return stored
     has_own_logs = max(stored.logs, default=-1) >= oldest
-    for setting, named, source in _list_directories(home, storage):
+    for setting, named, source in _list_directories(metadata.settings, storage):
         # A checkpoint has logs of its own, and the OPTIONS of the database that it was taken of.
         if setting == WAL_DIR and has_own_logs:
             continue
@@ -137,9 +140,9 @@ def _add_objects(stored: StoredPlace, home: str, options: DatabaseReadOptions, s
                 break
 
 
-def _list_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, File]]:
+def _list_directories(settings: Sequence[File], storage: Storage) -> Iterator[tuple[str, str, File]]:
     """Yield the directories for logs that the last OPTIONS file names: setting, path, and the file."""
-    named = _list_options_files(home, storage)
+    named = _select_options_files(settings)
     if not named:
         return
     newest = max(named, key=lambda file: int(file.name.rpartition("-")[2]))
@@ -148,16 +151,13 @@ def _list_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, F
         yield setting, (_ESCAPED.sub(r"\1", path) if "rocksdb_version" in text else path), newest
 
 
-def _list_options_files(home: str, storage: Storage) -> list[File]:
-    try:
-        return storage.list_files(home or ".", fresh=False, names=OPTIONS_NAME)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return []
+def _select_options_files(settings: Sequence[File]) -> list[File]:
+    return [file for file in settings if OPTIONS_NAME.match(file.name)]
 
 
-def may_have_transactions(home: str, storage: Storage) -> bool:
+def may_have_transactions(settings: Sequence[File], storage: Storage) -> bool:
     """Return whether logs of RocksDB may have marks of two-phase transactions: unless all OPTIONS files say no."""
-    matches = [_TWO_PHASES.search(storage.read(file, 0, OPTIONS_BYTES)) for file in _list_options_files(home, storage)]
+    matches = [_TWO_PHASES.search(storage.read(file, 0, OPTIONS_BYTES)) for file in _select_options_files(settings)]
     return not matches or any(match is None or match[1] != b"false" for match in matches)
 
 

@@ -7,7 +7,7 @@ import posixpath
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, islice
 from typing import Any, Literal
 
@@ -138,6 +138,50 @@ class LoggedTransactions:
     pending: PendingOperations
 
 
+@dataclass(frozen=True)
+class LogTransactions:
+    """The transactions of a database, for which its logs are looked through when somebody has to know.
+
+    Attributes:
+        logs: The logs, the oldest first.
+        dialect: Whose they are, as far as the files next to them say.
+        settings: Files of the database, OPTIONS files among them.
+        storage: Where all of this is.
+    """
+
+    logs: tuple[File, ...]
+    dialect: Dialect | Literal["auto"]
+    settings: tuple[File, ...]
+    storage: Storage
+
+    @cached_property
+    def logged(self) -> LoggedTransactions | None:
+        """The transactions that the logs have; `None` where they have none."""
+        if self.dialect == "pebble" or not may_have_transactions(self.settings, self.storage):
+            return None
+        scan = Scan(view="writes", options=LogReadOptions(), storage=self.storage)
+        marked: dict[File, pa.RecordBatch] = {}
+        for log in self.logs:
+            log_range = WriteRange.cover_file(log, scan, _make_projection(), self.dialect, numbered=True)
+            if any(map(has_marks, log_range.decode(_OPERATIONS_SCHEMA, Findings("skip", drained=True)))):
+                batches = log_range.decode(MARKED_SCHEMA, Findings("skip", drained=True))
+                marked[log] = pa.concat_batches(list(batches))
+        if not marked:
+            return None
+        numbering = Numbering()
+        for rows in marked.values():
+            numbering.add(rows)
+        transactions = Transactions(numbering.shared)
+        for log, rows in marked.items():
+            transactions.resolve_rows(rows, log.path)
+        return LoggedTransactions(tuple(marked), numbering.shared, transactions.list_undecided())
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the logs were looked through already."""
+        return "logged" in vars(self)
+
+
 @dataclass(frozen=True, slots=True)
 class DatabaseVersion:
     """The files of one column family, as the last version edit leaves them.
@@ -157,7 +201,7 @@ class DatabaseVersion:
         apart: Whether values have ever been in blob files.
         blobs: Its blob files, by number.
         elsewhere: Files of the database that are not in its directory.
-        transactions: What the logs say of them; `None` where they say nothing.
+        transactions: Those in the logs; `None` where they are of no concern.
         prior: Older logs, of which only transactions count that are not committed there.
     """
 
@@ -174,14 +218,15 @@ class DatabaseVersion:
     apart: bool
     blobs: Mapping[int, LiveBlobs]
     elsewhere: tuple[File, ...] = ()
-    transactions: LoggedTransactions | None = None
+    transactions: LogTransactions | None = None
     prior: tuple[File, ...] = ()
     stripped: bool = False
 
     @property
     def pending(self) -> PendingOperations:
         """Operations of transactions that are neither committed nor rolled back."""
-        return PendingOperations() if self.transactions is None else self.transactions.pending
+        logged = None if self.transactions is None else self.transactions.logged
+        return PendingOperations() if logged is None else logged.pending
 
     @property
     def bytewise(self) -> bool:
@@ -243,15 +288,15 @@ def read_versions(
     """Return the column families by name; where metadata is not whole, with what the files themselves say."""
     manifest = metadata.chosen
     if manifest is None:
-        every = find_files(files, metadata.directory, 0, options, storage, shared)
+        every = find_files(files, metadata, 0, options, storage, shared)
         return _recover_versions(metadata, every, storage, options)
-    stored = find_files(files, metadata.directory, manifest.oldest, options, storage, shared)
+    stored = find_files(files, metadata, manifest.oldest, options, storage, shared)
     cut = metadata.faults
     if manifest.file.name == metadata.pointer.name:
         cut += tuple(find_missing_logs(manifest, stored, metadata.dialect, metadata.directory, storage))
     families = sorted(manifest.version.families.items())
-    logs = [file for number in sorted(stored.logs) if number >= manifest.kept for file in stored.list_parts(number)]
-    transactions = _read_transactions(logs, metadata, storage)
+    logs = (file for number in sorted(stored.logs) if number >= manifest.kept for file in stored.list_parts(number))
+    transactions = LogTransactions(tuple(logs), metadata.dialect, metadata.settings, storage)
     return {
         name: _make_version(metadata, manifest, family, stored, cut, transactions, storage, options)
         for family, name in families
@@ -264,7 +309,7 @@ def _make_version(
     family: int,
     stored: StoredPlace,
     cut: tuple[Damage, ...],
-    transactions: LoggedTransactions | None,
+    transactions: LogTransactions,
     storage: Storage,
     options: DatabaseReadOptions,
 ) -> DatabaseVersion:
@@ -282,7 +327,9 @@ def _make_version(
     dead |= {file.path: file for number in idle for file in stored.list_parts(number)}
     dead |= {file.path: file for number, file in stored.blobs.items() if number not in manifest.blobs}
     unnamed = {number: file for number, file in stored.tables.items() if number not in alive}
-    prior = tuple(file for file in transactions.logs if file not in logs) if transactions is not None else ()
+    prior: tuple[File, ...] = ()
+    if not set(transactions.logs) <= set(logs) and transactions.logged is not None:
+        prior = tuple(file for file in transactions.logged.logs if file not in logs)
     blobs = {
         number: LiveBlobs(stored.blobs[number], blob_owner)
         for number, (of, blob_owner) in sorted(manifest.blobs.items())
@@ -311,7 +358,7 @@ def _make_version(
     for file in (*(table.file for table in tables), *(blob.file for blob in blobs.values()), *prior):
         dead.pop(file.path, None)
     evidence = f"{manifest.file.name}, and tables that were written after its last edit" if cut else ""
-    faults += _check_format(directory, storage)
+    faults += _check_format(metadata.settings)
     return DatabaseVersion(
         path=manifest.file.path,
         directory=directory,
@@ -336,28 +383,6 @@ def _make_version(
 def _make_projection() -> Projection:
     """Return the columns by which transactions are told apart."""
     return Projection.of(MARKED_SCHEMA, Scan(view="writes", options=LogReadOptions()))
-
-
-def _read_transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) -> LoggedTransactions | None:
-    """Return the transactions in the logs of a database, the oldest log first."""
-    if metadata.dialect == "pebble" or not may_have_transactions(metadata.directory, storage):
-        return None
-    scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
-    marked: dict[File, pa.RecordBatch] = {}
-    for log in logs:
-        log_range = WriteRange.cover_file(log, scan, _make_projection(), metadata.dialect, numbered=True)
-        if any(map(has_marks, log_range.decode(_OPERATIONS_SCHEMA, Findings("skip", drained=True)))):
-            batches = log_range.decode(MARKED_SCHEMA, Findings("skip", drained=True))
-            marked[log] = pa.concat_batches(list(batches))
-    if not marked:
-        return None
-    numbering = Numbering()
-    for rows in marked.values():
-        numbering.add(rows)
-    transactions = Transactions(numbering.shared)
-    for log, rows in marked.items():
-        transactions.resolve_rows(rows, log.path)
-    return LoggedTransactions(tuple(marked), numbering.shared, transactions.list_undecided())
 
 
 def _check_directories(stored: StoredPlace) -> Iterator[Damage]:
@@ -385,7 +410,7 @@ def _recover_versions(
         families |= manifest.version.families
     logs = tuple(file for number in sorted(stored.logs) for file in stored.list_parts(number))
     dialect: Literal["rocksdb", "pebble"] = "pebble" if metadata.dialect == "pebble" else "rocksdb"
-    transactions = _read_transactions(logs, metadata, storage)
+    transactions = LogTransactions(logs, metadata.dialect, metadata.settings, storage)
     ingested = _read_ingestions(logs, storage) if metadata.dialect == "pebble" else ()
     ingested_tables = {number: (sequence, led) for number, sequence, led in ingested}
     versions = {}
@@ -572,10 +597,9 @@ def _find_tables(
     return _split_shared_tables(tables), list(dict.fromkeys(missing))  # parts of a file share what is said of it
 
 
-def _check_format(directory: str, storage: Storage) -> Iterator[Damage]:
+def _check_format(settings: Sequence[File]) -> Iterator[Damage]:
     """Yield what to say of a database in a format of Pebble's that is not known: its files may hold what is not."""
-    siblings = storage.list_files(directory or ".", fresh=False, names=FORMAT_MARKER)
-    markers = [(int(match[1]), int(match[2]), file) for file in siblings if (match := FORMAT_MARKER.match(file.name))]
+    markers = [(int(match[1]), int(match[2]), file) for file in settings if (match := FORMAT_MARKER.match(file.name))]
     if markers:
         _, version, file = max(markers, key=lambda marker: marker[0])
         if version > LAST_FORMAT:

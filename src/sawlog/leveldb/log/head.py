@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -70,29 +70,38 @@ def iterate_first_fragments(head: bytes, dialect: Dialect, *, resync: bool = Fal
             pos += size
 
 
-def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:
+def resolve_dialect(
+    file: File, dialect: Dialect | Literal["auto"], storage: Storage, siblings: Sequence[File] | None = None
+) -> Dialect | Literal["auto"]:
     """Return the dialect from the options, or whose database has the log (or its archive), as other files there say.
 
     Where none does, Pebble's logs show by how they end, once they are closed.
+
+    Args:
+        file: The log.
+        dialect: That of the options.
+        storage: Where it is.
+        siblings: Files next to it, if they are known: at least those that say whose a directory is.
     """
     if dialect != "auto":
         return dialect
     directory = posixpath.dirname(file.path)
-    if posixpath.basename(directory) == layout.ARCHIVE_NAME:
-        directory = posixpath.dirname(directory)
-    try:
+    is_archived = posixpath.basename(directory) == layout.ARCHIVE_NAME
+    if siblings is None or is_archived:
+        directory = posixpath.dirname(directory) if is_archived else directory
         beginnings = layout.OWNER_BEGINNINGS
-        owned = storage.list_files(directory or ".", fresh=False, names=layout.OWNER_NAME, beginnings=beginnings)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return dialect
-    siblings = {sibling.name: sibling for sibling in owned}
-    if any(name.startswith(layout.PEBBLE_MARKER) for name in siblings):
+        try:
+            siblings = storage.list_files(directory or ".", fresh=False, names=layout.OWNER_NAME, beginnings=beginnings)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return dialect
+    owned = {sibling.name: sibling for sibling in siblings}
+    if any(name.startswith(layout.PEBBLE_MARKER) for name in owned):
         return "pebble"
-    if layout.IDENTITY_NAME in siblings:
+    if layout.IDENTITY_NAME in owned:
         return "rocksdb"
-    for name in sorted(siblings, reverse=True):
+    for name in sorted(owned, reverse=True):
         if layout.OPTIONS_NAME.match(name):
-            options = storage.read(siblings[name], 0, layout.OPTIONS_HEAD)
+            options = storage.read(owned[name], 0, layout.OPTIONS_HEAD)
             return next((owner for key, owner in layout.OPTIONS_OWNERS.items() if key in options), dialect)
     return "pebble" if _ends_as_pebble_ends(file, storage) else dialect
 
@@ -202,16 +211,16 @@ _ENCRYPTED = (
 )
 
 
-def is_encrypted(current: File | str, storage: Storage) -> bool:
-    """Return whether a file that should hold one name is encrypted, and so all files next to it are."""
-    data = storage.read(current, 0, layout.ENCRYPTED_PREFIX + 1)
+def _is_encrypted(data: bytes) -> bool:
+    """Return whether a file is encrypted that should hold one name and begins so, and all files next to it with it."""
     return len(data) > layout.ENCRYPTED_PREFIX and len(set(data[:-1])) >= layout.ENCRYPTED_VALUES
 
 
 def find_encryption(file: File, storage: Storage) -> Damage | None:
     """Return what to say of a file that cannot be read, if the database that it is in is encrypted."""
     try:
-        if not is_encrypted(posixpath.join(posixpath.dirname(file.path), layout.CURRENT_NAME), storage):
+        current = posixpath.join(posixpath.dirname(file.path), layout.CURRENT_NAME)
+        if not _is_encrypted(storage.read(current, 0, layout.CURRENT_BYTES)):
             return None
     except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError):
         return None
@@ -245,10 +254,10 @@ def read_pointer(directory: str, siblings: Iterable[File], storage: Storage) -> 
         path = posixpath.join(directory, layout.CURRENT_NAME)
         return Pointer(path, "", Damage(path, 0, 0, MISSING_FILE, "nothing says which MANIFEST is the live one"))
     else:
-        if is_encrypted(current, storage):
+        text = storage.read(current, 0, layout.CURRENT_BYTES)
+        if _is_encrypted(text):
             raise UnsupportedError(Damage(current.path, 0, current.size, UNSUPPORTED, _ENCRYPTED))
         path = current.path
-        text = storage.read(current, 0, layout.CURRENT_BYTES)
         name = text.decode("utf-8", "replace").removesuffix("\n")
         if not layout.MANIFEST_NAME.fullmatch(name):
             detail = f"expected the name of a MANIFEST, found {text[:40]!r}"

@@ -191,8 +191,8 @@ ENCRYPTED_PREFIX = 4096
 """Bytes before every file that RocksDB encrypts, CURRENT too: random ones, by which what follows is deciphered."""
 ENCRYPTED_VALUES = 200
 """So many different bytes are in such a prefix at the least; a text has fewer."""
-CURRENT_BYTES = 4096
-"""So many of its bytes are looked at: it holds one name and a line feed."""
+CURRENT_BYTES = ENCRYPTED_PREFIX + 1
+"""So many of its bytes are looked at: it holds one name and a line feed, unless it is encrypted."""
 MARKER_NAME = re.compile(r"^marker\.manifest\.(\d+)\.(MANIFEST-\d+)$")
 """Pebble's instead of CURRENT: the one with the highest number names the MANIFEST."""
 IDENTITY_NAME = "IDENTITY"
