@@ -411,6 +411,29 @@ def test_repair_keeps_every_sound_record_of_whatever_schema(tmp_path: Path) -> N
     assert again.read_bytes() == fixed.read_bytes()
 
 
+@pytest.mark.parametrize("salvage", [(), "unknown_schemas"])
+def test_repair_keeps_records_behind_those_that_only_other_schemas_find_damaged(tmp_path: Path, salvage: Any) -> None:
+    """A record that is too long for its schema ends a container to whoever reads that schema, and to nobody else."""
+    counter = Schemas.built_in()["prom-counter"]
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP, container_size=1 << 20)
+    _, _, short, behind = (
+        target.add_from_reader((n, n + 0.5, "m", {}), schema)
+        for n, schema in enumerate((GAUGE, counter, counter, GAUGE))
+    )
+    (content,) = target.optimal_container_bytes()
+    cut = content[:short] + struct.pack("<I", 8) + content[short + 4 : short + 12] + content[behind:]
+    path, fixed = tmp_path / "a.container", tmp_path / "b.container"
+    path.write_bytes(struct.pack("<I", len(cut) - 4) + cut[4:])
+    options: dict[str, Any] = {"table": "gauge", "salvage": salvage}
+    found = check(
+        Sample("a", "filodb_record", content, "a.container", options=options, repaired="rows"), path.read_bytes()
+    )
+    assert (len(found.rows), found.damages) == (2, [])
+    sawlog.repair(path, fixed, **options)
+    assert sawlog.read(fixed, table="gauge")["value"].to_pylist() == [0.5, 3.5]
+    assert sawlog.read(fixed, table="prom-counter")["count"].to_pylist() == [1.5]
+
+
 def test_repair_keeps_the_schemas_that_the_reader_took(tmp_path: Path) -> None:
     """A record of another schema is not kept in the place of one that is read: else the copy would have fewer rows."""
     target = RecordBuilder(clock=lambda: golden.TIMESTAMP, container_size=1 << 20)

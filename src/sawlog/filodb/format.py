@@ -54,7 +54,7 @@ class FiloDBRecord(Format):
 
         return ContainerWriter(path, schema, options, storage)
 
-    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
+    def repair(self, file: File, target: str, options: Sequence[ReadOptions], storage: Storage) -> None:
         from sawlog.filodb.repair import repair
 
         repair(file, target, options, storage)
@@ -62,7 +62,7 @@ class FiloDBRecord(Format):
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
         """Repair files: keep the records of the schemas that are read, and of unknown ones."""
         from sawlog.filodb.dataset import ContainerContents
-        from sawlog.filodb.repair import make_options
+        from sawlog.filodb.repair import make_readings
 
         assert isinstance(contents, ContainerContents)
-        repair_each(self, make_options(contents), places, storage, contents.scan.threads)
+        repair_each(self, make_readings(contents), places, storage, contents.scan.threads)
