@@ -263,7 +263,7 @@ TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 def make_array(
     values: Sequence[Any] | NDArray[Any], kind: pa.DataType, missing: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return `pa.array` that does not pull pandas in, for all values but rare ones.
+    """Return an array as `pa.array` makes it, without the import of pandas for all but rare values.
 
     Args:
         values: NumPy's values, or Python's or Arrow's, of which None is null.
@@ -370,7 +370,7 @@ def make_scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def fill_null(values: pa.Array | pa.ChunkedArray, value: Any) -> pa.Array | pa.ChunkedArray:
-    """Return `pc.fill_null` of a Python value that does not pull pandas in."""
+    """Return what `pc.fill_null` makes of a Python value, without the import of pandas."""
     return values.fill_null(make_scalar(value, values.type)) if values.null_count else values
 
 
@@ -398,7 +398,7 @@ def group_rows(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def make_batch_from_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return `pa.RecordBatch.from_pylist` that does not pull pandas in."""
+    """Return what `pa.RecordBatch.from_pylist` makes of rows, without the import of pandas."""
     return make_batch(
         [make_array([row.get(field.name) for row in rows], field.type) for field in schema], schema, len(rows)
     )

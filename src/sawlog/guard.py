@@ -100,7 +100,7 @@ def import_optional(module: str, extra: str, purpose: str) -> Any:
 
 
 def install(extra: str) -> str:
-    """Return command that adds an extra to this installation: to the checkout or wheel that pip says it came from."""
+    """Return the command that adds an extra to this installation, be it from a checkout or a wheel, as pip says."""
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import urlsplit
     from urllib.request import url2pathname

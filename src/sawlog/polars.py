@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def scan(source: Input | Dataset, **options: Any) -> pl.LazyFrame:
-    """Return lazy frame over what `sawlog.open` opens: of it is decoded what a query needs, and no rows past its limit.
+    """Return a lazy frame over what `sawlog.open` opens: only what a query needs is decoded, no rows past its limit.
 
     Args:
         source: A dataset, or what `sawlog.open` takes.

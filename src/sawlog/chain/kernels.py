@@ -160,20 +160,20 @@ def blame(state: Any, kind: Any, first_number: Any, second_number: Any) -> None:
 
 @inlined
 def count_visible_bytes(window: Any, pos: Any) -> Any:
-    """Return bytes from a position on that are in sight, and that the file has."""
+    """Return two numbers of bytes from a position on: those in sight, and those that the file has."""
     limit = np.uint64(len(window.data))
     return limit - min(pos, limit), window.size - min(window.base + pos, window.size)
 
 
 @inlined
 def run_nothing(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return a `run` for formats whose things are few."""
+    """Take nothing: the `run` of formats whose things are few."""
     return pos
 
 
 @inlined
 def take_row(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return a `gather` that only writes down where each thing begins."""
+    """Write down where a thing begins: the `gather` of formats that look into things later."""
     out.starts[state.rows] = window.base + pos
     state.rows += 1
     state.record_bytes += np.int64(size)
@@ -182,7 +182,7 @@ def take_row(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any)
 
 @inlined
 def note_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return an `on_damage` that only writes the damage down."""
+    """Write damage down, and do nothing else: the `on_damage` of most formats."""
     state.zeros = -1
     note(out.events, state, state.kind, np.int64(start), np.int64(length), state.one, state.two)
     return TAKEN

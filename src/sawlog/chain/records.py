@@ -129,7 +129,7 @@ class RecordContents(Contents):
         return [self._make_range(request, replace(file, size=end), start, end) for file, start, end in ranges]
 
     def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[RecordRange]:
-        """Yield files are cut where the same walk finds records, without looking at their data."""
+        """Yield ranges of files, cut where the same walk finds records, without looking at their data."""
         for file in self.files:
             start = 0
             if task_bytes and file.size > task_bytes:
@@ -208,7 +208,7 @@ class _EncodingWriter(RecordWriter):
 
 
 def _split_column(column: pa.Array) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:
-    """Yield column as offsets and the data they point into; more than one where the data is larger than they reach."""
+    """Yield a column as offsets and the data they point into, in parts where the data is larger than they reach."""
     if not len(column):
         return
     kind = column.type

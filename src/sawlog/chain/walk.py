@@ -115,7 +115,7 @@ class ChainWalk(ABC):
         raise AssertionError("a kernel that never asks for more room")
 
     def close(self) -> bool:
-        """Return the kernel has reached the end. Returns whether it must go on all the same, from `state.position`."""
+        """Return whether the kernel, which has reached the end, must go on all the same, from `state.position`."""
         return False
 
     def note_event(self, event: Event) -> None:

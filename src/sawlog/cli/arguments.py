@@ -127,7 +127,7 @@ class Reading:
     def collect_settings(
         self, storage: Storage | None = None, call: Callable[..., Any] = sawlog.open
     ) -> dict[str, Any]:
-        """Return them as arguments of `sawlog.open`, or of a function that takes the same.
+        """Return the options as arguments of `sawlog.open`, or of a function that takes the same.
 
         Args:
             storage: The storage that is in use, if there is one.
@@ -216,7 +216,7 @@ def open_dataset(
     on_damage: str,
     provenance: bool = False,
 ) -> Dataset:
-    """Return `sawlog.open` with the texts of filters understood by the types of the columns."""
+    """Return the dataset that `sawlog.open` opens, with texts of filters understood by the types of the columns."""
     settings = reading.collect_settings(Storage(parse_storage_options(reading.storage)) if storage is None else storage)
     settings["view"] = selection.view
     filters = None

@@ -108,7 +108,7 @@ class Page:
                 self.print_line((f"{'':<{len(indent) + margin}}{line}", ""))
 
     def wrap_text(self, text: str, used: int) -> list[str]:
-        """Return text in lines that fit a terminal next to `used` columns; one line where it is no terminal."""
+        """Return a text in lines that fit a terminal next to `used` columns; one line where stdout is no terminal."""
         if not self.console.is_terminal:
             return [text]
         return textwrap.wrap(text, max(20, self.console.width - used), break_on_hyphens=False) or [""]
@@ -165,7 +165,7 @@ def render_count(count: int, noun: str) -> str:
 
 
 def describe_account(account: Account) -> str:
-    """Return bytes by use; what is unsupported is named where there is any."""
+    """Return a phrase on bytes by use; what is unsupported is named where there is any."""
     uses = ["header", "record", "padding", "tail", "damage", *(["unsupported"] if account.unsupported else [])]
     return ", ".join(f"{use} {getattr(account, use):,}" for use in uses)
 
@@ -179,7 +179,7 @@ def describe_tail(tail: Tail) -> str:
 
 
 def render_size(size: int) -> str:
-    """Return bytes in a suitable unit, and exactly."""
+    """Return a number of bytes as text, in a suitable unit and exactly."""
     value, unit = float(size), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
@@ -189,7 +189,7 @@ def render_size(size: int) -> str:
 
 
 def make_text_sink(write: Callable[[bytes], Any]) -> Callable[[Any], Any]:
-    """Return takes UTF-8 text for stdout to `write`; where that is a terminal, what it might obey is escaped."""
+    """Return a function that hands UTF-8 text to `write`; what a terminal might obey is escaped, if stdout is one."""
     if not sys.stdout.isatty():
         return write
     decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode

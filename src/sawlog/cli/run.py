@@ -104,7 +104,7 @@ def choose_log_level(pipeline: Pipeline) -> dict[str, str]:
 
 
 def run_pipeline(pipeline: Pipeline, plan: Plan, *, json: bool = False) -> int:
-    """Run a planned pipeline to its end, with its status on the screen or as JSON; the exit code."""
+    """Run a planned pipeline to its end, with its status on the screen or as JSON; return the exit code."""
     from sawlog.cli.status import show_status
     from sawlog.pipeline.metrics import serve
     from sawlog.pipeline.progress import BatchReport

@@ -68,7 +68,7 @@ def read_dataset_rows(dataset: Dataset, losses: DamageSummary, advance: Advance)
 
 
 def make_recorder(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:
-    """Return enters what fragments come across into `losses`, and moves the bar."""
+    """Return a function that enters the findings of a fragment into `losses`, and moves the bar."""
 
     def record_findings(fragment: Fragment, findings: Findings) -> None:
         losses.add(fragment, findings)
@@ -95,5 +95,5 @@ def divide_progress(size: int, advance: Advance) -> Iterator[Advance]:
 
 
 def count_bytes(dataset: Dataset) -> int:
-    """Return bytes of all files."""
+    """Return the number of bytes of all files."""
     return sum(file.size for file in dataset.files)

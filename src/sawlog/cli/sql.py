@@ -27,7 +27,7 @@ def sql(
     storage: arguments.StorageOptions = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --output jsonl.")] = False,
 ) -> int:
-    """Return query logs with SQL.
+    """Query logs with SQL.
 
     Needs DuckDB, which the extra `sql` brings. Exit code 1 if damage stopped it.
     """

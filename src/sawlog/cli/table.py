@@ -49,7 +49,7 @@ def print_table(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
 
 
 def render_type(kind: pa.DataType) -> str:
-    """Return name of a type, of nested ones without their fields: a header is no schema; `sawlog info` shows that."""
+    """Return the name of a type, of nested ones without their fields: `sawlog info` shows the whole schema."""
     if pa.types.is_struct(kind):
         return "struct"
     if pa.types.is_map(kind):
@@ -75,7 +75,7 @@ def fit(natural: Sequence[int], room: int) -> list[int]:
 
 
 def measure_width(text: str) -> int:
-    """Return terminal cells that a text takes."""
+    """Return the number of terminal cells that a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -132,7 +132,7 @@ def _render_cells(batch: pa.RecordBatch, room: int | None) -> list[list[str]]:
 
 
 def _cut_values(column: pa.Array, room: int) -> pa.Array:
-    """Return no more of long binary values than can be shown."""
+    """Return values, of which long binary ones are cut to what can be shown."""
     return call_function("binary_slice", column, options=("SliceOptions", 0, 4 * room))
 
 

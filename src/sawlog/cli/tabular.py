@@ -181,7 +181,7 @@ def _read_arrow(file: pa.NativeFile, _: NoOptions) -> Rows:
 
 
 def read_csv(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
-    """Return types are inferred from the first block."""
+    """Return the rows, of types that are inferred from the first block."""
     from pyarrow import csv
 
     convert = csv.ConvertOptions(
@@ -196,7 +196,7 @@ def read_csv(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
 
 
 def _read_jsonl(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
-    """Return types are inferred from the first block."""
+    """Return the rows, of types that are inferred from the first block."""
     from pyarrow import json
 
     return _with_binary(_run_decoder(json.open_json, file, json.ReadOptions(block_size=_BLOCK_BYTES)), options)

@@ -55,7 +55,7 @@ class RecordingStorage(Storage):
         return super()._open(name, file, end)
 
     def list_object_files(self, name: str) -> list[str]:
-        """Return file; of an object that a server keeps, its metadata on drives: its parts are recorded when read."""
+        """Return the file, or the metadata on drives of an object that a server keeps; parts are recorded when read."""
         stored = self._find_object(name)
         return [name] if stored is None else [shard.meta for shard in stored.shards.values()]
 

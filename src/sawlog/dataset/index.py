@@ -244,7 +244,7 @@ def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None
 
 
 def _choose_limits(kind: pa.DataType, values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar] | None:
-    """Return between which values those of a column are.
+    """Return the least and the greatest value of a column.
 
     `None` for nulls only, where there are NaNs, and for long texts.
     """

@@ -109,7 +109,7 @@ class _HoldingStorage(Storage):
         return [file for directory in directories for file in self.list_files(directory)]
 
     def count_bytes(self, path: str) -> int:
-        """Return bytes of what was published at a path."""
+        """Return the size of what was published at a path."""
         return self.held[resolve_destination(normalize(path))].size
 
     def release(self) -> None:

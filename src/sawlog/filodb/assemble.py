@@ -253,12 +253,12 @@ class ColumnBuilder:
         return array
 
     def _slice(self, start: int, size: int, rows: int) -> pa.Buffer:
-        """Return part of the arena; a copy where few rows would keep all of it alive."""
+        """Return a part of the arena; a copy where few rows would keep all of it alive."""
         part = self._arena.take(self._fixed).slice(start, size)
         return pa.py_buffer(part.to_pybytes()) if 4 * rows < self.capacity else part
 
     def _make_validity(self, field: ViewField, rows: Rows) -> pa.Buffer | None:
-        """Return which rows have a value: those whose layout has the column."""
+        """Return the validity bitmap of a column: rows have a value if their layout has the column."""
         if not field.arrow.nullable:
             return None
         if field.kind in ("hash", "schema_id"):

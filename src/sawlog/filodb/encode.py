@@ -321,7 +321,7 @@ class Encoder:
     def _compute_hashes(
         self, batch: pa.RecordBatch, layout_numbers: NDArray[np.uint8], scratch: NDArray[np.uint8]
     ) -> NDArray[np.uint64]:
-        """Return partition hashes: those given, or FiloDB's own."""
+        """Return the partition hashes: those of a column, or FiloDB's own."""
         if HASH_COLUMN in batch.schema.names and not self._prefix:
             stored_hashes = self._cast(batch.column(HASH_COLUMN), pa.int32(), HASH_COLUMN)
             has = (self.layouts["schema_id"] >= 0)[layout_numbers]

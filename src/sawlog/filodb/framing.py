@@ -177,7 +177,7 @@ class Framing:
         return self._judge_padding(offset, head)
 
     def _judge_padding(self, offset: int, head: Header) -> Container:
-        """Return no header is at its end: is it whole, with an unused rest?"""
+        """Return the container at whose end is no header: whole, with an unused rest, or broken."""
         end, size = offset + LENGTH_SIZE + head.length, self._size
         if self._find_other_end(end) is not None:
             return self._make_intact(offset, head, end)

@@ -61,7 +61,7 @@ class Layer:
             self._add(batch.slice(start, BATCH_ROWS), now, groups[start : start + BATCH_ROWS])
 
     def measure_groups(self, groups: int) -> NDArray[np.int64]:
-        """Return bytes of the containers of each group, counted from now on, up to `finish`."""
+        """Return the sizes of the containers of each group, counted from now on, up to `finish`."""
         self._sizes = np.zeros(max(groups, 1), np.int64)
         return self._sizes
 

@@ -81,7 +81,7 @@ class Charts:
 
 
 def _add(batch: pa.RecordBatch, series_by_key: dict[tuple[str, Any], _Series]) -> int:
-    """Return the count the series of some records; how many are of further ones."""
+    """Count the series of some records; return how many records are of further series."""
     if batch.column(TIME).null_count:
         batch = batch.filter(batch.column(TIME).is_valid())
     stamps = batch.column(TIME)

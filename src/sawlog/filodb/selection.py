@@ -80,7 +80,7 @@ class Tables:
         return self._plain_meanings if flagged == PLAIN_WORD else self._mark_doubtful({PLAIN_WORD, flagged})
 
     def _mark_doubtful(self, words: set[int]) -> Any:
-        """Return containers begin in these words, and records with their lower halves as schema IDs."""
+        """Return what schema IDs mean, marked as doubtful where a record of the ID begins as a container does."""
         schema_index = self.meanings.copy()
         doubted = [word & layout.MAX_SCHEMA_ID for word in words]
         schema_index[doubted] = s.DOUBTED - schema_index[doubted]
@@ -256,7 +256,7 @@ def _iterate_adjacent(view: memoryview, complete: Collection[int]) -> Iterator[t
 
 
 def _find_schemas(records: Iterable[memoryview], schemas: Schemas) -> Sequence[Schema]:
-    """Return known schemas of records: of those that can be read, if there are any, for others may have lost theirs."""
+    """Return the known schemas of records: of readable records, if there are any, for others may have lost theirs."""
     candidates: dict[int, Schema] = {}
     whole_schemas: dict[int, Schema] = {}
     for record in records:

@@ -161,7 +161,7 @@ class Walk(ChainWalk):
         return MORE
 
     def _open_frame(self, offset: int) -> bool:
-        """Open the container at a place, or account for what is there instead; whether the walk goes on."""
+        """Open the container at a place, or account for what is there instead; return whether the walk goes on."""
         state, size = self.state, self.span.file.size
         if state["bound"] and offset < state["bound"]:
             self._open(self._find_hidden(offset))
@@ -273,7 +273,7 @@ class Workspace:
 
     @classmethod
     def of(cls, fields: Sequence[ViewField], fragment: ContainerRange, capacity: int) -> Workspace:
-        """Return new memory for so many rows."""
+        """Return a workspace with room for so many rows."""
         selection = fragment.selection
         names = [record_layout.name for record_layout in selection.layouts]
         builder = ColumnBuilder(fields, selection.tables.layouts, capacity, fragment.scan.options, names)
@@ -357,7 +357,7 @@ class RecordsWalk(Walk):
         self._fragment.selection.pool.give(self._place, self._workspace)
 
     def describe(self, event: Event) -> str:
-        """Return damage in a column gives its name."""
+        """Return the detail of an event's damage, with the name of the column that it is in."""
         if event.kind == ContainerDamageKind.BAD_POINTER:
             return ContainerDamageKind.BAD_POINTER.detail.format(self._builder.fields[event.one].name, event.two)
         return super().describe(event)
@@ -367,7 +367,7 @@ class RowsWalk(RecordsWalk):
     """Pass that makes a row per record."""
 
     def _choose_fields(self) -> Sequence[ViewField]:
-        """Return wanted fields, and all payloads of the records, which are judged whether they are wanted or not."""
+        """Return the wanted fields, and all payloads of the records, which are judged even if they are not wanted."""
         options: ReadOptions = self._fragment.scan.options
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
         self._conditions: list[Condition] = []

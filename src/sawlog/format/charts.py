@@ -260,7 +260,7 @@ def render_time(milliseconds: float) -> str:
 
 
 def _escape_text(text: str) -> str:
-    """Return text cut at `MOST_TEXT` characters, and escaped if some of them are not printable."""
+    """Return a text, cut at `MOST_TEXT` characters, and escaped if some of them are not printable."""
     cut = text[:MOST_TEXT]
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
 

@@ -160,7 +160,7 @@ class Fragment(ABC):
         return self.scan_into(Findings("skip", drained=every))
 
     def scan_into(self, findings: Findings) -> Findings:
-        """Scan without gathering any column; the findings, filled.
+        """Scan without gathering any column; return the findings, filled.
 
         Raises:
             DamageError: At the first damage, if their policy is `fail`.
@@ -195,7 +195,7 @@ class Fragment(ABC):
         return self.projection.apply(batch.select(self.projection.decoded.names))
 
     def _read_damaged_bytes(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return first bytes of each damaged range; null where nothing can be read, as of a file that is missing."""
+        """Return the first bytes of each damaged range; null where nothing can be read, as of a missing file."""
         contents: list[bytes | None] = []
         for path, offset, length in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
             try:
@@ -563,7 +563,7 @@ class Format(ABC):
         """Return the certainty that a file is of this format, by its name and its first `PROBE_BYTES`."""
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """Return those files of a directory or glob that belong to a dataset of this format, in reading order.
+        """Return the files of a directory or glob that belong to a dataset of this format, in reading order.
 
         By default those that the user has named, and those with the suffix.
         """

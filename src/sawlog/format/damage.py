@@ -201,7 +201,7 @@ class Account:
 
     @classmethod
     def sum(cls, accounts: Iterable[Account]) -> Account:
-        """Return bytes by use, over several files."""
+        """Return the account of several files together."""
         total = cls()
         for account in accounts:
             total.add(account)
@@ -400,7 +400,7 @@ class FileReport(HasVerdict):
 
 
 def dump_ranges(damages: Iterable[Damage], verdict: Verdict) -> list[dict[str, Any]]:
-    """Return those damaged ranges that have this verdict as plain data for JSON."""
+    """Return the damaged ranges with this verdict as plain data for JSON."""
     return [asdict(damage) for damage in damages if judge_kind(damage.kind) is verdict]
 
 
@@ -473,7 +473,7 @@ class Report(HasVerdict):
 
 
 def make_damage_batch(damages: list[Damage]) -> pa.RecordBatch:
-    """Return damaged ranges as a record batch of `DAMAGE_SCHEMA`."""
+    """Return the damaged ranges as a record batch of `DAMAGE_SCHEMA`."""
     rows = [(d.path, d.offset, d.length, d.kind, d.detail, d.dropped) for d in damages]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(DAMAGE_SCHEMA)
     arrays = [make_array(column, field.type) for column, field in zip(columns, DAMAGE_SCHEMA, strict=True)]

@@ -99,13 +99,13 @@ class _Imported:
 
 
 def make_lazy_attribute(module: str, name: str) -> Any:
-    """Return attribute of a class that is what a module defines under a name, and is imported when it is asked for."""
+    """Return an attribute of a class that is what a module defines under a name, imported when it is asked for."""
     return _Imported(module, name)
 
 
 @functools.cache
 def find_entry_points(group: str) -> Mapping[str, EntryPoint]:
-    """Return entry points of sawlog and of all installed packages in a group, by their names, in the order of these."""
+    """Return the entry points of a group, of sawlog and all installed packages, by name, in the order of the names."""
     from importlib.metadata import EntryPoint
 
     own_entry_points = {name: EntryPoint(name, value, group) for name, value in OWN_ENTRY_POINTS.get(group, {}).items()}
@@ -116,7 +116,7 @@ def find_entry_points(group: str) -> Mapping[str, EntryPoint]:
 
 @functools.cache
 def list_entry_points() -> Any:
-    """Return all of them: to look for one group takes as long, for the files of all packages are read."""
+    """Return all entry points: to look for one group takes as long, for the files of all packages are read."""
     from importlib.metadata import entry_points
 
     return entry_points()

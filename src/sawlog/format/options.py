@@ -25,7 +25,7 @@ NAMES_TIME = {"names_time": True}
 
 
 def make_rescue_metadata(value: Any) -> dict[str, Any]:
-    """Return metadata of an option by whose value damaged files give more rows, each proven by a checksum."""
+    """Return the metadata of an option by whose value damaged files give more rows, each proven by a checksum."""
     return {"rescues": value}
 
 

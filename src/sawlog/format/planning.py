@@ -177,7 +177,7 @@ def split_contents(contents: Contents, request: BoundScan, task_bytes: int) -> I
 
 
 def list_unscanned_parts(contents: Contents, request: BoundScan, task_bytes: int) -> Iterable[Contents]:
-    """Return remote parts that need `scan_for_splits`, each in a task of its own, before all can be planned."""
+    """Return the remote parts that need `scan_for_splits`, each in a task of its own, before all can be planned."""
     if isinstance(contents, SplitsGroups):
         return contents.list_unscanned_parts(request, task_bytes)
     return [contents.with_files([file]) for file in _list_unscanned_files(contents, task_bytes)]

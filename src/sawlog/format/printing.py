@@ -56,7 +56,7 @@ def escape(value: bytes) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    r"""Return text with the bytes of every unprintable character as `\xNN`, so that it can do no harm to a terminal."""
+    r"""Return a text with the bytes of unprintable characters as `\xNN`, so that it can do no harm to a terminal."""
     return text if text.isprintable() else text.translate(_UNPRINTABLE)
 
 

@@ -77,7 +77,7 @@ class Condition:
         return [self.value] if self.op in ("=", "==") else []
 
     def mask_values(self, column: pa.Array) -> pa.Array:
-        """Return boolean array: which values meet the condition; null where that is unknown."""
+        """Return a boolean array: which values meet the condition; null where that is unknown."""
         import pyarrow.compute as pc
 
         if self.op in _NULLS:
@@ -142,7 +142,7 @@ def list_columns(query: Query) -> frozenset[str]:
 
 
 def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
-    """Return boolean array: for which rows a query holds; null where that is unknown.
+    """Return a boolean array: for which rows a query holds; null where that is unknown.
 
     Raises:
         SchemaError: When an expression cannot be computed.
@@ -191,7 +191,7 @@ def can_match(query: Query, values: pa.RecordBatch) -> bool:
 
 
 def can_match_within(query: Query, low: pa.RecordBatch, high: pa.RecordBatch) -> pa.Array:
-    """Return boolean array: whether a query may hold for rows within limits; true where these say nothing of it.
+    """Return a boolean array: whether a query may hold for rows within limits; true where these say nothing of it.
 
     Args:
         query: The query.
@@ -412,7 +412,7 @@ class _Parts:
         return cls(pickled)
 
     def take(self, schema: pa.Schema) -> Any:
-        """Return next part with all that belongs to it: a name, a scalar, what `_translate_call` returns, or None."""
+        """Return the next part with all that belongs to it: a name, a scalar, a `_translate_call`, or None."""
         part, value = self._left.pop()
         if part == "literal":
             return self._values[int(value)][0]

@@ -51,7 +51,7 @@ def get_format(name: str) -> Format:
 
 @cache
 def load(point: EntryPoint) -> Format:
-    """Return only what is asked for: each of Spark's Python processes starts with this."""
+    """Return one format, without loading the others: each of Spark's Python processes starts with this."""
     format: Format = point.load()()
     return format
 
@@ -92,7 +92,7 @@ class Part:
         return "unknown" if self.format is None else self.format.title
 
     def make_command(self, options: Mapping[str, Any]) -> str:
-        """Return command that shows the rows of the part, read with these options; empty where no format is known."""
+        """Return the command that shows the part's rows, read with these options; empty where no format is known."""
         if self.format is None:
             return ""
         named = f" --format {self.format.name}" if self.mixed else ""

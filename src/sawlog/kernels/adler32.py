@@ -41,7 +41,7 @@ def _make_wide(value: int | None = None) -> Any:
 
 
 def choose_vector_width(triple: str, features: Mapping[str, bool]) -> int:
-    """Return bytes per vector that a CPU sums at once; 0 where registers have to do."""
+    """Return the number of bytes that a CPU sums at once in a vector; 0 where registers have to do."""
     if triple.startswith("x86_64"):
         if features.get("avx512bw"):
             return 64
@@ -125,7 +125,7 @@ def _load_vector(builder: ir.IRBuilder, width: int, end: ir.Value, unread: ir.Va
 
 
 def _sum_lanes(builder: ir.IRBuilder, width: int, data: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Return plain sums of a vector's bytes in lanes of 64 bits, and sums weighted from its end in lanes of 32 bits."""
+    """Return the plain sums of a vector's bytes in lanes of 64 bits, and those weighted from its end in lanes of 32."""
     sad, multiply_bytes, multiply_words = _NAMES[width]
     plain = _call(builder, sad, ir.VectorType(_make_wide(), width // 8), data, ir.Constant(data.type, [0] * width))
     weights = ir.Constant(data.type, [width - i for i in range(width)])
@@ -225,7 +225,7 @@ def finish(total: Any, weighted: Any, length: Any) -> Any:
 
 @inlined
 def adler32(buffer: Any, start: Any, length: Any) -> Any:
-    """Return Adler-32 of `buffer[start : start + length]` as uint64; at most `LONGEST` bytes. All are uint64."""
+    """Return the Adler-32 of `buffer[start : start + length]` as uint64; at most `LONGEST` bytes. All are uint64."""
     total, weighted = sums(buffer, start, length, _ZERO, _ZERO)
     return finish(total, weighted, length)
 

@@ -180,7 +180,7 @@ def _compile(entry: _Entry, folder: str) -> None:
 
 
 def _run(entries: list[_Entry], folder: str) -> float:
-    """Compile entries one after the other; the processor seconds that this took.
+    """Compile entries one after the other; return the processor seconds that this took.
 
     Garbage is not collected: to look through all of Numba once for each of them took a quarter of it.
     """

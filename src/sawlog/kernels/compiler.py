@@ -80,7 +80,7 @@ class _Part(CPUCodeLibrary):
         """Do nothing: only object mode has an environment."""
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Return none; but all is known now."""
+        """Return 0: nobody calls the code by its address, and all of its modules are known now."""
         self._ensure_finalized()
         return 0
 
@@ -244,7 +244,7 @@ _NUMBA_TYPES = {"b": types.boolean, "i": types.int64, "u": types.uint64, "f": ty
 
 
 def lower_function(function: Any, signature: Any, symbol: str) -> Any:
-    """Return function over pointers and numbers as a module of LLVM's, not optimized: with C's ABI, all else internal.
+    """Return a function over pointers and numbers as a module of LLVM's, unoptimized: with C's ABI, all else internal.
 
     It calls the C library by the addresses in its table of them, not by stubs that jump there, which made kernels that
     copy many short texts some hundredths slower.

@@ -138,7 +138,7 @@ def _step_byte(crc: Any, byte: Any) -> Any:
 
 @inlined
 def extend_table(crc: Any, buffer: Any, start: Any, length: Any) -> Any:
-    """Return continue a CRC-32C, a uint64 that is 0 at first, over `buffer[start : start + length]`, by tables."""
+    """Continue a CRC-32C, a uint64 that is 0 at first, over `buffer[start : start + length]`, by tables."""
     crc ^= _ONES
     position = start
     end = start + length
@@ -153,7 +153,7 @@ def extend_table(crc: Any, buffer: Any, start: Any, length: Any) -> Any:
 
 @inlined
 def _extend_stretches(buffer: Any, position: Any, stretch: Any, tables: Any, crc: Any) -> Any:
-    """Return continue `crc` over three neighbouring stretches, worked on side by side."""
+    """Continue `crc` over three neighbouring stretches, worked on side by side."""
     second = np.uint64(0)
     third = np.uint64(0)
     end = position + stretch
@@ -200,5 +200,5 @@ crc32c_extend: Any = extend_hardware if INSTRUCTIONS else extend_table
 
 @inlined
 def crc32c(buffer: Any, start: Any, length: Any) -> Any:
-    """Return CRC-32C of `buffer[start : start + length]` as uint64. `start` and `length` are uint64."""
+    """Return the CRC-32C of `buffer[start : start + length]` as uint64. `start` and `length` are uint64."""
     return crc32c_extend(np.uint64(0), buffer, start, length)

@@ -98,7 +98,7 @@ def _load_words(data: Any, pos: Any) -> Any:
 
 @inlined
 def _set_byte(words: Any, place: Any, byte: Any) -> Any:
-    """Return four words, a byte of which, so far zero, is set."""
+    """Return four words in which a byte that was zero is set."""
     value = np.uint64(byte) << (place & np.uint64(7)) * _EIGHT
     word = place >> _THREE
     return (

@@ -167,7 +167,7 @@ def intern(
     numbers: OutInt32s,
     rows: OutInt64s,
 ) -> Int64:
-    """Look strings up, and give numbers to those that are new; how many there are then.
+    """Look strings up, and give numbers to those that are new; return how many there are then.
 
     Args:
         strings: `Strings`.

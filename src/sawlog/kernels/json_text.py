@@ -55,7 +55,7 @@ for _plain, _escaped in zip(b'\b\t\n\f\r"\\', b'btnfr"\\', strict=True):
 
 @inlined
 def put_text(out: Any, pos: Any, text: Any) -> Any:
-    """Return a text as it is, of uint8."""
+    """Write a text as it is, of uint8."""
     for i in range(len(text)):
         out[pos + np.uint64(i)] = text[i]
     return pos + np.uint64(len(text))
@@ -63,7 +63,7 @@ def put_text(out: Any, pos: Any, text: Any) -> Any:
 
 @inlined
 def put_digits(out: Any, pos: Any, value: Any, width: Any) -> Any:
-    """Return exactly `width` decimal digits."""
+    """Write exactly `width` decimal digits."""
     cursor = pos + width
     while cursor > pos:
         cursor -= _ONE
@@ -74,7 +74,7 @@ def put_digits(out: Any, pos: Any, value: Any, width: Any) -> Any:
 
 @inlined
 def put_unsigned(out: Any, pos: Any, value: Any) -> Any:
-    """Return a uint64 in decimal."""
+    """Write a uint64 in decimal."""
     width = _ONE
     quotient = value // _TEN
     while quotient > 0:
@@ -85,7 +85,7 @@ def put_unsigned(out: Any, pos: Any, value: Any) -> Any:
 
 @inlined
 def put_integer(out: Any, pos: Any, value: Any) -> Any:
-    """Return a uint64 that holds an int64, in decimal."""
+    """Write a uint64 that holds an int64, in decimal."""
     if np.int64(value) < 0:
         out[pos] = 45
         pos += _ONE
@@ -148,7 +148,7 @@ def are_plain(word: Any) -> Any:
 
 @inlined
 def _put_ascii(out: Any, pos: Any, byte: Any) -> Any:
-    """Return a character of ASCII in a JSON string; the position after it."""
+    """Write a character of ASCII in a JSON string; return the position after it."""
     escape = _ESCAPES[byte]
     if escape == 0:
         out[pos] = byte
@@ -198,19 +198,19 @@ def _put_characters(out: Any, pos: Any, data: Any, cursor: Any, end: Any, is_lat
 
 @inlined
 def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """Return a JSON string; the position after it, which is 0 where the bytes are no UTF-8."""
+    """Write a JSON string; return the position after it, which is 0 where the bytes are no UTF-8."""
     return _put_characters(out, pos, data, start, end, False)
 
 
 @inlined
 def put_latin_1_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """Return a JSON string of Latin-1; the position after it."""
+    """Write a JSON string of Latin-1; return the position after it."""
     return _put_characters(out, pos, data, start, end, True)
 
 
 @inlined
 def put_utf_16_string(out: Any, pos: Any, data: Any, start: Any, end: Any, is_big: Any) -> Any:
-    """Return a JSON string of UTF-16, little endian or big; the position after it, which is 0 where it is none."""
+    """Write a JSON string of UTF-16, of either byte order; return the position after it, 0 where it is none."""
     out[pos] = 34
     pos += _ONE
     while start < end:
@@ -224,7 +224,7 @@ def put_utf_16_string(out: Any, pos: Any, data: Any, start: Any, end: Any, is_bi
 
 @inlined
 def put_base64(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """Return a JSON string that holds bytes in base64."""
+    """Write a JSON string that holds bytes in base64."""
     out[pos] = 34
     pos += _ONE
     cursor = start
@@ -250,7 +250,7 @@ def put_base64(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
-    """Return microseconds since 1970 as RFC 3339; the position after it, which is 0 outside the years 1 to 9999."""
+    """Write microseconds since 1970 as RFC 3339; return the position after it, 0 outside the years 1 to 9999."""
     days = micros // _DAY
     if days < _FIRST_DAY or days > _LAST_DAY:
         return _ZERO
@@ -301,7 +301,7 @@ def _skip_space(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def _find_string_end(data: Any, pos: Any, end: Any) -> Any:
-    """Return position after a string of JSON that begins at `pos`, without halves of surrogate pairs; 0 for none."""
+    """Return the position after a string of JSON at `pos`, without halves of surrogate pairs; 0 for none."""
     pos += _ONE
     while pos < end:
         if end - pos >= _EIGHT and are_plain(load_u64(data, pos)):

@@ -114,7 +114,7 @@ class Slice:
     length: Number
 
     def find_ends(self, thing: Any, start: int = 0) -> tuple[int, int]:
-        """Return start and end of the slice in the record at `start`; the end may be past that of the bytes."""
+        """Return the start and end of the slice in the record at `start`; the end may be past that of the bytes."""
         begin = start + self.length.end
         return begin, begin + self.length.of(thing, start)
 

@@ -32,7 +32,7 @@ def read_varint(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def put_varint(out: Any, pos: Any, value: Any) -> Any:
-    """Write a varint at `pos`; the position after it. At most ten bytes."""
+    """Write a varint at `pos`; return the position after it. At most ten bytes."""
     while value >= _MORE:
         out[pos] = value & _LOW7 | _MORE
         pos += _ONE

@@ -134,7 +134,7 @@ class Source:
 
     @functools.cache  # noqa: B019 # as many as there are modules
     def _analyze_statement(self, place: int) -> tuple[str, set[str], set[Use]]:
-        """Return syntax of a statement, the names in it, also those in texts, and what it takes from other modules."""
+        """Return the syntax of a statement, the names in it and in its texts, and what it takes from other modules."""
         statement = _Code().visit(self._statements[place])
         free = set(_free(symtable.symtable(ast.unparse(statement), self.path, "exec")))
         plain, parents = set[str](), set[str]()

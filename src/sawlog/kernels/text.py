@@ -19,7 +19,7 @@ _DIGITS = np.frombuffer(bytes(range(256)).hex().encode(), np.dtype("<u2")).astyp
 
 @inlined
 def measure_utf8(data: Any, pos: Any, end: Any) -> Any:
-    """Return bytes of the character at `pos`, which is not ASCII; 0 where it is not UTF-8."""
+    """Return the number of bytes of the character at `pos`, which is not ASCII; 0 where it is not UTF-8."""
     first = data[pos]
     if first < 0xC2 or first > 0xF4:
         return _ZERO
@@ -66,7 +66,7 @@ def exceeds_ascii(data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def put_latin_1(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """Write Latin-1 as UTF-8, which has twice as many bytes at most; the position after it."""
+    """Write Latin-1 as UTF-8, which has twice as many bytes at most; return the position after it."""
     while start < end:
         if end - start >= _EIGHT:
             word = load_u64(data, start)
@@ -111,7 +111,7 @@ def read_utf_16(data: Any, start: Any, end: Any, is_big: Any) -> Any:
 
 @inlined
 def put_beyond_ascii(out: Any, pos: Any, character: Any) -> Any:
-    """Write a character that is not ASCII as UTF-8; the position after it."""
+    """Write a character that is not ASCII as UTF-8; return the position after it."""
     if character < np.uint64(0x800):
         return _put_two(out, pos, character)
     if character < np.uint64(0x10000):
@@ -142,7 +142,7 @@ def put_utf_16(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def _put_rest(out: Any, pos: Any, character: Any, count: Any) -> Any:
-    """Return the last bytes of a character, of six bits each."""
+    """Write the last bytes of a character, of six bits each."""
     while count > _ZERO:
         count -= _ONE
         out[pos] = _CONTINUED | character >> _SIX * count & _LOW6
@@ -152,7 +152,7 @@ def _put_rest(out: Any, pos: Any, character: Any, count: Any) -> Any:
 
 @inlined
 def put_hex(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """Write the bytes `data[start:end]` as digits at `out[pos]`; the position after them."""
+    """Write the bytes `data[start:end]` as digits at `out[pos]`; return the position after them."""
     while start < end:
         store_u16(out, pos, _DIGITS[data[start]])
         start += _ONE
@@ -162,7 +162,7 @@ def put_hex(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def put_reversed_hex(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
-    """Return `put_hex`, the last byte first."""
+    """Write bytes as `put_hex` does, the last byte first."""
     while end > start:
         end -= _ONE
         store_u16(out, pos, _DIGITS[data[end]])

@@ -48,7 +48,7 @@ def _mix_word(lane: Any, word: Any) -> Any:
 
 @inlined
 def xxh32(buffer: Any, start: Any, length: Any, seed: Any) -> Any:
-    """Return XXH32 of `buffer[start : start + length]` as uint64. `start`, `length` and `seed` are uint64."""
+    """Return the XXH32 of `buffer[start : start + length]` as uint64. `start`, `length` and `seed` are uint64."""
     position = start
     end = start + length
     if length >= _STRIPE:

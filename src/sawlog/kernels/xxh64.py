@@ -80,7 +80,7 @@ def _mix_word(lane: Any, word: Any) -> Any:
 
 @inlined
 def xxh64(buffer: Any, start: Any, length: Any) -> Any:
-    """Return XXH64 of `buffer[start : start + length]`, as uint64. `start` and `length` are uint64."""
+    """Return the XXH64 of `buffer[start : start + length]`, as uint64. `start` and `length` are uint64."""
     position = start
     end = start + length
     value = _P5
@@ -110,13 +110,13 @@ def xxh64(buffer: Any, start: Any, length: Any) -> Any:
 
 @inlined
 def _mix(buffer: Any, pos: Any, secret: Any) -> Any:
-    """Return sixteen bytes of input with sixteen of the secret."""
+    """Return a word mixed of sixteen bytes of input and sixteen of the secret."""
     return _fold(load_u64(buffer, pos) ^ _WORDS[secret], load_u64(buffer, pos + _EIGHT) ^ _WORDS[secret + 8])
 
 
 @inlined
 def _hash_short(buffer: Any, start: Any, length: Any) -> Any:
-    """Return hash up to 16 bytes."""
+    """Return the hash of up to 16 bytes."""
     if length > _EIGHT:
         low = load_u64(buffer, start) ^ _WORDS[24] ^ _WORDS[32]
         high = load_u64(buffer, start + length - _EIGHT) ^ _WORDS[40] ^ _WORDS[48]
@@ -138,7 +138,7 @@ def _hash_short(buffer: Any, start: Any, length: Any) -> Any:
 
 @inlined
 def _hash_medium(buffer: Any, start: Any, length: Any) -> Any:
-    """Return hash 17 to 240 bytes."""
+    """Return the hash of 17 to 240 bytes."""
     value = length * _P1
     last = start + length - _SIXTEEN
     if length <= np.uint64(128):
@@ -156,7 +156,7 @@ def _hash_medium(buffer: Any, start: Any, length: Any) -> Any:
 
 @inlined
 def _mix_lanes(buffer: Any, pos: Any, secret: Any, lane_sum: Any, other_sum: Any) -> Any:
-    """Return two neighbouring lanes and sixteen bytes: each takes its own product and the other's word."""
+    """Return two neighbouring lanes with sixteen bytes mixed in: each takes its own product and the other's word."""
     word = load_u64(buffer, pos)
     next_word = load_u64(buffer, pos + _EIGHT)
     key = word ^ _WORDS[secret]
@@ -173,7 +173,7 @@ def _scramble(lane: Any, secret: Any) -> Any:
 
 @inlined
 def _hash_long(buffer: Any, start: Any, length: Any) -> Any:
-    """Return more than 240 bytes: eight lanes, 64 bytes at a time."""
+    """Return the hash of more than 240 bytes: eight lanes, 64 bytes at a time."""
     a, b, c, d, e, f, g, h = _P32_3, _P1, _P2, _P3, _P4, _P32_2, _P5, _P32_1
     pos = start
     stripes = (length - _ONE) // _STRIPE
@@ -203,7 +203,7 @@ def _hash_long(buffer: Any, start: Any, length: Any) -> Any:
 
 @inlined
 def xxh3(buffer: Any, start: Any, length: Any) -> Any:
-    """Return XXH3, 64 bits, of `buffer[start : start + length]`, as uint64. `start` and `length` are uint64."""
+    """Return the 64-bit XXH3 of `buffer[start : start + length]`, as uint64. `start` and `length` are uint64."""
     if length <= _SIXTEEN:
         return _hash_short(buffer, start, length)
     if length <= np.uint64(240):

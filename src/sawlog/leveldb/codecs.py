@@ -171,7 +171,7 @@ def _expand_unbounded_zstd(data: pa.Buffer, max_bytes: int) -> pa.Buffer:
 
 
 def _expand_dictionary_zstd(data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer:
-    """Return content that refers to a dictionary, which Arrow's codec does not take."""
+    """Return the content of a block that refers to a dictionary, which Arrow's codec does not take."""
     zstandard = import_optional("zstandard", "rocksdb", "Zstandard blocks that were compressed with a dictionary")
     declared = zstandard.frame_content_size(data)
     if declared > max_bytes:
@@ -183,7 +183,7 @@ def _expand_dictionary_zstd(data: pa.Buffer, max_bytes: int, dictionary: bytes) 
 
 
 def _expand_dictionary_lz4(data: pa.Buffer, size: int, dictionary: bytes) -> pa.Buffer:
-    """Return content that refers to a dictionary as if it were before it."""
+    """Return the content of a block that refers to a dictionary as if it were before it."""
     before = np.frombuffer(dictionary, np.uint8)[-layout.LZ4_REACH :]
     out = np.zeros(len(before) + size + SLACK, np.uint8)
     out[: len(before)] = before

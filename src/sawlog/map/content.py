@@ -163,7 +163,7 @@ class Keys:
         self._found: dict[Any, tuple[int, int]] = {}
 
     def add(self, values: pa.Array, sizes: NDArray[np.int64]) -> pa.Array:
-        """Take in the keys of a batch and the bytes of its rows; the keys, encoded with a dictionary if they repeat."""
+        """Take in the keys of a batch and the bytes of its rows; return the keys, in a dictionary if they repeat."""
         if not self.repeats:
             return values
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()

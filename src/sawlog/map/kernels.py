@@ -107,7 +107,7 @@ def hash_slices(ends: Int64s, data: Bytes, out: OutUInt64s) -> None:
 
 @kernel
 def move_new(hashes: OutUInt64s, limit: UInt64, known_hashes: OutUInt64s) -> Int64:
-    """Move hashes that are new, as far as is known, to the front; how many.
+    """Move hashes that are new, as far as is known, to the front; return how many.
 
     Args:
         hashes: uint64.

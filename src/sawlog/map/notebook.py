@@ -15,7 +15,7 @@ SHOWN_ROWS = 10
 
 
 def as_html(dataset: sawlog.Dataset) -> str:
-    """Return HTML of a dataset: its description, the map of small files, and the first rows."""
+    """Return a dataset as HTML: its description, the map of small files, and the first rows."""
 
     def render_row(tag: str, cells: Sequence[object]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"

@@ -61,7 +61,7 @@ class _FileSurvey:
         self.room = _ALL_RANGES // files + 1
 
     def take_damaged(self, batch: pa.RecordBatch) -> list[Ranges]:
-        """Note damaged and unsupported ranges, of which the first are listed; where they are."""
+        """Note damaged and unsupported ranges, of which the first are listed; return where they are."""
         listed = batch.slice(0, max(0, self.room - len(self.found.damages)))
         self.found.damages += [Damage(*row.values()) for row in listed.to_pylist()]
         offsets, lengths = (view_values(batch.column(name), np.int64) for name in ("offset", "length"))

@@ -188,7 +188,7 @@ def _decode_sparse(field: Field, array: pa.Array) -> pa.Array:
 
 
 def _decode_cells(field: Field, array: pa.Array) -> pa.Array:
-    """Return array cells: protobuf messages. Section 3.3 of the format."""
+    """Return array cells, which are protobuf messages, as lists. Section 3.3 of the format."""
     binary = _cast_binary(array)
     offsets, data = split_binary(binary)
     rows = len(binary)

@@ -123,7 +123,7 @@ class LooseContents(Contents):
         return (place.collection, place.partition, place.segment) if place is not None else (0, -1, -1)
 
     def make_field_parser(self, file: File, source: Source) -> FieldParser:
-        """Return descriptor and events."""
+        """Return a parser of descriptor and events."""
         del file
         return lambda offset: parse_parts(source, offset)
 

@@ -105,7 +105,7 @@ def _encode_json(field: Field, array: pa.Array, row: int) -> pa.Array:
 
 
 def _encode_dense(field: Field, array: pa.Array, row: int) -> pa.Array:
-    """Return dense vectors as slots of bytes."""
+    """Return dense vectors as slots of fixed-width bytes."""
     element = VECTOR_ELEMENTS[field.type]
     width = field.dim * VECTOR_BYTES[field.type]
     if pa.types.is_fixed_size_binary(array.type):
@@ -147,7 +147,7 @@ def _encode_bfloat16(field: Field, values: pa.Array, row: int) -> NDArray[np.uin
 
 
 def _cast_slots(field: Field, slots: pa.Array) -> pa.Array:
-    """Return nullable vectors are stored as variable binary."""
+    """Return slots as they are stored: nullable vectors as variable binary."""
     return slots.cast(pa.binary()) if field.nullable else slots
 
 
@@ -261,7 +261,7 @@ def encode_parquet(table: pa.Table, *, store_schema: bool = False, dictionary: b
 
 
 def measure_column(column: pa.Array | pa.ChunkedArray) -> int:
-    """Return in-memory size of a column, for the `original_size` extra."""
+    """Return the in-memory size of a column in bytes, for the `original_size` extra."""
     return int(column.get_total_buffer_size())
 
 

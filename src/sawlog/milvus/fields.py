@@ -38,7 +38,7 @@ _MOST = 20
 
 
 def parse_parts(source: Source, offset: int) -> Iterator[Part]:
-    """Yield magic number and descriptor, where they are at the offset, and events from there on; not before 2.0."""
+    """Yield magic number and descriptor, if they are at the offset, and the events from there on; not before 2.0."""
     pos = offset
     if pos == 0:
         head = source.read_window(0, HEAD).tobytes()
@@ -115,7 +115,7 @@ def _parse_pages(source: Source, pos: int, length: int) -> Iterator[Part]:
 
 
 def _parse_values(source: Source, page: Page, chunk: Chunk) -> Iterator[Part]:
-    """Yield first values of a page whose type has a width, and which of its rows are null; nothing of other pages."""
+    """Yield the first values of a page whose type has a width, and its null rows; nothing of other pages."""
     form = _FORMS.get(chunk.type)
     data = decompress_page(source, page, chunk.compression) if form is not None and not page.has_indices else None
     if form is None or data is None:

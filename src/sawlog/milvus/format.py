@@ -140,7 +140,7 @@ class MilvusBinlog(Format):
         return LooseContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
-        """Return the path is a root."""
+        """Begin writing below `path`, the root of the logs."""
         from sawlog.milvus.writer import make_writer
 
         return make_writer(path, schema, options, storage)
@@ -165,7 +165,7 @@ class MilvusBinlog(Format):
     def open_task_writer(
         self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
     ) -> Writer:
-        """Return all tasks write below one root, each with ids of its own.
+        """Begin the share of one task: all write below one root, each with ids of its own.
 
         Raises:
             OptionError: For a backup's tree, whose metadata is one file.

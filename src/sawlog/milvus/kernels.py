@@ -217,7 +217,7 @@ def _hash_murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
 
 @inlined
 def compute_remainder(value: Any, divisor: Any, reciprocal: Any) -> Any:
-    """Return the `value % divisor` without a division, of which `reciprocal` is `(2**64 - 1) // divisor`."""
+    """Return `value % divisor` without a division; `reciprocal` is `(2**64 - 1) // divisor`."""
     remainder = value - high_product(value, reciprocal) * divisor  # the quotient is right, or too small by one
     return remainder - divisor if remainder >= divisor else remainder
 
@@ -357,5 +357,5 @@ def find_longest_value(data: Bytes) -> Int64:
 
 @kernel
 def extend_crc32c(crc: UInt64, data: Bytes) -> UInt64:
-    """Return continue a CRC-32C, which is 0 at first, over the bytes of a record of etcd's write-ahead log."""
+    """Continue a CRC-32C, which is 0 at first, over the bytes of a record of etcd's write-ahead log."""
     return crc32c_extend(crc, data, _ZERO, np.uint64(len(data)))

@@ -128,7 +128,7 @@ class Event:
 
 
 def find_type_name(code: int) -> str:
-    """Return milvus' name of a data type; the code itself where it is unknown."""
+    """Return Milvus' name of a data type; the code itself where it is unknown."""
     try:
         return layout.DataType(code).name.rstrip("_")
     except ValueError:
@@ -393,12 +393,12 @@ _walk, _no_run, _note, _blame = map(as_written, (walk_chain, run_nothing, note, 
 
 
 def measure_header(rules: Rules) -> int:
-    """Return bytes of an event's header."""
+    """Return the size of an event's header."""
     return (layout.LEGACY_HEADER if rules.legacy else layout.HEADER).size
 
 
 def _read_header(data: Any, pos: int, rules: Rules) -> tuple[int, int, int, int]:
-    """Return timestamp, type code, length and next position of the event at `pos`."""
+    """Return the timestamp, type code, length and next position of the event at `pos`."""
     if rules.legacy:
         timestamp, code, _, length, following = layout.LEGACY_HEADER.unpack_from(data, pos)
         return timestamp, code, length, following
@@ -530,7 +530,7 @@ class _EventWalk(ChainWalk):
         return HEAD
 
     def describe(self, event: Wrong) -> str:
-        """Return the header is quoted."""
+        """Return the detail of an event's damage, with the header quoted."""
         header = measure_header(self._rules)
         min_length = header + layout.EVENT_DATA.size
         if event.kind == BinlogDamageKind.ENCRYPTED:
@@ -626,7 +626,7 @@ class Log:
         return None if self.is_bare_parquet else read_descriptor(self.source, self.path, findings, self.head)
 
     def iterate_parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
-        """Yield file's events, or the one payload that a bare file is. Damage is reported when the walk finds it."""
+        """Yield the file's events, or the only payload of a bare file. Damage is reported when the walk finds it."""
         if self.is_bare_parquet:
             yield Part(None, Extent(0, self.source.size))
         elif descriptor is not None:
@@ -644,7 +644,7 @@ class Log:
     def require_parts(
         self, report: Callable[[Damage], None] | None = None, span: tuple[int, int] | None = None
     ) -> list[tuple[Part, Payload]]:
-        """Return every part of a file of inserts of which nothing may be missing, at least one.
+        """Return all parts of a file of inserts, at least one, of which nothing may be missing.
 
         Args:
             report: Called with each damage that costs no row.

@@ -106,7 +106,7 @@ def _parse_trailing_ids(parts: list[str]) -> list[int]:
 
 
 def _parse_manifest_path(file: File, root: str, parts: list[str]) -> LogFile | None:
-    """Return `<collection>/<partition>/<segment>/_metadata/manifest-<version>.avro`.
+    """Return the log that `<collection>/<partition>/<segment>/_metadata/manifest-<version>.avro` names.
 
     A backup's may have a group, too.
     """
@@ -118,7 +118,7 @@ def _parse_manifest_path(file: File, root: str, parts: list[str]) -> LogFile | N
 
 
 def _parse_index_path(file: File, root: str, parts: list[str]) -> LogFile | None:
-    """Return `<build>/<version>/<partition>/<segment>/<name>`."""
+    """Return the log that `<build>/<version>/<partition>/<segment>/<name>` names."""
     if len(parts) != 5 or not all(layout.ID.match(part) for part in parts[:4]):
         return None
     build, _, partition, segment = map(int, parts[:4])
@@ -126,7 +126,7 @@ def _parse_index_path(file: File, root: str, parts: list[str]) -> LogFile | None
 
 
 def _parse_ddl_ids(parts: list[str]) -> tuple[int, int, int, int, int]:
-    """Return `<collection>/{ts,ddl}/<log>`."""
+    """Return the ids in `<collection>/{ts,ddl}/<log>`."""
     collection = int(parts[0]) if layout.ID.match(parts[0]) else 0
     log = int(parts[-1]) if layout.ID.match(parts[-1]) else 0
     return collection, layout.ALL_PARTITIONS, -1, -1, log

@@ -125,7 +125,7 @@ def _refuse(findings: Findings, path: str) -> None:
 
 
 def _make_descriptor(log: Log, descriptor: Descriptor, findings: Findings) -> bytes:
-    """Return magic number and descriptor.
+    """Return the magic number and the descriptor of a repaired file.
 
     With extras that say what has to be said where those of the file are broken.
     """

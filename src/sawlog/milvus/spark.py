@@ -37,7 +37,7 @@ def read_collection(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Return collection, each segment's own deletes applied where its rows are read, those of L0 segments by one join.
+    """Return a collection. A segment's own deletes are applied as its rows are read, those of L0 segments by one join.
 
     The plain source applies both kinds while it reads, which has every task read all L0 delta logs of its partition.
     Take this function when there are many of them.
@@ -76,7 +76,7 @@ def read_collection(
 
 
 def _make_hit_condition(rows: DataFrame, deleted: DataFrame, key: str) -> Column:
-    """Return a delete hits rows of its partition, or of all, with its key, and strictly older than itself."""
+    """Return the condition under which a delete hits a row: in its partition or any, of its key, strictly older."""
     everywhere = deleted["partition"] == layout.ALL_PARTITIONS
     return (
         (rows[quote_name(key)] == deleted["pk"])

@@ -72,12 +72,12 @@ class Listener(StreamingQueryListener):
 
 
 def sum_read_bytes(sources: Sequence[SourceProgress]) -> int | None:
-    """Return bytes of files that a micro-batch has read; None where no source says."""
+    """Return the number of bytes of files that a micro-batch has read; None where no source says."""
     return _sum(_count_read_bytes(source.endOffset) for source in sources)
 
 
 def sum_waiting_bytes(sources: Sequence[SourceProgress]) -> int | None:
-    """Return bytes of files that are there and not read yet; None where no source says."""
+    """Return the number of bytes of files that are there and not read yet; None where no source says."""
     return _sum(_count_waiting(source.latestOffset) for source in sources)
 
 
@@ -87,7 +87,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _count_read_bytes(end: str | None) -> int | None:
-    """Return bytes that the micro-batch up to an offset has read; None for the offsets of other sources."""
+    """Return the number of bytes that the micro-batch up to an offset has read; None for offsets of other sources."""
     try:
         after = Offset.from_json(decode_json(end or ""))
     except SawlogError:

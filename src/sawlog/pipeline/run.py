@@ -160,7 +160,7 @@ class Run:
             )
 
     def _write(self, sink: Target, frame: DataFrame) -> int:
-        """Write a batch; how many rows it had."""
+        """Write a batch; return how many rows it had."""
         observation = Observation()
         writer = _configure_writer(frame.observe(observation, sql.count(sql.lit(1)).alias("rows")).write, sink).mode(
             sink.mode

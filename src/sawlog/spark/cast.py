@@ -88,7 +88,7 @@ def _change_unit(array: pa.Array, unit: str) -> pa.Array:
 
 
 def _cast_list(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return any list to any list: first the layout, then the elements."""
+    """Return lists of any kind as lists of another: first the layout is changed, then the elements."""
     if arrow.is_list_view(array.type) or arrow.is_large_list_view(array.type):
         array = _pack(array)
     elif not arrow.is_list(array.type):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def compute_digest(rows: DataFrame) -> Digest:
-    """Return count and hash the rows. Their order does not matter, nor does that of the columns; their number does.
+    """Return the number of rows and a hash of them, whatever the order of rows and columns.
 
     A column that is null counts as one that is not there.
     """

@@ -318,7 +318,7 @@ def _check_metadata_type(kind: spark.DataType) -> spark.StructType:
 
 
 def _parse_pairs(path: str, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield name and value of the `key=value` directories in a path, the last part too if the path ends in a slash."""
+    """Yield the names and values of the `key=value` directories in a path, the last too if the path ends in a slash."""
     inside = (parts for base in bases if (parts := _split_path(path, _without_glob(base, path))))
     for part in next(inside, [])[:-1]:
         pair = _parse_pair(part)

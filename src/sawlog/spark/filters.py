@@ -187,7 +187,7 @@ def _make_conditions(column: str, op: str, values: list[Any], kind: pa.DataType)
 
 
 def _make_time_conditions(column: str, op: str, value: dt.datetime) -> Iterator[Condition]:
-    """Yield Spark sees the microsecond that contains an instant, so a bound takes in the whole of it."""
+    """Yield conditions whose bounds take in a whole microsecond, which is what Spark sees of an instant."""
     if op in ("=", ">="):
         yield column, ">=", value
     if op in ("=", "<="):

@@ -290,7 +290,7 @@ def _parse_index(value: str | None) -> str | bool:
 
 
 def _make_absolute(path: str) -> str:
-    """Return local paths mean the driver's working directory; executors have others."""
+    """Return a local path made absolute in the driver's working directory, since executors have others."""
     name = normalize(path)
     return name if is_remote(name) else os.path.abspath(name)
 
@@ -310,7 +310,7 @@ def _take_storage(remaining_options: dict[str, Any]) -> Storage:
 
 
 def _parse_storage_value(name: str, text: str) -> Any:
-    """Return `true` and `false` are meant as such, what begins like JSON is JSON; all else stays a string."""
+    """Return the value that a text means: `true` and `false`, JSON where it begins like JSON, else the text."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     if not text.startswith(_JSON_BEGINNINGS):

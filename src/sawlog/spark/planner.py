@@ -253,7 +253,7 @@ class Look:
 
 
 def _choose_task_bytes(size: int, parallelism: int) -> int:
-    """Return bytes per task by which all cores are at work until the end: as many tasks for each."""
+    """Return the number of bytes per task that keeps all cores at work until the end: as many tasks for each."""
     rounds = max(1, -(-size // (max(1, parallelism) * 2 * TASK_BYTES)))
     return max(MIN_TASK_BYTES, -(-size // (max(1, parallelism) * rounds)))
 

@@ -107,7 +107,7 @@ def make_full_schema(request: Request, dataset: Dataset) -> StructType:
 
 @as_sentence()
 def make_reader(options: Mapping[str, str], format: str | None, schema: StructType, loaded: str = "") -> SawlogReader:
-    """Return reader for these options: one that takes filters only where that is wanted, and Spark will push them."""
+    """Return the reader for these options, which takes filters only if that is wanted and Spark will push them."""
     request = read_request(options, format)
     if format is None:
         _recommend_jar()
@@ -386,7 +386,7 @@ def inform(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
 
 
 def remember_findings(dataset: Dataset) -> Dataset:
-    """Return dataset that is planned by what queries before have found in large remote files that are as they were."""
+    """Return a dataset that is planned by what earlier queries found in large remote files that have not changed."""
     SEARCHES.directory = _find_local_folder() or None
     indexes = {
         file: Index.from_bytes(answer)

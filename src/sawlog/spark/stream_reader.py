@@ -69,7 +69,7 @@ class NoStreams(DataSourceStreamReader):
         return self.initialOffset()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return never asked: `initialOffset` comes first."""
+        """Refuse: nobody asks, since `initialOffset` comes first and refuses."""
         raise NotImplementedError
 
 
@@ -97,7 +97,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         self._rest = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return executors need no more than what to read with."""
+        """Return what executors need: what to read with, and nothing of what is known of the files."""
         return {**self.__dict__, "_follower": None, "_reading": None, "_reached": None, "_last": None, "_rested": None}
 
     def initialOffset(self) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _mention_taken(paths: Sequence[str], offset: Offset, columns: pa.Schema) -> 
 def open_followed(
     request: Request, listed_files: Sequence[File], offset: Offset, requested: StructType
 ) -> tuple[Dataset, list[str]] | None:
-    """Return dataset that a stream goes on with, and paths of files that do not belong to it; `None` if none does yet.
+    """Return the dataset that a stream goes on with, and paths of files that are not of it; `None` if none is yet.
 
     Files of another table, or of another format, may have appeared since the stream began.
 

@@ -165,7 +165,7 @@ class Job:
         ]
 
     def _plan_local_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
-        """Give what is staged its names in the hidden directory; what is to be moved out of there, and where to."""
+        """Name what is staged in the hidden directory; return what is to be moved out of there, and where to."""
         for one in staged:
             os.replace(one.temporary, one.final)
         if not os.path.isdir(self.staging):
@@ -185,7 +185,7 @@ class Job:
         ]
 
     def _publish_at_once(self, moves: list[tuple[str, str]], old: Callable[[], list[str]] | None) -> bool:
-        """Have one rename of a local directory do it all; whether it could."""
+        """Have one rename of a local directory do it all; return whether it could."""
         with _lock_directory(os.path.dirname(self.root) or "."):
             replaced = [] if old is None else old()
             if self._inner:
@@ -214,7 +214,7 @@ class Job:
         return True
 
     def _exchange_directories(self, replaced: list[str]) -> bool:
-        """Exchange the directory with one that holds what is kept, too; whether that could be done."""
+        """Exchange the directory with one that holds what is kept, too; return whether that could be done."""
         try:
             _link_tree(self.root, self.staging, frozenset(replaced))
         except FileExistsError as error:

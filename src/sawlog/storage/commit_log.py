@@ -96,7 +96,7 @@ class CommitLog:
             return _parse_record(path, text)
 
     def append(self, record: Record) -> bool:
-        """Add a record, and delete those before it; whether it could be done: another job may have been faster."""
+        """Add a record, delete those before it, and return whether that worked: another job may have been faster."""
         path = self._build_path(record.number)
         text = json.dumps(asdict(record), sort_keys=True).encode()
         try:

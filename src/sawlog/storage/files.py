@@ -324,7 +324,7 @@ class _OnDrives:
         return self.storage._open(path, None, None)
 
     def find_raw_size(self, path: str) -> int | None:
-        """Return bytes of a file; `None` where there is none."""
+        """Return the size of a file; `None` where there is none."""
         return self.storage._stores.choose_store(path).find_size(path)
 
     def list_files_below(self, directory: str) -> list[File]:

@@ -373,7 +373,7 @@ class Index:
     def find_limits(
         self, files: Sequence[ListedFile], columns: Iterable[pa.Field]
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Return least and greatest values that columns may have in files, or null; unknown columns are left out."""
+        """Return the least and greatest values of columns in files, or null; unknown columns are left out."""
         kinds = {field.name: field.type for field in self.rows.schema}
         names = [column.name for column in columns if kinds.get(f"{_LOW}{column.name}") == find_value_type(column.type)]
         rows = make_array([self._find_row(file) for file in files] if names else [], pa.int64())

@@ -62,7 +62,7 @@ class Inputs:
             raise FormatError(f"cannot read {kind}: expected a path, bytes, a buffer or a binary file") from None
 
     def take(self, path: str) -> int | None:
-        """Take a path in if it is standard input, a pipe or a socket; its size, `None` for all others.
+        """Take a path in if it is standard input, a pipe or a socket; return its size, `None` for all others.
 
         Raises:
             FormatError: For a device, and for standard input that somebody would have to type.
@@ -87,7 +87,7 @@ class Inputs:
         return self.open(path).size
 
     def hold(self, name: str, stream: Any) -> int:
-        """Take a stream in under a name; its size."""
+        """Take a stream in under a name; return its size."""
         self.held[name] = _spool_stream(stream)
         return self.open(name).size
 
@@ -97,7 +97,7 @@ class Inputs:
         return MemorySource(resource) if isinstance(resource, memoryview) else LocalSource(os.dup(resource), name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return bytes travel to other processes; what was streamed does not.
+        """Return what pickles: bytes travel to other processes, what was streamed does not.
 
         Raises:
             SawlogError: When there is a stream among the inputs.

@@ -16,7 +16,7 @@ PATTERN = r"[0-9a-f]{8}-\d+-\d+"
 
 
 def find_owner(process: int) -> str:
-    """Return owner that a process is; empty where it has ended, and where the system does not show its processes."""
+    """Return the owner that a process is; empty where it has ended, or the system does not show its processes."""
     start_time = _read_status(process)[19:20]
     return f"{_identify_machine()}-{process}-{start_time[0].decode()}" if start_time else ""
 

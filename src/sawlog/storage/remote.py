@@ -92,7 +92,7 @@ def connect(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
 
 
 def _open_objects(scheme: str, options: Mapping[str, Any]) -> Objects:
-    """Return file system for the objects of a scheme, with its connections: a process has one for the same options."""
+    """Return the file system for objects of a scheme, with its connections: one per process for the same options."""
     from sawlog.storage.objects import SCHEMES
 
     kind = SCHEMES[scheme]

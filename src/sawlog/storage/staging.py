@@ -206,7 +206,7 @@ def sync_directory(path: str) -> None:
 
 
 def exchange(one: str, other: str) -> bool:
-    """Exchange two local directories at one moment; whether the system can, for these."""
+    """Exchange two local directories at one moment; return whether the system can, for these."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if call is None:
         return False

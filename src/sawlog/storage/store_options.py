@@ -198,7 +198,7 @@ def _rename_nested(
 
 
 def _take_botocore(values: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Take settings of botocore; whether buckets are named by hosts."""
+    """Take settings of botocore; return whether buckets are named by hosts."""
     client = settings["client_options"]
     for name in ("connect_timeout", "read_timeout"):
         if name in values:

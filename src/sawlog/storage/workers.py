@@ -74,7 +74,7 @@ def map_ordered(
 
 
 def wrap_single_step(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
-    """Return work with one result per item, for `map_ordered`; it is done when the result is taken."""
+    """Return a function for `map_ordered` from one with a single result per item, which runs when that is taken."""
 
     def iterate_steps(item: Item) -> Iterator[Result]:
         yield work(item)

@@ -110,7 +110,7 @@ class Copies:
         return emptied_keys
 
     def succeed(self, first: str, copies: Iterable[str], arrived: Mapping[str, FileSnapshot]) -> Iterator[str]:
-        """Have one copy take the place of the original of some; those that are not known to be copies of it."""
+        """Have one copy take the place of the original of some; return those that are not known to be copies of it."""
         key = hash_name(first)
         longest = self.links[key].size
         self._names[key] = first

@@ -156,7 +156,7 @@ class Files:
         return self._last.get(group, 0)
 
     def group(self, name: str, entry: FileSnapshot) -> tuple[Hashable, Any]:
-        """Return who writes a file, and its place among that writer's."""
+        """Return the writer of a file, and the file's place among that writer's."""
         place = self.writer_position(entry)
         return (name, 0) if place is None else (place.writer, place.place)
 

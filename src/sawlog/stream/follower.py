@@ -360,7 +360,7 @@ class _Intake:
         return end
 
     def _advance(self, name: str, entry: FileSnapshot, opened: OpenFiles, position: int, target: int) -> int:
-        """Return committed end of the file as if it ended at `target`; of more of it if nothing complete ends there."""
+        """Return the committed end of the file if it ended at `target`, or later if nothing complete ends there."""
         request, size = opened.request, entry.file.size
         contents = require_followable(opened.contents)
         while target < size:

@@ -187,7 +187,7 @@ class Finished:
         return Finished(buckets)
 
     def to_json(self) -> dict[str, str]:
-        """Return text by bucket."""
+        """Return the texts of the buckets, by bucket."""
         return {f"{index:02x}": bucket.text for index, bucket in enumerate(self._buckets) if bucket}
 
     @classmethod

@@ -183,7 +183,7 @@ class Records:
         changed: dict[str, Place | FinishedFile],
         entries: Mapping[str, FileSnapshot],
     ) -> dict[str, FileSnapshot]:
-        """Let copies go whose originals are gone, or were emptied; those that arrived, but for the other copies.
+        """Let copies go whose originals are gone, or were emptied; return those that arrived, but for the other copies.
 
         Of several copies of one file the longest takes its place, and the others are copies of that one.
         """

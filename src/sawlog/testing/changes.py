@@ -61,12 +61,12 @@ def iterate_complaints(check: Callable[[Subject], Iterable[str]], subject: Subje
 
 
 def check_agreement(subject: Subject) -> list[str]:
-    """Return the verbs agree."""
+    """Return complaints where verbs disagree."""
     return examine(subject).complaints
 
 
 def check_sample(subject: Subject) -> list[str]:
-    """Return the sample is intact, whole, and what it is said to be."""
+    """Return complaints about a sample that is not intact, whole, and what it is said to be."""
     outcome = examine(subject)
     problems = list(outcome.complaints)
     if outcome.refused is not None:
@@ -148,7 +148,7 @@ class Prefix(Compared):
 
 
 def check_linear_work(sample: Sample) -> Iterator[str]:
-    """Yield bytes looked at follow the size of the file, whatever is wrong with it."""
+    """Yield complaints where the bytes looked at grow faster than the file, whatever is wrong with it."""
     place = sample.body if isinstance(sample.body, Span) else Span(sample.body or 0, 0)
     name = sample.find_file(place)
     data = sample.content[name]
@@ -171,7 +171,7 @@ def check_linear_work(sample: Sample) -> Iterator[str]:
 
 
 def _count_read_bytes(subject: Subject, view: str) -> int:
-    """Return bytes that a read of a view looks at; none where the path is refused."""
+    """Return the number of bytes that a read of a view looks at; 0 where the path is refused."""
     with warnings.catch_warnings(), allow_refusal():
         warnings.simplefilter("ignore")
         dataset, work = count_work(open_subject(subject, on_damage="skip", view=view))
@@ -183,7 +183,7 @@ def _count_read_bytes(subject: Subject, view: str) -> int:
 
 
 def check_frugality(subject: Subject) -> list[str]:
-    """Return the verbs agree, look at no more bytes than there are, and take no more memory than they justify.
+    """Return complaints where verbs disagree, read more bytes than there are, or take more memory than these justify.
 
     Memory is measured of a read and of a check: the other verbs do what these do, and to trace costs more than to read.
     """

@@ -293,7 +293,7 @@ def _choose_with_intact(sample: Sample, count: int) -> Iterator[Mutation]:
 
 
 def _skip_refused(check: Law) -> Law:
-    """Return files that no verb opens have nothing to compare; that nobody opens them is for other laws to see."""
+    """Return the law for readable files: those that no verb opens have nothing to compare, and are for other laws."""
 
     def check_readable(subject: Subject) -> Iterator[str]:
         if changes.is_readable(subject):

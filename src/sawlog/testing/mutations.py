@@ -22,7 +22,7 @@ _WORDS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 24, 0x7FFFFFFF, 0x8000000
 
 
 def make_random(*words: object) -> Random:
-    """Return random numbers that are the same on every run."""
+    """Return a source of random numbers that are the same on every run."""
     return Random(" ".join(map(str, words)))  # noqa: S311 - nothing is kept secret by it
 
 

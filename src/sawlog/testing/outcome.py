@@ -161,7 +161,7 @@ def allow_refusal() -> Iterator[None]:
 
 
 def list_places(damages: Iterable[Damage]) -> list[Place]:
-    """Return damaged ranges, as they are compared."""
+    """Return the damaged ranges, as they are compared."""
     return [Place(damage.path, damage.offset, damage.length, damage.kind) for damage in damages]
 
 
@@ -215,7 +215,7 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
 
 
 def _judge_reports(dataset: Dataset, outcome: Outcome) -> Verdict:
-    """Return verdict of all reports: clean if, and only if, nothing was found and no file with rows was left out."""
+    """Return the verdict of all reports: clean if and only if nothing was found and no file with rows was left out."""
     report = Report(dataset.format.name, outcome.reports, dataset.skipped)
     clean = not any(+report.kinds for report in report.files) and not any(report.missed for report in report.skipped)
     if (report.verdict is Verdict.CLEAN) != clean:
@@ -317,7 +317,7 @@ def _is_for_verify_only(subject: Subject, damage: Place) -> bool:
 
 
 def _without_skipped(damages: list[Place], dataset: Dataset, reports: Iterable[FileReport]) -> list[Place]:
-    """Return damage except in files that the dataset says it leaves out as a whole: `verify` may check these, too."""
+    """Return the damage outside of files that the dataset leaves out as a whole, which `verify` may check."""
     sizes = {report.path: report.size for report in reports}
     skipped_paths = {file.path for file in dataset.skipped if file.bytes == sizes.get(file.path)}
     return [place for place in damages if place.file not in skipped_paths]

@@ -72,7 +72,7 @@ def _describe_change(expected: Rows, rows: Rows) -> str:
 
 
 def check_fragments(subject: Subject) -> Iterator[str]:
-    """Yield fragments of any size, pickled on their way, deliver what one fragment delivers."""
+    """Yield complaints where fragments of any size, pickled on their way, deliver not what one fragment delivers."""
     dataset = open_subject(subject, on_damage="skip")
     expectations = _sum_findings(dataset, [_read_fragment(fragment) for fragment in dataset.fragments(None)])
     for size in TASK_BYTES if subject.is_intact else TASK_BYTES[::2]:
@@ -87,7 +87,7 @@ def check_fragments(subject: Subject) -> Iterator[str]:
 
 
 def check_threads(subject: Subject) -> Iterator[str]:
-    """Yield fragments that two threads read deliver what one thread gets."""
+    """Yield complaints where fragments that two threads read deliver not what one thread gets."""
     dataset = open_subject(subject, on_damage="skip")
     fragments = dataset.fragments(300)
     separate = _sum_findings(dataset, [_read_fragment(fragment) for fragment in fragments])
@@ -99,7 +99,7 @@ def check_threads(subject: Subject) -> Iterator[str]:
 
 
 def check_counts(subject: Subject) -> Iterator[str]:
-    """Yield `count_rows`, `head`, the reader and the Arrow C stream agree with the whole table."""
+    """Yield complaints where `count_rows`, `head`, the reader or the Arrow C stream disagree with the whole table."""
     dataset = open_subject(subject, on_damage="skip")
     table = dataset.to_table()
     rows = render_rows(table)
@@ -128,7 +128,7 @@ def check_counts(subject: Subject) -> Iterator[str]:
 
 
 def check_columns(subject: Subject) -> Iterator[str]:
-    """Yield any columns, in any order, are those of the whole table; `_file` and `_offset` say where rows come from."""
+    """Yield complaints where some columns are not those of the whole table, or do not say where rows come from."""
     table, ledgers = read_rows(open_subject(subject, on_damage="skip"))
     names = table.schema.names
     for columns in [[name] for name in names] + [list(reversed(names)), [], ["_offset", *names[:1]]]:
@@ -169,7 +169,7 @@ _DRAWN = 6
 
 
 def check_projection(subject: Subject) -> Iterator[str]:
-    """Whichever columns are asked for, `fail` and `skip` deliver the rows of the whole, projected, and find the same.
+    """Yield complaints where a read of some columns delivers other rows, or finds another damage, than one of all.
 
     Where columns are in files of their own, damage of one is none of another: then no more is found, and no row of the
     whole is lost.
@@ -233,7 +233,7 @@ def _collect_places(ledgers: list[Findings]) -> set[object]:
 
 
 def check_filters(subject: Subject) -> Iterator[str]:
-    """Yield filters leave the rows that meet them. Of a changed file, or with less effort, a third of them is tried."""
+    """Yield complaints where filters leave other rows than meet them; of a changed file, a third of them is tried."""
     provenance = "_offset" not in open_subject(subject).schema.names
     table = open_subject(subject, on_damage="skip", provenance=provenance).to_table()
     all_filters = [*subject.sample.filters, *_derive_filters(table)]

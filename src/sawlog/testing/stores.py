@@ -46,7 +46,7 @@ class Trouble:
     asked: int = 0
 
     def count_request(self) -> bool:
-        """Return count a request; whether it goes wrong."""
+        """Count a request; return whether it goes wrong."""
         self.asked += 1
         return bool(self.fault) and (self.asked == self.first or (self.lasting and self.asked > self.first))
 
@@ -93,7 +93,7 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
         return [self._add_tag(entry) if detail else entry for entry in super().ls(path, detail=detail, **options)]
 
     def _answer_request(self) -> str:
-        """Return count a request, and do what goes wrong with it; what is wrong with its answer."""
+        """Count a request, and do what goes wrong with it; return what is wrong with its answer."""
         with self._lock:
             fault = self.trouble.fault if self.trouble.count_request() else ""
         if fault in _RAISED:

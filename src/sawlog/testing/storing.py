@@ -189,7 +189,7 @@ def _choose_faults(subject: Subject, verb: str, requests: int) -> Iterator[tuple
 
 
 def _change_byte(data: bytes) -> bytes:
-    """Return other content of the same size, the same in front: what is begun with one cannot go on with the other."""
+    """Return other content of the same size, with the same beginning: a read of one cannot go on with the other."""
     half = len(data) // 2
     return data[:half] + bytes(byte ^ 0x55 for byte in data[half:])
 

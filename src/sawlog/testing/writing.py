@@ -30,7 +30,7 @@ _EVERY_LENGTH = 400
 
 
 def check_repair(subject: Subject) -> Iterator[str]:
-    """Yield a repaired file is clean, holds what `skip` delivers, and is repaired into itself.
+    """Yield complaints where a repaired file is not clean, not what `skip` delivers, or not repaired into itself.
 
     Damage to what no row needs may be in the way: without it, the copy would lack a file.
     """
@@ -96,7 +96,7 @@ def _render_values(table: pa.Table, format: Format) -> list[str]:
 
 
 def _check_other_views(subject: Subject, once: Subject) -> Iterator[str]:
-    """Yield the repaired path opens in every view in which the source does."""
+    """Yield complaints where a repaired path does not open in a view in which the source does."""
     for view in open_subject(once, on_damage="skip").format.views:
         try:
             read_rows(open_subject(subject, on_damage="skip", view=view))
@@ -174,7 +174,7 @@ def _read_original(subject: Subject) -> dict[str, bytes]:
 
 
 def check_following(subject: Subject) -> Iterator[str]:
-    """Yield the file in pieces, each look a new process with what JSON kept of the positions."""
+    """Yield complaints where a file that comes in pieces is followed wrongly; each look has its positions from JSON."""
     intact = subject.is_intact
     ((name, data),) = subject.files.items()
     expected_rows = render_rows(read_rows(open_subject(subject, on_damage="skip"))[0])

@@ -62,7 +62,7 @@ class ImportOptions:
     write_option: arguments.WriteOptions = None
 
     def collect_settings(self) -> dict[str, Any]:
-        """Return them as arguments of `import_logs`."""
+        """Return the options as arguments of `import_logs`."""
         names = {"schema": self.schema, "namespace": self.namespace, "table": self.table}
         return {
             "on_damage": self.on_damage,
@@ -100,7 +100,7 @@ class MergeOptions:
     write_option: arguments.WriteOptions = None
 
     def collect_settings(self) -> dict[str, Any]:
-        """Return them as arguments of `merge` and `nightly`, but for `delete_intraday`, which only one of them has."""
+        """Return the options as arguments of `merge` and `nightly`, but for `delete_intraday`, which only one has."""
         return {
             "schema": self.schema,
             "group": arguments.parse_column_names(self.group),

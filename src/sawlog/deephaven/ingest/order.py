@@ -73,7 +73,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _compute_codes(array: pa.Array) -> NDArray[np.int64]:
-    """Return numbers that are ordered as the values are; any number for null."""
+    """Return a code per value; codes are ordered as the values are. Null has any code."""
     kind = array.type
     if arrow.is_boolean(kind):
         return unpack_booleans(array).astype(np.int64)

@@ -105,7 +105,7 @@ class Planner:
         self._max_bytes = max_bytes
 
     def count_bytes(self, logs: Sequence[Log], progress: Progress) -> int:
-        """Return bytes that are to be walked."""
+        """Return the number of bytes to walk."""
         new_bytes = sum(log.file.size - _find_stop(log, progress) for log in logs)
         return new_bytes if self._max_bytes is None else min(new_bytes, self._max_bytes)
 

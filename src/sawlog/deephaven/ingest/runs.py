@@ -92,7 +92,7 @@ def plan_pieces(contents: Contents, parts: Mapping[str, int | RetainedRows]) -> 
 
 
 def count_bytes(task: Sequence[Piece]) -> int:
-    """Return bytes to read."""
+    """Return the number of bytes to read."""
     return sum(piece.fragment.size for piece in task)
 
 

@@ -585,7 +585,7 @@ def _find_last_deleting(live_from: Sequence[int]) -> int:
 
 
 def _compute_distance(span: int, task_bytes: int | None) -> int | None:
-    """Return distance of cuts that makes tasks of one size, none much larger than `task_bytes`; None for no cuts."""
+    """Return the distance of cuts that makes tasks of one size, none much over `task_bytes`; None for no cuts."""
     if task_bytes is None or span <= task_bytes:
         return None
     tasks = -(-span // task_bytes)

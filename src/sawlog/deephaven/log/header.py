@@ -120,7 +120,7 @@ class _Cursor(ByteCursor):
 
 
 def measure_header(head: bytes) -> int:
-    """Return bytes of the header that the first bytes of a file begin; of the preamble, where they begin none."""
+    """Return the size of the header that the first bytes of a file begin; of the preamble, where they begin none."""
     if len(head) < layout.PREAMBLE_SIZE:
         return len(head)
     magic, _, remaining = struct.unpack_from(">Iii", head)

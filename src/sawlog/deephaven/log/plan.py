@@ -244,7 +244,7 @@ def _cuts(walk: CutWalk, distance: int) -> Iterator[int]:
 
 
 def find_cut(file: File, header: Header, scan: Scan, target: int) -> int | None:
-    """Return first entry at or past byte `target` that begins a set, found without the bytes before; None for none."""
+    """Return the first entry from byte `target` on that begins a set, found without the bytes before; None for none."""
     from sawlog.deephaven.log.walk import CutWalk, Entries
 
     with closing(scan.storage.open(file.path, target + 2 * PROOF_BYTES)) as source:

@@ -271,7 +271,7 @@ class RowWalk(LogWalk):
             self.remarkable.append(Remarkable(event.kind == rows.SALVAGED, event.offset, event.offset + event.length))
 
     def close(self) -> bool:
-        """Return decide what becomes of a set that has no end."""
+        """Decide what becomes of a set that has no end; return whether the walk goes on."""
         state = self.state
         start, count = int(state.set_start), int(state.set_rows)
         if start < 0:

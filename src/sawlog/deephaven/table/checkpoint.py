@@ -253,7 +253,7 @@ class _Capacities:
 
 
 def compute_row_width(spec: ColumnSpec | None, column: ColumnFiles) -> int | None:
-    """Return bytes per row in a column's `.dat`; None for an unknown type."""
+    """Return the number of bytes per row in a column's `.dat`; None for an unknown type."""
     if spec is None:
         return None
     if layout.BINARY in column.files and spec.slot_width:

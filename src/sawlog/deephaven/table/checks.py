@@ -44,7 +44,7 @@ class FileCheck(Fragment):
     escapes: str = ""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """Yield report the damage of the file, and yield empty batches between the steps of the check."""
+        """Report the damage of the file; yield empty batches between the steps of the check."""
         del schema
         if self.counts:
             findings.rows += self.verdict.rows.count
@@ -83,7 +83,7 @@ class FileCheck(Fragment):
         return self.file.size
 
     def _measure_file(self, column: ColumnFiles, suffix: str) -> tuple[int, int]:
-        """Return bytes of the file's header, and of its data as far as they belong to committed rows."""
+        """Return the sizes of the file's header, and of its data as far as they belong to committed rows."""
         if suffix in (layout.OVERFLOW, layout.SYMBOL_OVERFLOW):
             return self.file.size, 0
         if suffix in (layout.BINARY, layout.SYMBOL_BINARY):
@@ -98,7 +98,7 @@ class FileCheck(Fragment):
         return header.data_start, min(self.verdict.rows.count * width, self.file.size - header.data_start)
 
     def _check_values(self, column: ColumnFiles, suffix: str) -> Iterator[list[Damage]]:
-        """Yield damage of the column, as opening it finds it and, for its primary file, decoding all of its rows."""
+        """Yield the damage of a column that is found by opening it and, for its primary file, by decoding all rows."""
         if column.data is None or suffix not in (layout.DATA, layout.SYMBOL_OFFSETS):
             return
         value_findings = Findings("skip", drained=True)

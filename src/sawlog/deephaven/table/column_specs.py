@@ -22,7 +22,7 @@ _MAPS = {row.arrow.item_type: kind for kind, row in MAPS.items()}
 def choose_spec(
     field: pa.Field, types: Mapping[str, str], charset: str, defined: ColumnSpec | None = None
 ) -> ColumnSpec:
-    """Return column that a field is written as: as options say, else a schema, else its metadata, else its Arrow type.
+    """Return the column that a field is written as, by options, else a schema, else its metadata, else its Arrow type.
 
     Raises:
         SchemaError: When column files cannot hold it.

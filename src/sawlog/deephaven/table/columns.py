@@ -170,7 +170,7 @@ class ColumnReader:
             self._open_binary()
 
     def _limit_rows(self) -> int:
-        """Return rows of one batch, by what may at most come of them."""
+        """Return the number of rows of a batch, by the bytes that they may become at most."""
         table = self._symbols
         if self._slots and self._binary is None:
             return max(1, BATCH_BYTES // self.width)

@@ -150,7 +150,7 @@ class DeephavenTableContents(Contents):
         yield sizes.draw_picture("Bytes by column and kind of file", order=(layout.DATA,))
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Return layout, table, partitions and columns."""
+        """Return the layout, table, partitions and columns."""
         del request
         self._judge_remote(self.locations)
         first = self.locations[0]
@@ -241,7 +241,7 @@ class DeephavenTableContents(Contents):
             yield RowRange(*request, location.directory, 0, verdict, 0, 0)
 
     def _count_bytes(self, request: BoundScan, location: Location) -> int:
-        """Return bytes of the columns that are wanted."""
+        """Return the number of bytes of the wanted columns."""
         names = set(request.projection.decoded.names)
         return sum(column.size for name, column in location.columns.items() if name in names)
 

@@ -94,7 +94,7 @@ def _find_missing_columns(location: Location, defined: Iterable[str], promised: 
 
 
 def _find_stumps(location: Location, rows: Rows, headers: Headers, specs: Mapping[str, ColumnSpec]) -> Iterable[Gap]:
-    """Yield damage of data files that are so short that not even a type can be inferred: no reader opens them."""
+    """Yield the damage of data files too short for a type to be inferred: no reader opens them."""
     for name, column in location.columns.items():
         data = column.data
         if name in specs or data is None or not rows.count:

@@ -134,7 +134,7 @@ def count_rows(location: Location, headers: Headers, specs: Mapping[str, ColumnS
 
 
 def _count_symbol_rows(location: Location, headers: Headers) -> int | None:
-    """Return rows by the columns with symbols. Almost all are Strings; sets of strings are twice as wide."""
+    """Return the number of rows by the columns with symbols: almost all are Strings; sets of them are twice as wide."""
     sizes = []
     for column in location.columns.values():
         header = headers.of(column, layout.DATA) if column.data is not None else None

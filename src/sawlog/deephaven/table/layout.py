@@ -193,10 +193,10 @@ def make_array_prefix(letter: str) -> bytes:
 
 
 def compute_decimal_width(precision: int) -> int:
-    """Return bytes of a BigDecimal or BigInteger of fixed width, its sign byte included."""
+    """Return the size of a BigDecimal or BigInteger of fixed width, its sign byte included."""
     return math.ceil(precision * math.log2(10) / 8) + 1
 
 
 def compute_time_width(digits: int, nullable: bool) -> int:
-    """Return bytes of a LocalTime with so many digits of its second."""
+    """Return the size of a LocalTime with so many digits of its second."""
     return math.ceil((TIME_BITS + TIME_FRACTION_BITS[digits] + nullable) / 8)

@@ -266,7 +266,7 @@ class _ColumnVersion:
 
 
 def _judge(primaries: list[_Primary], widths: Mapping[str, int], count: int | None, storage: Storage) -> _ColumnVersion:
-    """Return weigh what there is: metadata, overflow files, sizes, unused space.
+    """Return the column version that metadata, overflow files, sizes and unused space speak for.
 
     Args:
         primaries: Every `.dat` and `.sym` of the location.
@@ -307,7 +307,7 @@ def _fits_exactly(primaries: list[_Primary], widths: Mapping[str, int], count: i
 
 
 def _list_widths(column: ColumnFiles, widths: Mapping[str, int]) -> tuple[int, ...]:
-    """Return bytes that a row of a column can have."""
+    """Return the numbers of bytes that a row of a column can have."""
     if column.name in widths:
         return (widths[column.name],)
     if layout.SYMBOL_OFFSETS in column.files:

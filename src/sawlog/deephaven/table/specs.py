@@ -271,7 +271,7 @@ def _parse_own_schema(data: bytes) -> TableSchema:
 
 
 def _find_conflict(location: Location, name: str, spec: ColumnSpec) -> str:
-    """Return in words why the files of a column are not those of a column of its type; empty where they are."""
+    """Return why the files of a column are not those of a column of its type, as a phrase; empty where they are."""
     files = location.columns[name].files if name in location.columns else {}
     foreign_file = spec.adapt_to_files(files).find_foreign_file(files)
     return f"column {name!r} is {spec.type.value}, yet it has a {foreign_file} file" if foreign_file else ""

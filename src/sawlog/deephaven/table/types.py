@@ -207,7 +207,7 @@ def make_codec_spec(class_name: str, arguments: str, context: str) -> ColumnSpec
 
 
 def make_class_spec(class_name: str) -> ColumnSpec:
-    """Return column of a data type without a codec: a type of the engine, a serialized array, or an opaque object."""
+    """Return the column of a data type without a codec: an engine's type, a serialized array, or an opaque object."""
     name = class_name.strip()
     kind = _ALIASES.get(name.rpartition(".")[2].lower())
     if kind is None or kind in _CODECS:

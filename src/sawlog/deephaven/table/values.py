@@ -153,7 +153,7 @@ def make_plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType
 
 
 def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any]:
-    """Return bit patterns of values of fixed width, little endian; nulls are the type's sentinel.
+    """Return the bit patterns of values of fixed width, little endian; nulls are the type's sentinel.
 
     Raises:
         SchemaError: For a value that is the sentinel, or that the type does not reach.

@@ -78,7 +78,7 @@ class Append:
         self._size = 0
 
     def write(self) -> int:
-        """Write the record; its offset in the last container."""
+        """Write the record; return its offset in the last container."""
         self._rehearse()
         space, record = self._space, self._record
         schema = record.schema

@@ -68,7 +68,7 @@ class Buckets:
 
     @classmethod
     def geometric(cls, first: float, multiplier: float, count: int, *, minus_one: bool = False) -> Buckets:
-        """Return tops `first * multiplier**i`, each less one if `minus_one`."""
+        """Return buckets with the tops `first * multiplier**i`, each less one if `minus_one`."""
         _check_count(count, layout.MAX_BUCKETS)
 
         from sawlog.filodb.kernels.histograms import compute_geometric_tops
@@ -81,7 +81,7 @@ class Buckets:
 
     @classmethod
     def custom(cls, tops: Sequence[float]) -> Buckets:
-        """Return any tops, in ascending order; usually the last is infinite."""
+        """Return buckets with any tops, in ascending order; usually the last is infinite."""
         _check_count(len(tops), layout.MAX_BUCKETS - 1)
         if any(not after > before for before, after in itertools.pairwise(tops)):
             raise SchemaError("histogram: the tops of custom buckets must ascend")
@@ -90,7 +90,7 @@ class Buckets:
 
     @classmethod
     def exponential(cls, scale: int, start: int, positive: int) -> Buckets:
-        """Return OpenTelemetry's: a zero bucket, then tops `base**(start + i)` for i from 1, base `2**(2**-scale)`."""
+        """Return OpenTelemetry's: one for zero, then tops `base**(start + i)` for i from 1, base `2**(2**-scale)`."""
         if abs(scale) > layout.MAX_SCALE:
             raise SchemaError(f"histogram: scale {scale}; expected -{layout.MAX_SCALE} to {layout.MAX_SCALE}")
         if not 0 <= positive <= layout.MAX_EXPONENTIAL:
@@ -104,7 +104,7 @@ class Buckets:
 
     @classmethod
     def empty(cls) -> Buckets:
-        """Return no buckets at all."""
+        """Return the buckets of a histogram that has none."""
         return cls("empty", (), b"")
 
     @classmethod

@@ -18,7 +18,7 @@ _MASK = (1 << 64) - 1
 
 
 def pack(values: Sequence[int]) -> bytes:
-    """Return numbers of 64 bits, in groups of eight; the last group is filled up with zeros."""
+    """Return packed numbers of 64 bits, in groups of eight; the last group is filled up with zeros."""
     return _pack(np.array([value & _MASK for value in values], np.uint64))
 
 
@@ -32,7 +32,7 @@ def unpack(data: bytes | memoryview, count: int) -> list[int]:
 
 
 def pack_delta(values: Sequence[int]) -> bytes:
-    """Return non-decreasing numbers as the first one and differences.
+    """Return non-decreasing numbers packed as the first and the differences between them.
 
     FiloDB writes a decrease as no difference and goes on from the lower value, which reads back as something else.
 
@@ -55,7 +55,7 @@ def unpack_delta(data: bytes | memoryview, count: int) -> list[int]:
 
 
 def pack_doubles(values: Sequence[float]) -> bytes:
-    """Return doubles: the first one, then each XORed with the one before it. NaNs but the first become canonical.
+    """Return packed doubles: the first, then each XORed with the previous one. NaNs but the first become canonical.
 
     Raises:
         SchemaError: For no values.

@@ -233,7 +233,7 @@ def _judge_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @always_inlined
 def gather_records(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return whole records are taken by `take_records`, as far as there is room for them."""
+    """Account for the rest of a container, once all of its records were taken by `take_records`."""
     if np.int64(window.base + pos) < state.end:
         return NO_ROOM
     state.padding_bytes += np.int64(size)
@@ -255,7 +255,7 @@ def read_values(window: Window, state: Annotated[Any, Record(s.STATE)], out: Out
 
 @always_inlined
 def _count(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return count whole records, as many as are in sight."""
+    """Count whole records, as many as are in sight; return the position after them."""
     if state.inside == 0:
         return pos
     first_pos = pos
@@ -287,7 +287,7 @@ def _take_container(state: Any, out: Any) -> None:
 
 @always_inlined
 def _gather_container(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return a container is read. Whether the last one of a torn file is complete is only known later."""
+    """Take a container, whose records were counted. Whether the last one of a torn file is complete is known later."""
     if state.counted >= 0 and (state.ending == 0 or state.next < state.bound):
         _take_container(state, out)
     return gather_records(window, pos, size, state, out, rules)

@@ -68,7 +68,7 @@ class Values(NamedTuple):
 
 @inlined
 def _compute_size(row: Any, start_of_payloads: Any, ops: Any, scratch: Any) -> Any:
-    """Return bytes of a record."""
+    """Return the size of a record in bytes."""
     total = start_of_payloads
     for i in range(len(ops)):
         if ops[i].width == PAYLOAD:

@@ -77,7 +77,7 @@ class Work(NamedTuple):
 
 @inlined
 def _pack(code: Any, values: Any, first: Any, count: Any, work: Any, out: Any, pos: Any) -> Any:
-    """Pack the values of a histogram; the position after them, or what is wrong, negative."""
+    """Pack the values of a histogram; return the position after them, or what is wrong, negative."""
     if code in _XOR:
         end = pack_xor(values.bits, first, count, out, pos, work.group)
         return -NO_ROOM if end == FAILED else np.int64(end)

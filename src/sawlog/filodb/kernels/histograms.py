@@ -171,7 +171,7 @@ def compute_exponential_tops(scale: Int64, index: Int64, tops: OutFloat64s) -> N
 
 @inlined
 def _compute_tops(window: Any, pos: Any, size: Any, code: Any, tops: Any, bits: Any, first: Any, count: Any) -> Any:
-    """Return work the tops of one histogram out; `bits` is a view of `tops` as uint64.
+    """Work the tops of one histogram out; `bits` is a view of `tops` as uint64.
 
     Returns whether that went well.
     """

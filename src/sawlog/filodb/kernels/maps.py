@@ -111,7 +111,7 @@ def _is_same_map(data: Any, sought: Any, number: Any) -> Any:
 
 @always_inlined
 def _copy_ends(ends: Any, first: Any, source: Any, start: Any, count: Any, shift: Any) -> Any:
-    """Write the ends of `count` texts after end number `first`, two at a time; the position after the source."""
+    """Write the ends of `count` texts after end number `first`, two at a time; return the position after the source."""
     cursor = (first + _ONE) * _FOUR
     end = start + count * _FOUR
     word = shift << _HALF | shift
@@ -124,7 +124,7 @@ def _copy_ends(ends: Any, first: Any, source: Any, start: Any, count: Any, shift
 
 @always_inlined
 def _repeat(memo: Any, place: Any, maps: Any, room: Any) -> Any:
-    """Put a map down as it was decoded before; whether there was room."""
+    """Put a map down as it was decoded before; return whether there was room."""
     data, keys, values = memo.data, maps.keys, maps.values
     count, key_bytes = load_u32(data, place + _FOUR), load_u32(data, place + _EIGHT)
     value_bytes = load_u32(data, place + _EIGHT + _FOUR)
@@ -230,7 +230,7 @@ def _learn(memo: Any, slot: Any, hashed: Any, sought: Any, maps: Any, first: Any
 
 @inlined
 def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -> Any:
-    """Copy the entries of one map; whether there was room for them. One that is damaged comes out empty."""
+    """Copy the entries of one map; return whether there was room for them. One that is damaged comes out empty."""
     window, keys, values = payloads.data, maps.keys, maps.values
     name_count = len(names.ends) - 1
     key_room, value_room = np.uint64(len(keys.data)), np.uint64(len(values.data))

@@ -29,7 +29,7 @@ _MAGNITUDE = np.uint64(0x7FFFFFFFFFFFFFFF)
 
 @inlined
 def add(a: Any, b: Any) -> Any:
-    """Return sum modulo 2**64, in halves: plain Python warns of an overflow."""
+    """Return the sum modulo 2**64, in halves: plain Python warns of an overflow."""
     low = (a & _HALF) + (b & _HALF)
     high = (a >> _HALF_BITS) + (b >> _HALF_BITS) + (low >> _HALF_BITS)
     return (high & _HALF) << _HALF_BITS | low & _HALF
@@ -217,29 +217,29 @@ def pack_xor(values: Any, first: Any, count: Any, out: Any, pos: Any, scratch: A
 
 @kernel
 def pack_stream(values: UInt64s, out: OutBytes) -> UInt64:
-    """Pack all of `values`, uint64, into `out`, uint8; the position after them, or FAILED."""
+    """Pack all of `values`, uint64, into `out`, uint8; return the position after them, or FAILED."""
     return pack_values(values, 0, len(values), out, _ZERO)
 
 
 @kernel
 def unpack_delta_stream(data: Bytes, values: OutUInt64s) -> Int64:
-    """Unpack differences until `values` are full; -1 when the data is broken."""
+    """Unpack differences until `values` are full; return -1 when the data is broken."""
     return unpack_delta(data, _ZERO, np.uint64(len(data)), values, 0, len(values))
 
 
 @kernel
 def unpack_stream(data: Bytes, values: OutUInt64s) -> Int64:
-    """Unpack `data`, uint8, until `values`, uint64, are full; -1 when the data is broken."""
+    """Unpack `data`, uint8, until `values`, uint64, are full; return -1 when the data is broken."""
     return unpack_values(data, _ZERO, np.uint64(len(data)), values, 0, len(values))
 
 
 @kernel
 def pack_xor_stream(values: UInt64s, scratch: OutUInt64s, out: OutBytes) -> UInt64:
-    """Pack the bits of all doubles; the position after them, or FAILED."""
+    """Pack the bits of all doubles; return the position after them, or FAILED."""
     return pack_xor(values, 0, len(values), out, _ZERO, scratch)
 
 
 @kernel
 def unpack_xor_stream(data: Bytes, values: OutUInt64s) -> Int64:
-    """Unpack the bits of doubles until `values` are full; -1 when the data is broken."""
+    """Unpack the bits of doubles until `values` are full; return -1 when the data is broken."""
     return unpack_xor(data, _ZERO, np.uint64(len(data)), values, 0, len(values))

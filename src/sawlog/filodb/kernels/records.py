@@ -90,7 +90,7 @@ def _condemn(data: Any, pos: Any, remaining: Any, state: Any, rules: Any) -> Any
 
 @always_inlined
 def _find_number(data: Any, pos: Any, total: Any, rules: Any, sure: Any) -> Any:
-    """Return number of the schema of a record of `total` bytes, if it can have as many, or NOT_WANTED; else UNKNOWN.
+    """Return the number of a record's schema, or NOT_WANTED, if the schema allows `total` bytes; else UNKNOWN.
 
     Unless it is `sure` that no container begins there, what looks like one is UNKNOWN.
     """
@@ -220,7 +220,7 @@ def _gather(window: Any, first: Any, count: Any, state: Any, out: Any, rules: An
 
 @inlined
 def _drop_failed(window: Any, first: Any, count: Any, state: Any, out: Any) -> Any:
-    """Note the records of a block that failed, and move the others together; how many they are."""
+    """Note the records of a block that failed, and move the others together; return how many they are."""
     matching = 0
     failures = out.memory.failures
     for r in range(count):
@@ -245,7 +245,7 @@ def _drop_failed(window: Any, first: Any, count: Any, state: Any, out: Any) -> A
 
 @always_inlined
 def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Records of the only schema, of which one or two values of 8 bytes are asked for, and maybe one of 4: in one loop.
+    """Take records of the only schema, if one or two values of 8 bytes are wanted, and at most one of 4: in one loop.
 
     What a record holds is copied while the length of the next one is on its way.
     """
@@ -293,7 +293,7 @@ def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 
 @always_inlined
 def take_records(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return the common case: whole records, or a block of them, located first and then gathered from the cache."""
+    """Take whole records, or a block of them, located first and then gathered from the cache: the common case."""
     if state.inside == 0 or state.payload_bytes >= rules.max_bytes or state.buckets >= rules.max_buckets:
         return pos
     first_pos = pos

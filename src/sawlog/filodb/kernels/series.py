@@ -131,7 +131,7 @@ def _matches(row: Any, columns: Any, keys: Any, pos: Any) -> Any:
 
 @inlined
 def _store(row: Any, columns: Any, keys: Any, pos: Any) -> Any:
-    """Write the key of a row; the position after it, or -1 when there is no room."""
+    """Write the key of a row; return the position after it, or -1 when there is no room."""
     need = _ONE
     for i in range(len(columns.fixed)):
         need += np.uint64(columns.fixed[i].width)
@@ -215,7 +215,7 @@ def _move(row: Any, to: Any, columns: Any, out: Any, state: Any) -> None:
 
 @inlined
 def _keep_new(window: Any, state: Any, out: Any, table: Any, progress: Any) -> Any:
-    """Look up the rows that were read, and keep those of new series; whether there was room for all of them."""
+    """Look up the rows that were read, and keep those of new series; return whether there was room for all of them."""
     mask = np.uint64(len(table.slots) // SLOT_SIZE - 1)
     arena, scratch = out.memory.arena, out.memory.scratch
     count = state.rows

@@ -77,7 +77,7 @@ class Column:
 
     @classmethod
     def parse(cls, text: str) -> Column:
-        """Return column from FiloDB's notation: `value:double:detectDrops=false`, `h:hist:{counter=false,delta=true}`.
+        """Parse FiloDB's notation of a column: `value:double:detectDrops=false`, `h:hist:{counter=false,delta=true}`.
 
         Raises:
             SchemaError: When it is none.
@@ -217,7 +217,7 @@ class PartKeyBuilder(Protocol):
         ...
 
     def end_record(self) -> int:
-        """Return end the record: its offset in the container."""
+        """End the record, and return its offset in the container."""
         ...
 
 
@@ -326,7 +326,7 @@ class RecordSchema:
         return RecordSchema(self.columns[start:], 0, self.predefined_keys, nested)
 
     def __eq__(self, other: object) -> bool:
-        """Return types, partition start and predefined keys decide; names do not."""
+        """Return whether types, partition start and predefined keys are the same; names do not matter."""
         return isinstance(other, RecordSchema) and self._identity == other._identity
 
     def __hash__(self) -> int:
@@ -342,7 +342,7 @@ class RecordSchema:
     # Access to records.
 
     def num_bytes(self, record: Buffer) -> int:
-        """Return bytes of the record with its length field.
+        """Return the size of the record with its length field.
 
         Raises:
             FormatError: When it is shorter than its schema's fixed area, or longer than the bytes given.

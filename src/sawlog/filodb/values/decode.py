@@ -277,7 +277,7 @@ def _split_values(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8
 
 
 def _group_damage(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, ValueDamage]:
-    """Return damaged ranges by the number of their value, with offsets in it."""
+    """Return the damaged ranges by the number of their value, with offsets in it."""
     damage_by_value: dict[int, ValueDamage] = {}
     for damage in damages:
         number = int(np.searchsorted(starts[1:], damage.offset, "right"))

@@ -66,7 +66,7 @@ class ValueEncoder:
 
 
 def _measure_largest(batch: pa.RecordBatch, groups: NDArray[np.int64]) -> int:
-    """Return bytes of a container in which the rows of any one group find room."""
+    """Return the size of a container in which the rows of any group find room."""
     rows = int(np.bincount(groups).max(initial=0))
     fixed = 64 * (batch.num_columns + 2) * rows
     plain = (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns)

@@ -148,7 +148,7 @@ def _read_root(cursor: Cursor) -> Any:
 
 
 def _read_dictionary(cursor: Cursor) -> Any:
-    """Return metadata of chunks: a count, then of each the hash by which `MetaDataHash` names it, and a tag of NBT."""
+    """Return the metadata of chunks: a count, then of each its hash, which `MetaDataHash` names, and a tag of NBT."""
     entries: list[dict[str, Any]] = []
     for _ in range(_read_count(cursor)):
         if cursor.reasons and not cursor.left:
@@ -181,7 +181,7 @@ def _read_subchunk(cursor: Cursor) -> Any:
 
 
 def _read_layer(cursor: Cursor) -> list[Any]:
-    """Return numbers of blocks, packed into words of 32 bits, then what they stand for."""
+    """Return the numbers of blocks, which are packed into words of 32 bits, and the kinds that they stand for."""
     bits = cursor.take_byte() >> 1
     if bits not in layout.BLOCK_BITS:
         raise UnknownBytesError(f"{bits} bits per block, before byte {cursor.position}")

@@ -86,7 +86,7 @@ class Scratch(NamedTuple):
 
 
 def make_scratch() -> Scratch:
-    """Return room for what is rendered at all."""
+    """Return working memory with room for whatever is rendered."""
     counts = np.zeros(1 << max(layout.BLOCK_BITS), np.int64)
     return Scratch(np.empty(MAX_DEPTH + 1, LEVEL), np.empty(MAX_NAMES, NAME), np.empty(1, STATE), counts)
 
@@ -323,7 +323,7 @@ def _put_roots(data: Any, pos: Any, end: Any, rendered: Any, scratch: Any, state
 
 @inlined
 def _count_blocks(data: Any, pos: Any, bits: Any, counts: Any) -> Any:
-    """Return the count the numbers of a layer's blocks. Returns the highest one."""
+    """Count the numbers of a layer's blocks; return the highest number."""
     for i in range(1 << bits):
         counts[i] = 0
     each = layout.WORD_BITS // bits

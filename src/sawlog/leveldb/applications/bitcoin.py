@@ -34,7 +34,7 @@ _KINDS = ("", "block", "transaction", "coin")
 
 
 def read_varint(cursor: Cursor) -> int:
-    """Return seven bits per byte, high ones first.
+    """Return a number of Bitcoin's: seven bits per byte, high ones first.
 
     Every byte but the last adds one, so that there is one encoding only.
     """

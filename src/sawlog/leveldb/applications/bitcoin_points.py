@@ -24,7 +24,7 @@ _LAST = np.uint64(24)
 
 @inlined
 def _multiply_add(a: Any, b: Any, addend: Any, carry: Any) -> Any:
-    """Return both words of `a * b + addend + carry`, the low one first."""
+    """Return the two words of `a * b + addend + carry`, the low word first."""
     low = a * b
     high = high_product(a, b)
     low += addend
@@ -38,7 +38,7 @@ def _multiply_add(a: Any, b: Any, addend: Any, carry: Any) -> Any:
 
 @inlined
 def _add_row(word: Any, number: Any, total: Any) -> Any:
-    """Return `word * number + total`: its low word, and the four words above."""
+    """Return the low word of `word * number + total`, and the four words above it."""
     lowest, carry = _multiply_add(word, number[0], total[0], _ZERO)
     low, carry = _multiply_add(word, number[1], total[1], carry)
     middle, carry = _multiply_add(word, number[2], total[2], carry)
@@ -48,7 +48,7 @@ def _add_row(word: Any, number: Any, total: Any) -> Any:
 
 @inlined
 def _sum(number: Any, low: Any, high: Any) -> Any:
-    """Return number and another one of two words, of which the high one is small, and whether there is one bit more."""
+    """Return the sum of a number and another of two words, the high one small, and whether there is one bit more."""
     a = number[0] + low
     high += _ONE if a < low else _ZERO
     b = number[1] + high

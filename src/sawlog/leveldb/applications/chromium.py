@@ -58,7 +58,7 @@ class ChromeStorage(ApplicationView):
         return _parse_directory(path)[0] is not None
 
     def make_context(self, entries: Entries, home: Home) -> tuple[str | None, str | None]:
-        """Return area and extension, by the directory."""
+        """Return the area and the extension, by the directory."""
         del entries
         return _parse_directory(home.path)
 
@@ -98,7 +98,7 @@ class ChromeStorage(ApplicationView):
 
 
 def _parse_directory(path: str) -> tuple[str | None, str | None]:
-    """Return area and extension that a directory is named for."""
+    """Return the area and the extension that a directory is named for."""
     _, above, name = f"//{path}".rsplit("/", 2)
     return (_AREAS[above], name) if above in _AREAS else (_SHARED.get(name), None)
 
@@ -305,7 +305,7 @@ class SessionStorage(ApplicationView):
 
 
 def _parse_namespace(key: bytes) -> tuple[str, str, str | None]:
-    """Return tab and origin of a key, and what is wrong with them."""
+    """Return the tab and the origin of a key, and what is wrong with them."""
     suffix = key[len(NAMESPACE) :]
     tab, wrong = decode_text(suffix[:_ID_LENGTH], "utf-8")
     origin, wrong_too = decode_text(suffix[_ID_LENGTH + 1 :], "utf-8")

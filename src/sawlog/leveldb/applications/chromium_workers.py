@@ -198,7 +198,7 @@ def _limit_size(value: int | None) -> int | None:
 
 
 def _read_user_data(name: str, value: bytes) -> dict[str, Any]:
-    """Return data that a service keeps for a worker, as JSON."""
+    """Return the data that a service keeps for a worker, as JSON."""
     kind = next((kind for prefix, kind in _USER_DATA.items() if name.startswith(prefix)), None)
     if kind:
         message, reason = MESSAGES.read(value, kind)
@@ -516,7 +516,7 @@ class Notifications(ApplicationView):
         return PlainRows(rendered.is_plain, columns)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
-        """Return origin and ID of the key, a message in protobuf."""
+        """Return the origin and the ID of the key, and a message in protobuf."""
         del context
         prefix = next((prefix for prefix in (_DATA, _RESOURCES) if entry.key.startswith(prefix)), None)
         if prefix is None:

@@ -178,7 +178,7 @@ def _read_json(value: bytes) -> dict[str, Any]:
 
 
 def _read_nothing(value: bytes) -> dict[str, Any]:
-    """Return nothing: the stored bytes are all that there is to say."""
+    """Return no columns: the stored bytes are all that there is to say."""
     del value
     return {}
 

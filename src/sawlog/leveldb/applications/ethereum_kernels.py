@@ -240,7 +240,7 @@ def _find_item_bounds(data: Any, pos: Any, limit: Any) -> Any:
 
 @inlined
 def _count_items(data: Any, pos: Any, limit: Any) -> Any:
-    """Return number of items, at most one more than receipts have fields; -1 where one does not end up to `limit`."""
+    """Return the number of items, at most one more than fields of receipts; -1 where one does not end up to `limit`."""
     count = 0
     while pos < limit and count <= _MOST_FIELDS:
         _, pos, _ = _find_item_bounds(data, pos, limit)

@@ -199,7 +199,7 @@ class IndexedDB(ApplicationView):
         return names
 
     def are_names(self, keys: pa.Array) -> NDArray[np.bool_]:
-        """Return metadata, and lists of external objects."""
+        """Return a mask of the entries that are metadata or lists of external objects."""
         marks = np.empty(len(keys), np.uint8)
         k.mark_names(Strings(*view_binary(keys)), marks)
         return marks.view(np.bool_)
@@ -266,7 +266,7 @@ class IndexedDB(ApplicationView):
 
 
 def _allocate_texts(rows: int, size: int) -> k.Texts:
-    """Return room for the texts of so many rows of so many bytes."""
+    """Return buffers for the texts of so many rows of so many bytes."""
     slots = size // _SLOT_BYTES + 1
     room = np.empty(ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8)
     return k.Texts(room, np.zeros(rows + 1, np.int64), np.empty(slots, np.int64), np.empty(slots, np.uint64))
@@ -326,7 +326,7 @@ def _read_key(cursor: Cursor, depth: int = 0) -> Any:
 
 
 def _read_metadata(place: layout.Place, cursor: Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
-    """Return metadata of a database, of one of its parts, or of all databases."""
+    """Return the metadata of a database, of one of its parts, or of all databases."""
     if place.index_id:
         raise UnknownBytesError(f"index ID {place.index_id} without an object store")
     row: dict[str, Any] = {}

@@ -90,7 +90,7 @@ class Scratch(NamedTuple):
 
 
 def make_scratch() -> Scratch:
-    """Return room for what is rendered at all."""
+    """Return working memory with room for whatever is rendered."""
     return Scratch(np.empty(MAX_LEVELS, LEVEL), np.empty(MAX_NAMES, NAME), np.zeros(2, _STATE))
 
 

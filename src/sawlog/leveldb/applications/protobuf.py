@@ -134,7 +134,7 @@ def make_message_columns(message: dict[str, Any], reason: str | None) -> dict[st
 
 
 def find_integer(message: Mapping[str, Any], *path: str) -> int | None:
-    """Return integer of a field, through the messages that it is in: the last, where there are several, or `None`."""
+    """Return the integer of a field in nested messages: the last, where there are several, or `None`."""
     value: Any = message
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -143,7 +143,7 @@ def find_integer(message: Mapping[str, Any], *path: str) -> int | None:
 
 
 def _read_field(data: bytes, start: int, end: int) -> tuple[int, int, Any, int]:
-    """Return tag, wire type and value of a field, and where it ends."""
+    """Return the tag, wire type and value of a field, and where it ends."""
     tag, position = (data[start], start + 1) if data[start] < 128 else _require_varint(data, start, 32)
     wire = tag & 7
     if tag < _FIRST_FIELD or wire not in (VARINT, LENGTH, FIXED32, FIXED64):

@@ -163,7 +163,7 @@ class Scratch(NamedTuple):
 
 
 def make_scratch() -> Scratch:
-    """Return room for what is rendered at all."""
+    """Return working memory with room for whatever is rendered."""
     messages, stack = np.empty(_MAX_DEPTH + 1, _LEVEL), np.empty(MAX_LEVELS, LEVEL)
     return Scratch(messages, stack, np.empty(MAX_NAMES, NAME), np.empty(1, _STATE))
 
@@ -244,7 +244,7 @@ def _has_room(out: Any, pos: Any, length: Any, state: Any) -> Any:
 
 @inlined
 def _put_escaped(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """Return a string of JSON; the position after it, which is 0 for a doubtful one."""
+    """Write a string of JSON; return the position after it, which is 0 for a doubtful one."""
     length = end - start
     if np.uint64(len(out)) - pos < _SIX * length + _SLACK:
         for i in range(start, end):
@@ -260,7 +260,7 @@ def _put_escaped(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any
 
 @always_inlined
 def _put_text(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """Return `_put_escaped`; most texts have nothing but characters that JSON has as they are."""
+    """Write a string as `_put_escaped` does; most texts have only characters that JSON has as they are."""
     length = end - start
     if np.uint64(len(data)) - end >= _EIGHT and np.uint64(len(out)) - pos >= length + _SLACK:
         out[pos] = 34
@@ -285,7 +285,7 @@ def _put_text(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -
 
 @inlined
 def _put_bytes(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """Return bytes as JSON shows them; the position after them, which is 0 if there was no room."""
+    """Write bytes as JSON shows them; return the position after them, which is 0 if there was no room."""
     if not _has_room(out, pos, _TWO * (end - start), state):
         return _ZERO
     pos = put_base64(out, put_text(out, pos, _BYTES_TEXT), data, start, end)
@@ -295,7 +295,7 @@ def _put_bytes(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) 
 
 @inlined
 def _put_decimal(out: Any, pos: Any, value: Any) -> Any:
-    """Return a uint64 in decimal, two digits at a time; the position after it."""
+    """Write a uint64 in decimal, two digits at a time; return the position after it."""
     width = _ONE
     while width < _MOST_WIDTH and value >= _POWERS[width]:
         width += _ONE
@@ -314,7 +314,7 @@ def _put_decimal(out: Any, pos: Any, value: Any) -> Any:
 
 @always_inlined
 def _put_long_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) -> Any:
-    """Return a value that was a varint, as `_put_number` returns it."""
+    """Write a value that was a varint; return what `_put_number` returns."""
     kind = field.kind
     first = field.target
     if kind == _ENUM and value < declared.last_values[first] - first:
@@ -332,7 +332,7 @@ def _put_long_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) 
 
 @always_inlined
 def _put_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) -> Any:
-    """Return a value that was a varint: a number, a name for it, or its truth; the position after it."""
+    """Write a value that was a varint: a number, a name for it, or its truth; return the position after it."""
     kind = field.kind
     if value < _TEN and kind <= _UINT:
         out[pos] = _DIGIT + value
@@ -362,7 +362,7 @@ def _read_pickled(data: Any, pos: Any, end: Any, width: Any) -> Any:
 
 @inlined
 def _put_path(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """Return the text that a `base::Pickle` holds, in UTF-8 or UTF-16; the position after it, 0 for a doubtful one."""
+    """Write the text of a `base::Pickle`, in UTF-8 or UTF-16; return the position after it, 0 for a doubtful one."""
     if end - start < _EIGHT:
         return _ZERO
     payload_size = load_u32(data, start)
@@ -378,7 +378,7 @@ def _put_path(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -
 
 @always_inlined
 def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered: Any, scratch: Any) -> Any:
-    """Return a value that is no varint, message or text; the position after it, which is 0 for a doubtful one."""
+    """Write a value that is no varint, message or text; return the position after it, which is 0 for a doubtful one."""
     kind, out, state = field.kind, rendered.out, scratch.state[0]
     if kind == _BYTES:
         return _put_bytes(data, start, end, out, pos, state)
@@ -399,7 +399,7 @@ def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered:
 
 @always_inlined
 def _put_packed(data: Any, declared: Any, field: Any, start: Any, end: Any, items: Any, out: Any, state: Any) -> Any:
-    """Return varints one after another as items of a list that has some.
+    """Write varints one after another as items of a list that has some.
 
     The position after them, 0 in doubt, and `items`.
     """
@@ -418,7 +418,7 @@ def _put_packed(data: Any, declared: Any, field: Any, start: Any, end: Any, item
 
 @inlined
 def _put_undeclared(data: Any, tag: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
-    """Return a field by its number; the position after it, which is 0 if there was no room."""
+    """Write a field by its number; return the position after it, which is 0 if there was no room."""
     out[pos] = 34
     pos = _put_decimal(out, pos + _ONE, tag >> _THREE)
     out[pos] = 34
@@ -477,7 +477,7 @@ def _begin_message(node: Any, row: Any, rendered: Any, pos: Any) -> Any:
 
 @always_inlined
 def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
-    """Return a message as an object of JSON; the position after it, which is 0 for a doubtful one."""
+    """Write a message as an object of JSON; return the position after it, which is 0 for a doubtful one."""
     state, out, fields = scratch.state[0], rendered.out, declared.fields
     depth, number, items = _ZERO, _ZERO, _ZERO
     field_index = declared.nodes[node].first
@@ -579,7 +579,7 @@ def _read_decimal(data: Any, pos: Any, end: Any) -> Any:
 
 @always_inlined
 def _put_plain_value(data: Any, start: Any, end: Any, root: Any, row: Any, rendered: Any, state: Any) -> Any:
-    """Return a value that is no message, as `_put_value` returns it."""
+    """Write a value that is no message; return what `_put_value` returns."""
     out, pos = rendered.out, state.position
     if root == NOTHING:
         return pos, True
@@ -611,7 +611,7 @@ def _put_plain_value(data: Any, start: Any, end: Any, root: Any, row: Any, rende
 
 @always_inlined
 def _put_value(data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any, rendered: Any, scratch: Any) -> Any:
-    """Return a value; the position after it, and whether it is a plain one."""
+    """Write a value; return the position after it, and whether it is a plain one."""
     if root >= 0:
         message_end = _put_message(data, pos, end, np.uint64(root), row, declared, rendered, scratch)
         return message_end, message_end != _ZERO
@@ -649,7 +649,7 @@ def render_values(values: Spans, roots: Int64s, declared: Declared, rendered: Re
 
 @inlined
 def _append_text(texts: Any, row: Any, out: Any, pos: Any) -> Any:
-    """Copy a text; the position after it."""
+    """Copy a text; return the position after it."""
     length = np.uint64(texts.lengths[row])
     copy_short(out, pos, texts.data, np.uint64(texts.starts[row]), length)
     return pos + length

@@ -61,7 +61,7 @@ class Captured:
         return are_there
 
     def make_integers(self, name: str) -> pa.Array:
-        """Return numbers as a column, null where there is none."""
+        """Return the numbers of a name as a column, null where there is none."""
         return make_array(self.select_numbers(name), pa.int64(), ~self.are_there(name))
 
     def select_lengths(self, name: str) -> NDArray[np.int64]:

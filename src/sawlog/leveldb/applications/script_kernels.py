@@ -146,7 +146,7 @@ def _put_text(data: Any, pos: Any, end: Any, tag: Any, texts: Any, state: Any) -
 
 @inlined
 def _read_int32(data: Any, pos: Any, end: Any, tag: Any) -> Any:
-    """Return integer, signed after the tag I: the bits of an int64, and the position after it, which is 0 for none."""
+    """Return an integer, signed after the tag I, as the bits of an int64, and the position after it, 0 for none."""
     value, pos = _read_varint_32(data, pos, end)
     if tag == layout.INT_TAG:
         value = value >> _ONE ^ (~(value & _ONE) + _ONE)
@@ -233,7 +233,7 @@ def _put_name(data: Any, pos: Any, end: Any, level: Any, texts: Any, scratch: An
 
 @inlined
 def _close(data: Any, pos: Any, end: Any, level: Any, texts: Any, state: Any) -> Any:
-    """Return end a list or an object after its last tag. Returns the position after it, 0 for a doubtful one."""
+    """End a list or an object after its last tag. Returns the position after it, 0 for a doubtful one."""
     count, pos = _read_varint_32(data, pos, end)
     if level.kind == layout.OBJECT_TAG:
         put_byte(texts, state, 125)

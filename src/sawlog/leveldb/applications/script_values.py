@@ -253,7 +253,7 @@ class ScriptValue:
         return value >> 1 ^ -(value & 1)
 
     def _read_bigint(self) -> str:
-        """Return sign and size in bytes, then the digits."""
+        """Return a BigInt: sign and size in bytes are stored, then the digits."""
         bits = self._in.take_varint(32)
         value = self._in.take_unsigned(bits >> 1)
         value = -value if bits & 1 else value
@@ -486,7 +486,7 @@ class ScriptValue:
         return thing
 
     def _read_image(self, name: str, bits: int) -> dict[str, Any]:
-        """Return pixels; settings before them are pairs of a tag and a number."""
+        """Return an image: its pixels come after settings, which are pairs of a tag and a number."""
         settings = []
         if self._blink >= _IMAGE_SETTINGS:
             while setting := self._in.take_varint(32):

@@ -309,7 +309,7 @@ class SyncData(ApplicationView):
 
 
 def _are_equal(texts: pa.Array, text: str) -> NDArray[np.bool_]:
-    """Return which texts are a given one."""
+    """Return a mask of the texts that equal another."""
     return unpack_booleans(fill_null(call_function("equal", texts, text), False))
 
 

@@ -132,7 +132,7 @@ class TextColumn:
         self.buffers = self._column.values, self._ends
 
     def take(self, kind: pa.DataType, is_there: NDArray[np.bool_] | None = None) -> pa.Array:
-        """Return them as an array, which owns the memory from then on; null where they are not there."""
+        """Return the texts as an array, which owns the memory from then on; null where a text is not there."""
         return make_text_array(kind, self._column, self._ends, is_there)
 
 

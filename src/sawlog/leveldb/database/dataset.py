@@ -561,7 +561,7 @@ class DatabaseContents(Contents):
         return Charts(self.version)
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Return comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""
+        """Return the comparator, how many tables and logs are alive, and what filters on the key spare of tables."""
         version = self.version
         levels = sorted({table.level for table in version.tables})
         tables = {f"tables of level {n}": sum(table.level == n for table in version.tables) for n in levels}

@@ -102,7 +102,7 @@ class LevelDBDatabase(Format):
         return Match.ADJACENT if layout.MANIFEST_NAME.match(file.name) else Match.NO
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """Return a directory with a MANIFEST and anything else of a database is one.
+        """Return how certain it is that files are a database: a MANIFEST and anything else of it in one directory are.
 
         See `find_homes` for one without.
         """

@@ -508,7 +508,7 @@ class KeyRange(Fragment):
         findings.rows -= blobs.lost
 
     def _open_streams(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
-        """Return newest first: the logs, each table of level 0, and the tables of each other level."""
+        """Return streams, newest first: of the logs, each table of level 0, and the tables of each other level."""
         groups = _group_tables(self.tables, disjoint=self.version.bytewise)
         tables = [[self._open_table(table, findings, ledgers) for table in group] for group in groups]
         return [*([stream] for stream in self._open_logs(findings)), *tables]

@@ -371,7 +371,7 @@ class MergedEntries:
         return self._runs
 
     def measure_runs(self, fates: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return bytes of keys and values, and numbers of entries, int64, by run and fate.
+        """Return the numbers of bytes of keys and values, and of entries, int64, by run and fate.
 
         Args:
             fates: int64, below `count`: what became of each entry of `order`.
@@ -720,7 +720,7 @@ class _MergeReader:
         return self._queue.take(limit), covers
 
     def _read(self, streams: Sequence[Stream], number: int) -> Iterator[tuple[bytes, bool, int]]:
-        """Yield queue the entries of a group, and yield its bounds."""
+        """Queue the entries of a group. Yield keys up to which it is read, whether the key itself is, and the group."""
         for stream in streams:
             yield stream.smallest, False, number
             for batch in stream.batches:

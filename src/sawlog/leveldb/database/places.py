@@ -59,7 +59,7 @@ class StoredPlace:
         return [file for _, file in sorted(self.logs.get(number, {}).items())]
 
     def add_logs(self, files: Iterable[File]) -> list[File]:
-        """Take in the logs among files; those that are taken in."""
+        """Take in the logs among files; return those that were taken in."""
         return [file for file in files if self._add_log(file)]
 
     def _add_log(self, file: File) -> bool:
@@ -67,7 +67,7 @@ class StoredPlace:
         return name is not None and self.logs.setdefault(int(name[1]), {}).setdefault(int(name[2] or 0), file) is file
 
     def add_tables(self, files: Iterable[File]) -> list[File]:
-        """Take in the tables and blob files among files; those that are taken in."""
+        """Take in the tables and blob files among files; return those that were taken in."""
         added = []
         for file in files:
             if name := SHARED_NAME.match(file.name):

@@ -191,7 +191,7 @@ def _write(contents: DatabaseContents, files: Sequence[File], staged: StagedDire
 
 
 def _find_dialect(contents: DatabaseContents) -> Dialect:
-    """Return whose files are written: as the files next to the database say, or else its tables."""
+    """Return the dialect to write: as the files next to the database say, or else its tables."""
     dialect = contents.version.dialect
     if dialect != "auto":
         return dialect

@@ -480,7 +480,7 @@ def _read_properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
 def _find_comparator(
     tables: Sequence[File], logs: Sequence[File], metadata: Metadata, storage: Storage, *, is_stamped: bool | None
 ) -> str:
-    """Return name of the order of keys that tables say, that goes with the directory or the keys, or that they are in.
+    """Return the name of the order of keys: what tables say, what goes with directory or keys, or what they are in.
 
     Where logs say whether keys have timestamps, tables may be older.
     """
@@ -557,7 +557,7 @@ def _ascends(file: File, storage: Storage) -> bool:
 def _find_tables(
     stored: StoredPlace, manifest: Manifest, rows: Sequence[dict[str, Any]], comparator: str, directory: str
 ) -> tuple[list[LiveTable], list[Damage]]:
-    """Return live tables, and what is said of those that are not there, or are others."""
+    """Return the live tables, and what is said of those that are not there, or are others."""
     tables, missing = [], []
     order = ORDERS.get(comparator)
     stamped = comparator.endswith(STAMP_SUFFIX)

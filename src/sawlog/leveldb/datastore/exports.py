@@ -100,7 +100,7 @@ def find_outputs(files: Sequence[File], options: LogReadOptions, storage: Storag
 
 
 def _resolve_sibling(file: File, name: str) -> str:
-    """Return path of a file that the metadata names, relative to its own. Emulators on Windows write backslashes."""
+    """Return the path of a file that metadata names, relative to its own. Emulators on Windows write backslashes."""
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or not parts[0] or parts[0].endswith(":"):
         raise FormatError(f"{file.path}: expected the name of a file of the export, found {name!r}")

@@ -76,7 +76,7 @@ class Scratch(NamedTuple):
 
 
 def make_scratch() -> Scratch:
-    """Return room for what is rendered at all."""
+    """Return working memory with room for whatever is rendered."""
     return Scratch(np.empty(layout.MAX_DEPTH + 1, STACK), np.empty(MAX_NAMES, NAME), np.empty(1, STATE))
 
 

@@ -184,7 +184,7 @@ def _is_json(field: pa.Field) -> bool:
 
 
 def _as_json(field: pa.Field) -> pa.DataType:
-    """Return type by which Arrow's reader finds the values of a field. What holds JSON text can only be null there."""
+    """Return the type by which Arrow's reader finds the values of a field; of JSON text, it finds only nulls."""
     kind = field.type
     if _is_json(field):
         return pa.null()

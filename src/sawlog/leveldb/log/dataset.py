@@ -102,7 +102,7 @@ class LogContents(Contents):
         yield from draw_pictures(self.files, fragments, certain=view == "writes")
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Return dialect, log number and compression of the first file."""
+        """Return the dialect, log number and compression of the first file."""
         del request
         if not self.files:
             return {}

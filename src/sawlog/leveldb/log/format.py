@@ -112,7 +112,7 @@ class _Numbers(StreamRules):
         return name
 
     def overwritten_names(self, name: str, head: bytes) -> Iterator[str]:
-        """Yield smaller numbers: RocksDB and Pebble write logs over old ones, whose numbers are in each fragment."""
+        """Yield names of lower numbers: RocksDB and Pebble write over old logs, whose numbers are in fragments."""
         directory, base = posixpath.split(name)
         numbered = len(head) < layout.HEADER_SIZE or layout.TYPE.of(head, 0) not in layout.TYPES["leveldb"]
         if numbered and (number := layout.LOG_NAME.match(base)):

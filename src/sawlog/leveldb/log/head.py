@@ -123,7 +123,7 @@ def _ends_as_pebble_ends(file: File, storage: Storage) -> bool:
 def read_head(
     head: bytes, file: File, dialect: Dialect | Literal["auto"], storage: Storage, *, numbered: bool = False
 ) -> LogHead:
-    """Return determine dialect, log number and compression from the first `PROBE_BYTES` of a file.
+    """Return the dialect, log number and compression that the first `PROBE_BYTES` of a file state.
 
     The log's number is that of its name. Where no fragment carries it, the log was taken over from an earlier one and
     is not written yet, if it is in its database; otherwise it was renamed, and its first fragment has the number.
@@ -188,7 +188,7 @@ def _is_in_database(file: File, storage: Storage) -> bool:
 
 @lru_cache(maxsize=8)  # a follower asks in every look
 def _find_dialect(head: bytes) -> Dialect:
-    """Return whose fragments a log begins with, or has where it begins with none.
+    """Return the dialect of the fragments that a log begins with, or has where it begins with none.
 
     LevelDB's where they are everyone's.
     """
@@ -272,7 +272,7 @@ def read_pointer(directory: str, siblings: Iterable[File], storage: Storage) -> 
 
 
 def sort_manifests(manifests: Iterable[File]) -> list[File]:
-    """Return MANIFEST files, the newest first."""
+    """Return the MANIFEST files, the newest first."""
     return sorted(manifests, key=_parse_number, reverse=True)
 
 

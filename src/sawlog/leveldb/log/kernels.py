@@ -190,7 +190,7 @@ def _is_zero(data: Any, pos: Any, length: Any) -> Any:
 
 @always_inlined
 def measure_remainder(window: Any, offset: Any) -> Any:
-    """Return bytes from a file offset to the end of its block, or of the file."""
+    """Return the number of bytes from a file offset to the end of its block, or of the file."""
     return min(_BLOCK - (offset & _IN_BLOCK), window.size - offset)
 
 
@@ -208,7 +208,7 @@ def _cut_off(window: Any, pos: Any, room: Any, header: Any, state: Any, rules: A
 
 @inlined
 def _prove_fragment(data: Any, pos: Any, room: Any, rules: Any) -> Any:
-    """Return bytes of the fragment of this log, part of a record, that a checksum proves to be at `pos`; 0 for none.
+    """Return the size of the fragment of this log, part of a record, that a checksum proves to be at `pos`, or 0.
 
     It ends within `room` bytes.
     """
@@ -292,7 +292,7 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @always_inlined
 def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return the common case, in a tight loop of its own: intact legacy FULL fragments, all in one block."""
+    """Take intact legacy FULL fragments, all in one block: the common case, in a tight loop of its own."""
     data = window.data
     offset = window.base + pos
     if rules.recycled != _ZERO or offset >= window.end or state.synced == 0 or state.open >= 0:
@@ -385,7 +385,7 @@ def _note_suspect(state: Any, offset: Any, length: Any, unused: Any, recycled: A
 
 @always_inlined
 def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return the rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
+    """Note that the rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
     offset = np.int64(start)
     lost_bytes = np.int64(length)
     room = measure_remainder(window, start)
@@ -457,7 +457,7 @@ def _begin(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 @inlined
 def _take_other(offset: Any, total: Any, length: Any, code: Any, role: Any, state: Any, events: Any) -> Any:
-    """Return a fragment that is no part of the open record. Returns whether it was one."""
+    """Take a fragment that is no part of the open record; return whether it was one."""
     start = state.open
     if role == _ROLE_METADATA:
         _forget_record(events, state, _PARTIAL_RECORD, offset)

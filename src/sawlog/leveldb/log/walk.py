@@ -238,7 +238,7 @@ class Walk(ChainWalk):
         return int(self.state.suspect)
 
     def count_lost_bytes(self, length: int) -> int:
-        """Return LevelDB counts one block."""
+        """Return the size of a block, which LevelDB counts however little of it is lost."""
         return layout.BLOCK_SIZE
 
     def judge_tail(self) -> Tail | None:
@@ -257,7 +257,7 @@ class Walk(ChainWalk):
         return super().judge_tail()
 
     def _find_padding(self) -> Tail | None:
-        """Return unused space at the end, which contains all of this range: where it begins takes the whole file."""
+        """Return the unused space at the end around this range; all of the file is walked to find its start."""
         walk = Walk(
             replace(self._fragment, start=0, synced=True), self.source, self.head, pa.schema([]), Findings("skip")
         )

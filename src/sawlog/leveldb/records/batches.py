@@ -168,7 +168,7 @@ class BatchBuilder:
     def _read_binary(
         self, batch: pa.RecordBatch, name: str, operations: NDArray[np.int8]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-        """Return data and offsets of `key` or `value`, null exactly where the operation has none."""
+        """Return the data and offsets of `key` or `value`, null exactly where the operation has none."""
         column = batch.column(name)
         kind = column.type
         if pa.types.is_null(kind) or is_text(kind) or is_binary(kind):
@@ -191,7 +191,7 @@ class BatchBuilder:
     def _assign_sequences(
         self, batch: pa.RecordBatch, operations: NDArray[np.int8]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return sequence number of each row, and how many numbers it takes: 0 or 1."""
+        """Return the sequence number of each row, and how many numbers it takes: 0 or 1."""
         shapes = np.array([operation.shape for operation in layout.OPERATIONS])
         counted = ((shapes[operations] & layout.Field.COUNTED) != 0).astype(np.int64)
         sequences = self._read_integers(batch, "sequence", layout.MAX_SEQUENCE)
@@ -211,7 +211,7 @@ class BatchBuilder:
         sequences: NDArray[np.int64],
         counted: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Return first row of each write batch, and the number of rows after the last."""
+        """Return the first row of each write batch, and the number of rows after the last."""
         begins = np.ones(batch.num_rows, bool)
         # Within a batch numbers have no gaps: it holds only the first one. In some its operations share that.
         gap = sequences[1:] != sequences[:-1] + counted[:-1]

@@ -339,7 +339,7 @@ class Fold:
         self._folded = rows.take(make_fixed_array(pa.int64(), np.sort(last)))
 
     def _delete_ranges(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return states that a later `delete_range` covers become deletions."""
+        """Return the rows, in which states that a later `delete_range` covers are deletions."""
         import pyarrow.compute as pc
 
         ranges = pa.concat_batches(self._ranges)
@@ -457,6 +457,6 @@ class WritesContents(LogContents):
         return super().find_committed_end(request, file, position)
 
     def make_verify_request(self, request: BoundScan) -> BoundScan:
-        """Return `latest` and `recovery` make no difference."""
+        """Return the request without `latest` and `recovery`, which make no difference to what is damaged."""
         options = replace(request.scan.options, latest=False, recovery=None)
         return request._replace(scan=replace(request.scan, options=options))

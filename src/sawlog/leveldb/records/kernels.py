@@ -156,7 +156,7 @@ _WRONG_COUNT = int(BatchDamageKind.WRONG_COUNT)
 
 @inlined
 def _read_varint32(data: Any, pos: Any, end: Any) -> Any:
-    """Return varint32 at `pos`, read as LevelDB reads it: the value and the position after it, which is 0 for none."""
+    """Return the value of a varint32 at `pos`, as LevelDB reads it, and the position after it, which is 0 for none."""
     if pos >= end:
         return _ZERO, _ZERO
     byte = np.uint64(data[pos])
@@ -214,7 +214,7 @@ def _read_fields(data: Any, pos: Any, end: Any, shape: Any) -> Any:
 
 @always_inlined
 def _take(column: Any, row: Any, has: Any, at: Any, data: Any, start: Any, length: Any) -> Any:
-    """Add a row's value to a column that ends at `at`; where it ends then."""
+    """Add a row's value to a column that ends at `at`; return where it ends then."""
     column.has[row] = 1 if has else 0
     if column.wanted:
         copy_bytes(column.data, at, data, start, length)
@@ -225,7 +225,7 @@ def _take(column: Any, row: Any, has: Any, at: Any, data: Any, start: Any, lengt
 
 @always_inlined
 def _decode_batch(data: Any, pos: Any, end: Any, start: Any, table: Any, state: Any, out: Any) -> Any:
-    """Decode the operations from `pos` on; the position after them, and whether none is broken."""
+    """Decode the operations from `pos` on; return the position after them, and whether none is broken."""
     variants, shapes = table.variants, table.shapes
     max_rows = len(out.sequences)
     record, sequence, found, row = state.record, state.sequence, state.found, state.rows

@@ -77,7 +77,7 @@ def find_addresses(operation: int, value: bytes) -> list[BlobIndex]:
 
 
 def insert_values(operation: int, value: bytes, contents: Sequence[bytes]) -> bytes:
-    """Return value of an entry, with the values at its addresses; an entity in the version that has no addresses."""
+    """Return the value of an entry, with the values at its addresses; an entity in the version without addresses."""
     if operation == BLOB_INDEX:
         return contents[0]
     columns = _parse_columns(value)

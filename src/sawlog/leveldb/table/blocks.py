@@ -32,7 +32,7 @@ Expanded: TypeAlias = "pa.Buffer | Flaw"
 
 
 def make_block_damage(path: str, offset: int, length: int, flaw: Flaw) -> Damage:
-    """Return damage of a block."""
+    """Return the damage of a block."""
     kind, first, two = flaw
     return Damage(path, offset, length, kind.label, kind.detail.format(first, two))
 
@@ -58,7 +58,7 @@ class Buckets:
 
 @cache
 def _make_codec_rules(*, plain: bool, snappy: bool, lz4: bool) -> NDArray[np.uint8]:
-    """Return by compression code the way in which a kernel reads a block; see `kernels.Rule`."""
+    """Return, by compression code, how a kernel reads a block; see `kernels.Rule`."""
     codec_rules = np.full(256, k.OTHERWISE, np.uint8)
     if plain:
         codec_rules[Compression.NONE] = k.AS_IS
@@ -206,7 +206,7 @@ def join_values(content: pa.Buffer) -> Expanded:
 
 
 def decode_flaw(data: NDArray[np.uint8]) -> Flaw:
-    """Return why an expanded block is none: by the number that ends it."""
+    """Return why an expanded block is malformed, by the number that ends it."""
     packed = int.from_bytes(data[-layout.RESTART_SIZE :].tobytes(), "little")
     if packed & layout.UNKNOWN_FLAG and packed & ~layout.BLOCK_FLAGS <= len(data) // layout.RESTART_SIZE:
         return TableDamageKind.UNKNOWN_FLAGS, packed & layout.BLOCK_FLAGS, 0

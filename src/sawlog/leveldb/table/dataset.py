@@ -213,7 +213,7 @@ class TableContents(Contents):
             yield sums.draw_picture("Bytes by kind of block", order=(DATA_BLOCK,))
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Return dialect, format version, comparator and counts of the first table.
+        """Return the dialect, format version, comparator and counts of the first table.
 
         Of all of them what filters spare.
         """

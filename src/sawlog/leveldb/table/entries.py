@@ -375,7 +375,7 @@ def _put_rest(target: Any, pos: Any, data: Any, start: Any, unshared: Any) -> No
 
 @always_inlined
 def _take_value(data: Any, start: Any, length: Any, take: Any, rows: Any, row: Any, values: Any) -> Any:
-    """Add the value of a row, if it is wanted, after `values` bytes of others; how many there are then."""
+    """Add the value of a row, if it is wanted, after `values` bytes of others; return how many there are then."""
     if take.values:
         copy_bytes(rows.values, values, data, start, length)
         values += length
@@ -601,7 +601,7 @@ def encode_entries(columns: EntryInput, out: Block, state: Annotated[Any, Record
 
 @kernel
 def close_block(out: Block, state: Annotated[Any, Record(BUILDER)]) -> UInt64:
-    """Write restart points and their number after the entries; the bytes of the block, or 0 where there is no room."""
+    """Write restart points and their number after the entries; return the block's bytes, 0 where there is no room."""
     need = np.uint64(state.restarts + 1) * np.uint64(layout.RESTART_SIZE)
     if np.uint64(len(out.data)) - state.used < need:
         return _ZERO

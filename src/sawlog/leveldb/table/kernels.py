@@ -465,7 +465,7 @@ def split_entries(
 
 @kernel
 def find_block_end(data: Bytes, end: UInt64) -> UInt64:
-    """Return offset of the trailer of the block that `data` begins with, by its CRC-32C, taken on from byte to byte.
+    """Return the offset of the trailer of the block that `data` begins with, by its CRC-32C, taken byte by byte.
 
     Args:
         data: uint8.

@@ -284,7 +284,7 @@ class TableMap:
         return not _decode_bool(self.properties.get(layout.USER_KEYS)) and not self.footer.is_pebble(layout.COLUMNAR)
 
     def make_layer(self, source: Source) -> BlockLayer | EmbeddedLayer | BucketLayer | None:
-        """Return layer that lays out blocks of entries as other tables have them; `None` where they are so already."""
+        """Return the layer that lays out blocks of entries as other tables have them; `None` where they already are."""
         if not self.rules.is_layered:
             return None
         if self.rules.buckets is not None:

@@ -255,7 +255,7 @@ class BlockLayer:
         self._held: dict[int, NDArray[np.uint8]] = {}
 
     def convert_block(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
-        """Return block of entries as RocksDB would have it, and how many are left out because their values are lost."""
+        """Return a block of entries as RocksDB has it, and how many are left out because their values are lost."""
         if deletions and not self._columnar:
             return content, 0
         try:

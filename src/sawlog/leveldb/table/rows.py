@@ -442,7 +442,7 @@ class TableRange(FileRange):
         return Damage(self.path, self.start, self.end - self.start, TableDamageKind.READ_ERROR.label, str(error))
 
     def _drop_range(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """Yield nothing leads to the blocks: all of the range is lost."""
+        """Report all of the range as lost, since nothing leads to its blocks; yield no rows."""
         detail = damage.detail
         findings.add_damage(Damage(self.path, self.start, self.end - self.start, damage.kind, detail))
         yield from ()

@@ -157,7 +157,7 @@ class TableWriter(FileWriter):
             state[name] = 0
 
     def _put(self, content: bytes, *, compressed: bool) -> bytes:
-        """Write a block with its trailer; its handle."""
+        """Write a block with its trailer; return its handle."""
         code, stored = self._compress(content) if compressed else (Compression.NONE, content)
         typed = stored + bytes([code])
         self._file.write(typed + compute_masked_checksum(typed).to_bytes(4, "little"))

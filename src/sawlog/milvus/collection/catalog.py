@@ -198,7 +198,7 @@ class SegmentFragment(Fragment):
         return min(first for first, _ in known_pairs), max(last for _, last in known_pairs)
 
     def _count(self, findings: Findings) -> int | None:
-        """Return rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
+        """Return the number of rows by the footers of all files; `None` where a batch cannot be counted."""
         missing = self.segment.find_missing_logs()
         for finding in (*missing, *self.segment.find_missing_deltas(), *self.segment.find_other_sizes()):
             if self.standalone or finding.kind != BinlogDamageKind.BAD_MANIFEST.label:

@@ -473,7 +473,7 @@ class CollectionContents(Contents):
         return list(self._iterate_batches(bind_scan(self, self.scan), silent=True))
 
     def make_field_parser(self, file: File, source: Source) -> FieldParser:
-        """Return descriptor and events."""
+        """Return a parser of descriptor and events."""
         del file
         return lambda offset: parse_parts(source, offset)
 
@@ -645,7 +645,7 @@ class CollectionContents(Contents):
         return Shared(fields, self.primary, self.dynamic_fields, raw, history, self._until, since)
 
     def _measure_batch(self, request: BoundScan, batch: Batch) -> int:
-        """Return bytes of the files that are read."""
+        """Return the size of the files that are read."""
         fields = {field.id for field in self.fields if field.name in request.projection.decoded.names}
         read = [batch.count_bytes(id) for id in batch.files if id in fields or id in layout.SYSTEM_FIELDS]
         return sum(read) if fields & set(batch.files) else batch.size

@@ -169,7 +169,7 @@ class BatchFragment(Fragment):
                 self._report(join, columns, findings, error.damage)
 
     def _find_unread_fields(self, join: _Join, findings: Findings) -> list[Missing]:
-        """Return why wanted fields cannot be read. Report, once, those that no schema names: nobody wants them."""
+        """Return why wanted fields cannot be read. Report, once, those that no schema names, which nobody wants."""
         gaps = {
             describe_absent_field(self, field): None
             for field in join.fields_to_read.values()
@@ -182,7 +182,7 @@ class BatchFragment(Fragment):
         return list(gaps)
 
     def as_stored(self) -> BatchFragment:
-        """Return same rows, before deletes and times take any of them away, of the fields that are read for them."""
+        """Return the same rows, before deletes and times take any away, with the fields that are read for them."""
         read_schema = pa.schema([user_field.to_arrow() for user_field in self._join().fields_to_read.values()])
         projection = replace(self.projection, decoded=read_schema)
         shared = replace(self.shared, raw=True, history=False, until=None, since=None)
@@ -442,7 +442,7 @@ class _Join:
         return column
 
     def _expand_dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """Return wanted keys of the dynamic field."""
+        """Return the wanted keys of the dynamic field, as columns."""
         fields = [field for field in self._shared.dynamic if field.name in self._schema.names]
         if not fields:
             return {}
@@ -555,7 +555,7 @@ class _Join:
 
 
 def _with_default(field: Field, array: pa.Array) -> pa.Array:
-    """Return since 2.5 a missing value is stored as null, and reads as the field's default."""
+    """Return the values with the field's default in place of null, as which 2.5 and later store a missing value."""
     if field.default is None or not array.null_count:
         return array
     return array.fill_null(make_default(field))
@@ -650,7 +650,7 @@ class Columns:
             self._findings.add_damage(damage)
 
     def find_odd_file(self) -> Damage | None:
-        """Return first file that has another number of rows than most of the files; `None` where all have the same."""
+        """Return the first file that has another number of rows than most files; `None` where all have the same."""
         counts = self.count_rows()
         if len(set(counts.values())) < 2:
             return None

@@ -81,7 +81,7 @@ def _read_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> 
 
 
 def read_time_range(file: File, storage: Storage, max_page_bytes: int | None) -> tuple[int, int]:
-    """Return earliest and latest timestamp by the Parquet statistics of a timestamp file.
+    """Return the earliest and the latest timestamp by the Parquet statistics of a timestamp file.
 
     0 and 0 where there are none.
     """

@@ -80,7 +80,7 @@ class Batch:
         return sum(map(self.count_bytes, self.files))
 
     def count_bytes(self, id: int) -> int:
-        """Return bytes of a file; about those that its rows take, where it has others, too."""
+        """Return the size of a file; about that of the batch's rows, where it has others, too."""
         size = self.files[id].file.size
         first, last, of = self.slices.get(id, (0, 1, 1))
         return size * (last - first) // max(1, of)
@@ -155,7 +155,7 @@ class Segment:
         return bool(self.manifests) or (self.meta is not None and self.meta.storage_version >= layout.STORAGE_V3)
 
     def list_batches(self) -> list[Batch]:
-        """Return binlog batches: files are paired by the order of their log ids, aligned at the end (section 4)."""
+        """Return the binlog batches: files are paired by the order of their log ids, aligned at the end (section 4)."""
         if self.slices:
             return self.slices
         if not self.files and _is_expected(self):
@@ -221,7 +221,7 @@ class Segment:
         return {log.file.path: counts[log.log] for log in self.deltas if log.log in counts}
 
     def find_missing_deltas(self) -> list[Missing]:
-        """Return Delta logs that the metadata, or a manifest, names and that are not there."""
+        """Return the delta logs that the metadata, or a manifest, names and that are not there."""
         if self.manifests:
             return self.lost_deltas
         named = (self.meta.deltas if self.meta is not None else None) or ()
@@ -367,7 +367,7 @@ class Collection:
         return [segment for id, segment in segments.items() if id in selected]
 
     def list_deltas_after(self, segment: Segment) -> list[LogFile]:
-        """Return delta logs of the segments that compaction made of a segment, and of those that it made of these."""
+        """Return the delta logs of segments that compaction made of a segment, and of those that it made of these."""
         return [log for ancestor in self.find_compacted_to(segment) for log in ancestor.deltas]
 
     def find_compacted_to(self, segment: Segment) -> list[Segment]:
@@ -428,7 +428,7 @@ class Collection:
         ]
 
     def count_deletes(self) -> dict[str, int]:
-        """Return number of deletes of the delta logs of all segments by the metadata; see `Segment.count_deletes`."""
+        """Return the number of deletes per delta log of all segments by the metadata; see `Segment.count_deletes`."""
         return {path: count for one in self.segments.values() for path, count in one.count_deletes().items()}
 
     def _is_alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:

@@ -147,7 +147,7 @@ def is_selected(segment: Segment, query: Query) -> bool:
 
 
 def find_time_bounds(query: Query, until: int | None) -> tuple[int, int]:
-    """Return first and last timestamp that a query, and the time that is asked for, leave possible."""
+    """Return the first and the last timestamp that a query, and the time that is asked for, leave possible."""
     first, end = find_interval(query, TIMESTAMP.name)
     latest = layout.MAX_TSO if until is None else until
     return max(first or 0, 0), latest if end is None else min(end - 1, latest)

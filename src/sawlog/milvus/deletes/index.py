@@ -64,7 +64,7 @@ class DeleteIndex:
         return sum(table.nbytes for table in self._tables.values())
 
     def mark_survivors(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        """Return which rows are not deleted, 1 or 0 each; `None` when all of them survive."""
+        """Return 1 for each row that is not deleted, 0 for the others; `None` when all of them survive."""
         table = self._tables.get(keys.type)
         if table is None:
             return None
@@ -205,11 +205,11 @@ class DeleteHistory:
         self._deletes = np.sort(self._rank_deletes(codes, np.searchsorted(self._times, stamps)))
 
     def _rank_deletes(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return numbers that order deletes by key, then by time."""
+        """Return a number per delete that orders deletes by key, then by time."""
         return codes * (len(self._times) + 1) + ranks
 
     def find_ends(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return when rows were deleted: the first delete of their key that is younger than they, or `NEVER`."""
+        """Return when each row was deleted: by the first younger delete of its key, or `NEVER`."""
         deleted_at = np.full(len(keys), NEVER, np.int64)
         if keys.type != self._known.type or not len(self._known):
             return deleted_at

@@ -61,7 +61,7 @@ def _expect(data: Any, pos: Any, end: Any, text: Any) -> Any:
 
 @inlined
 def _parse_decimal(data: Any, pos: Any, end: Any) -> Any:
-    """Return decimal digits up to 2**63 - 1, and the position after them; that is `_FAIL` for anything else."""
+    """Return the number in decimal digits, up to 2**63 - 1, and the position after them; `_FAIL` for anything else."""
     value = _ZERO
     start = pos
     while pos < end:

@@ -220,7 +220,7 @@ class Etcd:
         return self._guess_drop_time(collection, partition)
 
     def _guess_drop_time(self, collection: int, partition: int) -> int:
-        """Return when a dropped partition's first segment was dropped: the best guess at when it was itself."""
+        """Return when a dropped partition's first segment was dropped: the best guess at when the partition was."""
         segments = self._segments.get(collection, {}).values()
         return min(
             (segment.dropped_at for segment in segments if segment.partition == partition and segment.dropped_at),

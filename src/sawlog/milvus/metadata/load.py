@@ -92,7 +92,7 @@ def find_backup_root(meta: str) -> str:
 
 
 def parse(document: object, location: str) -> Metadata:
-    """Return metadata from the document of an etcd dump, or of a backup's `full_meta.json`.
+    """Return the metadata in the document of an etcd dump, or of a backup's `full_meta.json`.
 
     An etcd dump is a JSON object of base64 values by key, or what `etcdctl get --prefix -w json` and etcd's gateway
     answer, with keys and values in base64.
@@ -106,7 +106,7 @@ def parse(document: object, location: str) -> Metadata:
 
 
 def _load_member(file: str, storage: Storage) -> Metadata:
-    """Return metadata from the database of an etcd, and the log next to it."""
+    """Return the metadata in the database of an etcd, and the log next to it."""
     try:
         member = read_member(file, storage, WATCHED)
     except BrokenError as error:

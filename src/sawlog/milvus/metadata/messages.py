@@ -108,7 +108,7 @@ def decode_float(values: Sequence[Value]) -> float:
 
 
 def decode_bytes(values: Sequence[Value]) -> bytes:
-    """Return bytes; empty when there are none."""
+    """Return the bytes of a field; empty when there are none."""
     for value in reversed(values):
         if isinstance(value, bytes):
             return value

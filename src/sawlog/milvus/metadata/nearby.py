@@ -97,7 +97,7 @@ def _describe_unused(metadata: Metadata) -> str:
 
 
 def _describe_unknown(metadata: Metadata, ids: AbstractSet[int]) -> Iterator[str]:
-    """Yield that metadata, which nobody has named, does not know all collections: they are read as dropped."""
+    """Yield a remark if metadata that nobody has named does not know all collections, which are read as dropped."""
     assert metadata.timeline is not None
     unknown = sorted(set(ids) - metadata.timeline.list_collection_ids())
     if unknown:

@@ -25,7 +25,7 @@ _STRUCTS = ("struct_array_fields", "struct_fields", "structArrayFields")
 
 
 def parse_user_schema(schema: Mapping[str, Any] | str, storage: Storage) -> tuple[str, tuple[Field, ...]]:
-    """Return name and fields of a user's schema: what pymilvus' `CollectionSchema.to_dict` gives, its JSON, or a path.
+    """Return the name and fields of a user's schema: what pymilvus' `CollectionSchema.to_dict` makes, JSON, or a path.
 
     Raises:
         OptionError: When it is none of these.

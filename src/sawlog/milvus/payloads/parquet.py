@@ -492,7 +492,7 @@ def check_size(page: Page, max_page: int | None) -> None:
 
 
 def compute_page_limit(compressed: int) -> int:
-    """Return bytes that a page may have when it is decompressed, by those that it takes in the file."""
+    """Return the size that a page may have when it is decompressed, by its size in the file."""
     return min(_LARGEST_PAGE, max(FREE_PAGE, EXPANSION * compressed))
 
 

@@ -143,7 +143,7 @@ class Payload:
         return self._extent.length
 
     def estimate_row_bytes(self, column: int) -> float:
-        """Return decoded bytes per value of a top-level column, about: as the footer has it, and what a number takes.
+        """Return about how many decoded bytes a value of a top-level column has: as the footer says, and for a number.
 
         Vectors take what they take, however often a dictionary stands for one.
         """
@@ -264,7 +264,7 @@ class Payload:
         return pa.types.is_fixed_size_binary(kind) and bool(kind.byte_width)
 
     def leaves(self, index: int) -> list[int]:
-        """Return leaf columns below a top-level column."""
+        """Return the leaf columns below a top-level column."""
         if len(self.columns) == len(self.schema):
             return [index]
         first = sum(map(_count_leaves, self.schema.types[:index]))
@@ -282,7 +282,7 @@ class Payload:
         return read_checked_pages(self.source, self._extent.offset, chunk, self.max_page_bytes, any_size=any_size)
 
     def _check(self, index: int) -> int:
-        """Check the pages of a column; the length of its longest dictionary value, where a batch might burst by it."""
+        """Check the pages of a column; return the length of its longest dictionary value, if that bursts a batch."""
         longest = self.schema.types[index].byte_width if self.has_vectors(index) else 0
         with self.catch_errors():
             for group, leaf in itertools.product(range(len(self.footer.groups)), self.leaves(index)):
@@ -294,7 +294,7 @@ class Payload:
         return longest
 
     def check_chunk(self, group: int, leaf: int) -> Page | None:
-        """Check the pages of one column chunk; its dictionary.
+        """Check the pages of one column chunk; return its dictionary.
 
         Raises:
             ParquetError: For pages that are broken or too large, that hold more or fewer values than the footer says,

@@ -139,7 +139,7 @@ def infer_element(values: Sequence[pa.Array]) -> DataType:
 
 
 def find_field_id(stored: pa.Field) -> int | None:
-    """Return id that a column of bare Parquet has, by its metadata or, in Storage V3, by its name; `None` for none."""
+    """Return the id of a column of bare Parquet, by its metadata or, in Storage V3, by its name; `None` for none."""
     named = (stored.metadata or {}).get(FIELD_ID_KEY, stored.name.encode())
     return int(named) if FIELD_ID.match(named) else None
 

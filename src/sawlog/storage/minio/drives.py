@@ -25,7 +25,7 @@ class RawFiles(Protocol):
         ...
 
     def find_raw_size(self, path: str) -> int | None:
-        """Return bytes of a file; `None` where there is none."""
+        """Return the size of a file; `None` where there is none."""
         ...
 
     def list_files_below(self, directory: str) -> list[File]:
@@ -71,7 +71,7 @@ class Drives:
         return None
 
     def choose_first(self, drive: Drive, named: Sequence[str], raw: RawFiles) -> str:
-        """Return drive by which the objects of a drive are named: the first of its deployment that the user named."""
+        """Return the drive that names the objects of a drive: the first of its deployment that the user named."""
         for first, members in self.places.items():
             if drive.root in members:
                 return first

@@ -89,7 +89,7 @@ class Unpacker:
         return self._take(self.take_bytes_header())
 
     def take_bytes_header(self) -> int:
-        """Take the header of bytes, which begin at the position then; how many there are.
+        """Take the header of bytes, which begin at the position then; return how many there are.
 
         Raises:
             PackError: When the next value is another.
@@ -110,7 +110,7 @@ class Unpacker:
         raise PackError(f"byte {code:#04x} at {start} where bytes or a text were expected")
 
     def take_array_header(self) -> int:
-        """Take the header of an array; how many values follow by its word.
+        """Take the header of an array; return how many values follow by its word.
 
         Raises:
             PackError: When the next value is another.
@@ -118,7 +118,7 @@ class Unpacker:
         return self._count(0x90, _ARRAYS, "an array")
 
     def take_map_header(self) -> int:
-        """Take the header of a map; how many pairs follow by its word.
+        """Take the header of a map; return how many pairs follow by its word.
 
         Raises:
             PackError: When the next value is another.

@@ -90,7 +90,7 @@ class Version:
         return -(-self.block_size // self.data_shards)
 
     def compute_shard_bytes(self, size: int) -> int:
-        """Return bytes of a shard of so many bytes of a part, without hashes."""
+        """Return the size of a shard of so many bytes of a part, without hashes."""
         blocks, remainder = divmod(size, self.block_size)
         return blocks * self.shard_block + -(-remainder // self.data_shards)
 
@@ -231,7 +231,7 @@ class Metadata:
         )
 
     def _find_inline_range(self, stamp: Stamp) -> tuple[int, int] | None:
-        """Return place of the data of a version, of a length that the file may not have; `None` where it is in files.
+        """Return the place of a version's data, of a length that the file may not have; `None` where it is in files.
 
         A mark of inline data says nothing: servers have left it at objects whose data they moved to files.
         """
@@ -307,7 +307,7 @@ class _Fields:
         return numbers
 
     def read_identity(self, name: str) -> bytes:
-        """Return sixteen bytes."""
+        """Return an identity: sixteen bytes."""
         value = self._values.get(name)
         if not isinstance(value, bytes) or len(value) != 16:
             raise MetadataError(f"{self._name}.{name} is {value!r:.40}, expected 16 bytes")
@@ -426,7 +426,7 @@ def _check_version(version: Version) -> Version:
 
 
 def _find_refusal(metadata: Mapping[str, str]) -> str:
-    """Return reason why the stored bytes are not those of the object; empty where they are."""
+    """Return why the stored bytes are not those of the object; empty where they are."""
     if any(key.startswith(layout.ENCRYPTION) for key in metadata):
         return "the object is encrypted by MinIO; reading it needs the key of its server or its client"
     if scheme := metadata.get(layout.COMPRESSION):

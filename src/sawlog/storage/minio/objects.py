@@ -165,7 +165,7 @@ class Objects:
         return metas, {folder for drive_metas in metas.values() for folder in drive_metas}
 
     def _resolve(self, path: str, metas: Mapping[str, File], raw: RawFiles) -> StoredObject | None:
-        """Return newest version of an object that enough drives have; `None` where it was deleted, or not there yet."""
+        """Return the newest version of an object that enough drives have; `None` if it was deleted or is incomplete."""
         with ExitStack() as stack:
             faults: list[tuple[str, MetadataError]] = []
             opened: list[tuple[str, str, Metadata]] = []
@@ -221,7 +221,7 @@ def _collect_shards(
 
 
 def _make_unreadable(path: str, faults: Sequence[tuple[str, MetadataError]], size: int) -> StoredObject:
-    """Return object of which no drive has metadata that can be read."""
+    """Return the object of which no drive has metadata that can be read."""
     detail = "; ".join(f"{meta}: {error}" for meta, error in faults[:3])
     kind = layout.UNSUPPORTED if all(error.unsupported for _, error in faults) else layout.READ_ERROR
     return StoredObject(path, Stamp(0, False, b""), {}, size, Damage(path, 0, size, kind, detail))

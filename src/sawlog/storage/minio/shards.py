@@ -59,7 +59,7 @@ class Shard:
         return posixpath.join(self.folder, self.version.directory, f"part.{part.number}")
 
     def count_stored_bytes(self, part: PartSize, raw: RawFiles) -> int | None:
-        """Return bytes that are there of the shard of a part, hashes included; `None` where its file is missing."""
+        """Return the size of what is there of a part's shard, hashes included; `None` where its file is missing."""
         size = raw.find_raw_size(self.name_file(part))
         if self.version.inline is None or size is None:
             return size
@@ -127,7 +127,7 @@ def make_stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw
 
 
 def _compute_part_bytes(version: Version, part: PartSize, stored: int) -> int:
-    """Return bytes of a part of which a shard of so many stored bytes has its share."""
+    """Return the size of the part that a shard of so many stored bytes has its share of."""
     if part.number in version.checksums:
         return stored * version.data_shards
     blocks, remainder = divmod(stored, layout.HASH_BYTES + version.shard_block)
@@ -230,7 +230,7 @@ class ObjectSource:
         return block
 
     def _read(self, shard: Shard, part: PartSize, number: int, length: int, extent: tuple[int, int]) -> Bytes:
-        """Return checked bytes of a shard: those of one block."""
+        """Return the checked bytes of one block of a shard."""
         path = shard.name_file(part)
         source = self._open_source(shard, part)
         base = shard.version.inline[0] if shard.version.inline is not None else 0

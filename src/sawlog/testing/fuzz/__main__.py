@@ -65,7 +65,7 @@ class Watch:
         return time.monotonic() < self.until and not self.stop.is_set()
 
     def _watch(self, first: int) -> int:
-        """Watch one process to its end; the input to go on with."""
+        """Watch one process to its end; return the input to go on with."""
         command = [sys.executable, "-m", "sawlog.testing.fuzz.worker", self.name, self.seed, str(first), str(self.step)]
         # In a session of its own: an interrupt of the terminal is for the watch, which ends it.
         process = subprocess.Popen(  # noqa: S603
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_fuzzer(name: str, settings: argparse.Namespace, stop: threading.Event) -> int:
-    """Try one class of laws until its time is over, or it is to stop; how many causes were found."""
+    """Try one class of laws until its time is over, or it is to stop; return how many causes were found."""
     inputs = Inputs.of(name, settings.seed)
     log = Log(settings.out / inputs.samples[0].format, name, settings.seed)
     watches = [

@@ -30,7 +30,7 @@ class Log:
         self._lock = threading.Lock()
 
     def add(self, inputs: Inputs, number: int, law: str, text: str) -> bool:
-        """Note that an input breaks a law; whether that is news."""
+        """Note that an input breaks a law; return whether that is news."""
         cause = f"{law}: {_generalize(text)}"
         sample, mutation, _ = inputs.make(number)
         size = sum(map(len, mutation.files.values()))

@@ -216,7 +216,7 @@ class _TableImport:
         self.errors: list[SawlogError] = []
 
     def run(self) -> tuple[Import, list[SawlogError]]:
-        """Import the table; what was done, and what went wrong."""
+        """Import the table; return what was done, and what went wrong."""
         try:
             with self._tree.lock():
                 self._run()

@@ -30,7 +30,7 @@ def _sum_up_to(window: Any, offset: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def compute_digest(window: Any, pos: Any, length: Any, state: Any, rules: Any) -> Any:
-    """Return Adler-32 of so many bytes at `pos`.
+    """Return the Adler-32 of so many bytes at `pos`.
 
     Once a file has shown damage, long stretches are looked up in running sums: claims of size that overlap, as hostile
     files make them, would otherwise have the same bytes summed over and over.

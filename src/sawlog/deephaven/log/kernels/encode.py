@@ -71,7 +71,7 @@ _put_slice = make_put_slice(layout.VALUE)
 
 @inlined
 def _measure(rows: Any, row: Any) -> Any:
-    """Return bytes of a row's values; -1 for offsets outside the data."""
+    """Return the number of bytes of a row's values; -1 for offsets outside the data."""
     arena = rows.arena
     total = np.int64(0)
     for number in range(len(rows.columns)):

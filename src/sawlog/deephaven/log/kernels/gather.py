@@ -266,7 +266,7 @@ def gather(data: Any, uneven: Any, count: Any, row: Any, out: Any, rules: Any) -
 
 @inlined
 def measure_room(columns: Any) -> Any:
-    """Return bytes of rows that can be gathered whatever is in them."""
+    """Return the number of bytes of rows that can be gathered whatever is in them."""
     least = np.int64(1) << 62
     for number in range(len(columns)):
         column = columns[number]

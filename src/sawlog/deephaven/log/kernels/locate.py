@@ -55,7 +55,7 @@ def _prepare(data: Any, body: Any, rules: Any, fixed: Any) -> Any:
 
 @inlined
 def _make_mask(presence: Any, trusted: Any) -> Any:
-    """Return which bits of an entry's first 8 bytes must be the same in all rows of a run."""
+    """Return a mask of those bits of an entry's first 8 bytes that must be the same in all rows of a run."""
     bits = _RECORD << _AFTER_SIZE if trusted else _FLAG_BITS
     for i in range(min(presence, _WITH_SIZE)):
         bits |= _FLAG_BITS << np.uint64(8 + 8 * i)
@@ -74,7 +74,7 @@ def _verifies(trusted: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return the common case, in a tight loop of its own: intact committed rows that all have the same columns.
+    """Pass over intact committed rows that all have the same columns: the common case, in a tight loop of its own.
 
     Args:
         window: See `sawlog.chain`.

@@ -90,7 +90,7 @@ def _break_set(state: Any, position: Any, events: Any, rules: Any) -> None:
 
 @inlined
 def _take_row(position: Any, total: Any, flags: Any, state: Any, events: Any, rules: Any) -> Any:
-    """Return the state machine of sets, for an intact row that is not simply delivered. Section 5."""
+    """Take an intact row that is not simply delivered, by the state machine of sets. Section 5."""
     following = position + total
     state.position = position
     if state.set_start >= 0:
@@ -133,7 +133,7 @@ def _take_row(position: Any, total: Any, flags: Any, state: Any, events: Any, ru
 
 @inlined
 def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return rows that are delivered, or deleted, some at a time. See `sawlog.chain`."""
+    """Take rows that are delivered, or deleted, some at a time. See `sawlog.chain`."""
     position = np.int64(window.base + pos)
     end = np.int64(window.end)
     if state.set_start >= 0 or state.lost >= 0 or position >= end or position < state.doomed:

@@ -62,7 +62,7 @@ class Out(NamedTuple):
 
 @always_inlined
 def pass_rows(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Return rows that need no second look, in a tight loop of their own. See `sawlog.chain`."""
+    """Pass over rows that need no second look, in a tight loop of their own. See `sawlog.chain`."""
     if state.lost >= 0 or len(out.entries) != 0:
         return pos
     data = window.data

@@ -99,7 +99,7 @@ class Grouping:
 
 
 def read_grouping(data: bytes, context: str) -> Grouping | None:
-    """Return grouping in all of the metadata of a column, header and overflow; None when it says that there is none.
+    """Return the grouping in the metadata of a column, header and overflow; None where it says that there is none.
 
     Raises:
         FormatError: When the bytes cannot be read, or hold no map of ranges where one is expected.
