@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import call_function, fill_null, make_array, unpack_booleans, view_values
+from sawlog.arrow import call_function, fill_null, make_array, unpack_booleans, view_binary, view_values
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
@@ -44,6 +44,7 @@ from sawlog.leveldb.applications.view import (
     read_integer,
     read_text,
 )
+from sawlog.leveldb.records.kernels import Strings
 
 MESSAGES = Messages("""
 Embedder = NONE_OR_NOT_EXIST|REQUIRE_CORP|CREDENTIALLESS
@@ -277,6 +278,9 @@ _EPOCHS = np.array(
     [0 if pattern is None else _TIMES.get(pattern, ("", 0))[1] for pattern in (None, *_USER_DATA.values())]
 )
 """By pattern of such a name plus one, from when times count."""
+_VERSION_TAGS = np.array(
+    [tag << 3 for tag, field in MESSAGES.fields["Registration"].items() if field.name == "version_id"], np.int64
+)
 _SITES, _AFTER_SITES = b"REG:", b"REG_"
 """From and up to which key there are registrations and their sites."""
 
@@ -311,43 +315,58 @@ class ServiceWorker(ApplicationView):
     def make_context(self, entries: Entries, home: Home) -> Registrations:
         """Return sites of registrations, and registrations of versions, newest first."""
         del home
-        rows = _WorkerRows(entries.keys, fill_null(entries.values, b""))
-        is_plain = rows.rendered.is_plain & unpack_booleans(call_function("is_valid", entries.values))
+        stored, values = _WORKER_KEYS.read(entries.keys), fill_null(entries.values, b"")
+        are_sites = stored.are_of("registration_site")
+        texts = _WORKERS.render(values, np.where(are_sites, k.PLAIN_TEXT, k.NOTHING))
+        versions = np.empty(len(values), np.int64)
+        k.find_integers(Strings(*view_binary(values)), _VERSION_TAGS, versions)
+        have_versions = stored.are_of("registration") & (versions >= 0)
+        is_plain = (have_versions | are_sites & texts.is_plain) & unpack_booleans(
+            call_function("is_valid", entries.values)
+        )
         doubtful_rows = []
         for entry in entries.filter(make_array(~is_plain, pa.bool_())):
             try:
                 doubtful_rows.append(_decode_row(entry))
             except UnknownBytesError:
                 doubtful_rows.append({})  # which its own row says
-        columns = [
+        columns = {
+            "registration_id": stored.make_integers("registration_id"),
+            "version_id": make_array(versions, pa.int64(), ~have_versions),
+            "storage_key": take_texts(stored.find_texts("storage_key"), texts.find_values(are_sites)),
+        }
+        numbers, version_ids, sites = (
             put_rows(
                 column, np.flatnonzero(~is_plain), make_array([row.get(name) for row in doubtful_rows], column.type)
             )
-            for name, column in rows.show_places().items()
-        ]
-        numbers, versions, sites = columns
-        return Registrations(_explain(numbers, sites), _explain(versions, numbers))
+            for name, column in columns.items()
+        )
+        return Registrations(_explain(numbers, sites), _explain(version_ids, numbers))
 
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> PlainRows:
         """Return all but numbers, and data of services that are not known."""
-        rows = _WorkerRows(keys, values)
-        stored, rendered, places = rows.stored, rows.rendered, rows.show_places()
-        are_resources = stored.are_of("resource")
-        registrations = places["registration_id"]
+        stored = _WORKER_KEYS.read(keys)
+        names = _USER_KEYS.read(stored.find_spans("name"))
+        are_data, are_resources = stored.are_of("user_data"), stored.are_of("resource")
+        rendered = _WORKERS.render(values, np.where(are_data, names.roots, stored.roots))
+        version_ids = stored.make_integers("version_id"), rendered.make_integers("version_id")
+        registrations = stored.make_integers("registration_id")
+        sites = take_texts(stored.find_texts("storage_key"), rendered.find_values(stored.are_of("registration_site")))
         if are_resources.any():
             versions = context.versions.take(stored.select_numbers("version_id"))
             registrations = call_function("if_else", make_array(are_resources, pa.bool_()), versions, registrations)
-        are_explained = are_resources | rows.are_data | stored.are_of("has_user_data")
+        are_explained = are_resources | are_data | stored.are_of("has_user_data")
         if are_explained.any():
-            sites = context.sites.find_texts(view_values(fill_null(registrations, -1), np.int64))
-            sites = sites._replace(lengths=np.where(are_explained, sites.lengths, -1))
-            places["storage_key"] = call_function("coalesce", places["storage_key"], take_texts(sites))
-        epochs = np.where(rows.are_data, _EPOCHS[rows.names.patterns], EPOCH)
-        are_documents = rows.are_data | stored.are_of("registration") | are_resources
+            known_sites = context.sites.find_texts(view_values(fill_null(registrations, -1), np.int64))
+            known_sites = known_sites._replace(lengths=np.where(are_explained, known_sites.lengths, -1))
+            sites = call_function("coalesce", sites, take_texts(known_sites))
+        epochs = np.where(are_data, _EPOCHS[names.patterns], EPOCH)
+        are_documents = are_data | stored.are_of("registration") | are_resources
         columns = {
-            **places,
             "kind": stored.kinds,
+            "storage_key": sites,
             "registration_id": registrations,
+            "version_id": call_function("coalesce", *version_ids),
             "resource_id": stored.make_integers("resource_id"),
             "name": stored.make_texts("name"),
             **{name: rendered.make_texts(name) for name in ("scope", "url")},
@@ -366,32 +385,6 @@ class ServiceWorker(ApplicationView):
         if row["kind"] in ("resource", "user_data", "has_user_data"):
             row["storage_key"] = context.sites.find(row.get("registration_id", -1))
         return row
-
-
-class _WorkerRows:
-    """Keys and values of entries.
-
-    Args:
-        keys: The keys.
-        values: The values.
-    """
-
-    def __init__(self, keys: pa.Array, values: pa.Array) -> None:
-        self.stored = _WORKER_KEYS.read(keys)
-        self.names = _USER_KEYS.read(self.stored.find_spans("name"))
-        self.are_data = self.stored.are_of("user_data")
-        self.rendered = _WORKERS.render(values, np.where(self.are_data, self.names.roots, self.stored.roots))
-
-    def show_places(self) -> dict[str, pa.Array]:
-        """Return the columns that explain other entries."""
-        stored, rendered = self.stored, self.rendered
-        versions = stored.make_integers("version_id"), rendered.make_integers("version_id")
-        sites = rendered.find_values(stored.are_of("registration_site"))
-        return {
-            "registration_id": stored.make_integers("registration_id"),
-            "version_id": call_function("coalesce", *versions),
-            "storage_key": take_texts(stored.find_texts("storage_key"), sites),
-        }
 
 
 def _explain(numbers: pa.Array, values: pa.Array) -> Lookup:

@@ -362,6 +362,8 @@ def make_spans(values: pa.Array) -> k.Spans:
 
 
 _LATEST = (1 << 63) - 1
+_DENSE = 32
+"""Integers for each number up to which all of them are looked up beforehand."""
 
 
 def convert_times(
@@ -402,12 +404,25 @@ class Lookup:
         """Return the places of the values, if these are texts."""
         return find_texts(self._values if len(self._values) else make_array([""], self._values.type))
 
+    @cached_property
+    def _ranks(self) -> NDArray[np.int64] | None:
+        """Return the places of all integers from the first number to the last among the numbers, if these are dense."""
+        first, last = int(self._numbers[0]), int(self._numbers[-1])
+        return (
+            np.searchsorted(self._numbers, np.arange(first, last + 1))
+            if last - first < _DENSE * len(self._numbers)
+            else None
+        )
+
     def _find(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return which values numbers have, and whether they have any."""
         if not len(self._numbers):
             return np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.bool_)
-        places = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
-        return self._places[places], self._numbers[places] == numbers
+        clipped = np.clip(numbers, self._numbers[0], self._numbers[-1])
+        ranks = (
+            np.searchsorted(self._numbers, clipped) if self._ranks is None else self._ranks[clipped - self._numbers[0]]
+        )
+        return self._places[ranks], self._numbers[ranks] == numbers
 
     def find_texts(self, numbers: NDArray[np.int64]) -> k.Texts:
         """Return where the texts are that numbers have."""
