@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import shutil
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -21,6 +22,7 @@ from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.applications.chromium_workers import Notifications, ServiceWorker
 from sawlog.leveldb.applications.file_system import FileSystem
 from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError
+from sawlog.leveldb.database.fragments import KeyRange
 from sawlog.storage import Storage
 
 from .support import pickled
@@ -165,6 +167,61 @@ def test_what_explains_entries_is_read_once_for_all_ranges_of_keys(
     again = [pickle.loads(pickle.dumps(fragment)).to_batches() for fragment in fragments]
     assert [row for part in again for batch in part for row in batch.to_pylist()] == found
     assert len(calls) == 1 + len(fragments)
+
+
+def make_files(path: Path, *, names_first: bool) -> Path:
+    """Write a database of files, some of which were written again or deleted, in tables and in a log."""
+    plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
+    path = path / "000" / "t" / "Paths"
+    path.mkdir(parents=True)
+    database = plyvel.DB(str(path), create_if_missing=True, write_buffer_size=64 << 10, compression=None)
+    for number in range(0 if names_first else 4000):
+        database.put(b"+%06d" % number, b"x" * 500)
+    for round_name in (b"old", b"new"):
+        for number in range(1, 2000):
+            if round_name == b"old" or number % 3:
+                name = b"%s%d" % (round_name, number)
+                database.put(b"%d" % number, pickled(number // 2, b"", name, 0))
+                database.put(b"CHILD_OF:%d:%s" % (number // 2, name), b"%d" % number)
+        if round_name == b"old":
+            database.compact_range()
+    for number in range(3, 2000, 9):
+        database.delete(b"%d" % number)
+    database.close()
+    return path
+
+
+@pytest.mark.parametrize("names_first", [True, False])
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("history", [False, True])
+def test_what_explains_entries_is_read_together_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names_first: bool, is_damaged: bool, history: bool
+) -> None:
+    path = make_files(tmp_path, names_first=names_first)
+    if is_damaged:
+        table = max(path.glob("*.ldb"), key=lambda file: file.stat().st_size)
+        data = bytearray(table.read_bytes())
+        data[len(data) // 3] ^= 0xFF
+        table.write_bytes(data)
+    reads = []
+    decode = KeyRange.decode
+    monkeypatch.setattr(KeyRange, "decode", lambda *arguments: reads.append(1) or decode(*arguments))
+    options = {"view": "file_system", "on_damage": "skip", "history": history}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = sawlog.open(path, **options)
+        (whole,) = dataset.fragments(1 << 30)
+        rows = [row for batch in whole.to_batches() for row in batch.to_pylist()]
+        assert len(reads) == (1 if names_first and not is_damaged else 2)
+        parts = sawlog.open(path, **options).fragments(16 << 10)
+        assert len(parts) > 4
+        assert [row for part in parts for batch in part.to_batches() for row in batch.to_pylist()] == rows
+        if is_damaged:
+            with pytest.raises(sawlog.DamageError):
+                list(sawlog.open(path, view="file_system", history=history).to_batches())
+    if not is_damaged:
+        assert {row["path"] for row in rows if row["file_id"] == 1} >= {"/new1"}
+        assert "/new1/old3/new7" in {row["path"] for row in rows}
 
 
 def test_workers_are_what_the_browser_says_of_them() -> None:

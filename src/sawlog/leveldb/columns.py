@@ -216,6 +216,14 @@ def count_below(keys: pa.Array, limit: bytes) -> int:
     return low
 
 
+def slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
+    """Return the entries on keys in `[low, high)`, of such as are in key order."""
+    keys = batch.column(KEY)
+    first = count_below(keys, low) if low else 0
+    last = len(keys) if high is None else count_below(keys, high)
+    return batch.slice(first, max(last - first, 0))
+
+
 def make_disjoint_ranges(ranges: Iterable[tuple[bytes, bytes, int]]) -> tuple[list[bytes], list[int]]:
     """Return the range deletions as disjoint ranges of keys.
 

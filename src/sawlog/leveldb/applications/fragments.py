@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +22,19 @@ from sawlog.arrow import (
     unpack_booleans,
     view_offsets,
 )
+from sawlog.errors import SawlogError
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Findings
 from sawlog.format.scan import Projection
 from sawlog.leveldb.applications import find_application
 from sawlog.leveldb.applications.view import ApplicationView, Entries, Home, PlainRows, UnknownBytesError, put_rows
-from sawlog.leveldb.columns import STATE_SCHEMA
-from sawlog.leveldb.database.fragments import KeyRange
+from sawlog.leveldb.columns import STATE_SCHEMA, slice_keys
+from sawlog.leveldb.database.fragments import KeyRange, Orphan
 from sawlog.storage import File
 from sawlog.storage.workers import ReadOnce
+
+if TYPE_CHECKING:
+    from sawlog.leveldb.database.merge import MergedEntries
 
 _RAW = "raw_"
 """Begins the names of columns of stored bytes, and of those that the view has another column by the name of."""
@@ -81,12 +86,17 @@ class Decoded(Fragment):
         decoded = [field for field in schema if field.name in view.columns.names or field.name == _REASON.name]
         stored = [field.with_name(field.name.removeprefix(_RAW)) for field in schema if field not in decoded]
         missing = [field for field in STATE_SCHEMA if decoded and field.name not in {column.name for column in stored}]
+        batches = self.entries.decode(pa.schema([*stored, *missing]), findings)
         context = None
         if decoded:
+            names = None
+            if view.names is not None and self._has_all_keys:
+                ahead = _ReadAhead(view.names, batches, findings)
+                batches, names = ahead.deliver(), ahead.names
             context = (self.context or ReadOnce[Any]()).get(
-                lambda: view.make_context(self._read_names(view), self.home)
+                lambda: view.make_context(self._read_names(view, names), self.home)
             )
-        for batch in self.entries.decode(pa.schema([*stored, *missing]), findings):
+        for batch in batches:
             parts = decode_parts(view, context, batch, decoded) if decoded else iter([Part(batch, {}, 0)])
             for part in parts:
                 arrays = [
@@ -110,23 +120,95 @@ class Decoded(Fragment):
             pass
         return findings
 
-    def _read_names(self, view: ApplicationView) -> Entries:
-        """Return entries that explain others. What is damaged among them is reported where they are read as rows."""
+    @property
+    def _has_all_keys(self) -> bool:
+        """Whether all entries are in this range, in the order of the bytes of their keys."""
+        keys = self.entries
+        return keys.version.bytewise and not isinstance(keys, Orphan) and not keys.low and keys.high is None
+
+    def _read_names(self, view: ApplicationView, batches: Iterable[pa.RecordBatch] | None) -> Entries:
+        """Return entries that explain others. What is damaged among them is reported where they are read as rows.
+
+        Args:
+            view: The view.
+            batches: Entries that have them among them, if they were read.
+        """
         if view.names is None:
             return Entries.of([])
         low, high = view.names
         bytewise = self.whole.version.bytewise
-        names = replace(self.whole, low=low, high=high) if bytewise else replace(self.whole, select=view.are_names)
-        batches = []
-        for batch in names.decode(STATE_SCHEMA, Findings("skip", drained=True)):
+        if batches is None:
+            names = replace(self.whole, low=low, high=high) if bytewise else replace(self.whole, select=view.are_names)
+            batches = names.decode(STATE_SCHEMA, Findings("skip", drained=True))
+        selected = []
+        for batch in batches:
             are_names = view.are_names(batch.column("key"))
-            batches.append(batch if are_names is None else batch.filter(make_array(are_names, pa.bool_())))
-        entries = _make_entries(combine_table(pa.Table.from_batches(batches, STATE_SCHEMA)))
+            selected.append(batch if are_names is None else batch.filter(make_array(are_names, pa.bool_())))
+        entries = _make_entries(combine_table(pa.Table.from_batches(selected, STATE_SCHEMA)))
         if not bytewise:
             bounds = [("greater_equal", low), *([] if high is None else [("less", high)])]
             for function, bound in bounds:
                 entries = entries.filter(call_function(function, entries.keys, make_scalar(bound, pa.binary())))
         return entries
+
+
+class _ReadAhead:
+    """Entries of all keys, read up to the last that explains others.
+
+    Attributes:
+        names: Those that explain others, dead ones included; `None` where others come first, or not all of them are
+            sure to be there.
+
+    Args:
+        bounds: Between which keys there is what explains others.
+        batches: The entries, in key order.
+        findings: What is found in them.
+    """
+
+    def __init__(
+        self, bounds: tuple[bytes, bytes | None], batches: Iterator[pa.RecordBatch], findings: Findings
+    ) -> None:
+        self._batches = batches
+        self._waiting: deque[pa.RecordBatch] = deque()
+        self._error: SawlogError | OSError | None = None
+        self.names: list[pa.RecordBatch] | None = None
+        low, high = bounds
+        merged: list[MergedEntries] = []
+        observe = findings.observe
+
+        def collect(entries: MergedEntries) -> None:
+            merged.append(entries)
+            if observe is not None:
+                observe(entries)
+
+        findings.observe = collect
+        is_passed = True
+        try:
+            for batch in batches:
+                self._waiting.append(batch)
+                last = batch.column("key")[-1].as_py() if batch.num_rows else low
+                is_passed = high is not None and last >= high
+                if is_passed or last < low:
+                    break
+            else:
+                is_passed = True
+        except (SawlogError, OSError) as error:
+            self._error = error
+        findings.observe = observe
+        if is_passed and not findings.kinds and not any(entries.blobs or entries.has_strays for entries in merged):
+            self.names = [
+                slice_keys(batch, low, high)
+                for entries in merged
+                for batch in entries.make_batches(STATE_SCHEMA, {}, every=True)
+            ]
+
+    def deliver(self) -> Iterator[pa.RecordBatch]:
+        """Yield the entries, and raise what the reading of them has raised."""
+        while self._waiting:
+            yield self._waiting.popleft()
+        if self._error is not None:
+            raise self._error
+        yield from self._batches
 
 
 def change_view(keys: KeyRange, view: str) -> KeyRange:

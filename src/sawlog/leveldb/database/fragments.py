@@ -42,6 +42,7 @@ from sawlog.leveldb.columns import (
     Run,
     Stream,
     find_numbers,
+    slice_keys,
     split_stamps,
 )
 from sawlog.leveldb.database.blobs import Blobs, Part, insert_addresses, open_blob_file
@@ -561,8 +562,6 @@ class KeyRange(Fragment):
         return Stream(table.file.path, table.level, table.smallest, batches)
 
     def _open_logs(self, findings: Findings) -> Iterator[Stream]:
-        from sawlog.leveldb.database.merge import slice_keys
-
         read = partial(self.read_logs, findings.on_damage)
         logs = read() if self.shared is None else self.shared.load_logs(read)
         ledger = _ForwardingFindings(findings, owned=not self.low)

@@ -50,6 +50,7 @@ from sawlog.leveldb.columns import (
     convert_codes,
     count_below,
     make_disjoint_ranges,
+    slice_keys,
 )
 from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.database.kernels import Covers
@@ -189,14 +190,6 @@ def _find_first(flags: pa.Array) -> int:
     """Return the first place that is true; how many there are if none is."""
     hits = unpack_booleans(flags)
     return int(hits.argmax()) if hits.any() else len(flags)
-
-
-def slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
-    """Return the entries on keys in `[low, high)`, of such as are in key order."""
-    keys = batch.column(KEY)
-    first = count_below(keys, low) if low else 0
-    last = len(keys) if high is None else count_below(keys, high)
-    return batch.slice(first, max(last - first, 0))
 
 
 def show_virtual(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -364,6 +357,11 @@ class MergedEntries:
     def blobs(self) -> bool:
         """Whether values of entries may be in blob files."""
         return bool(((self._codes == BLOB) | (self._codes == ENTITY)).any())
+
+    @property
+    def has_strays(self) -> bool:
+        """Whether some entries are not in their places."""
+        return self._strays is not None
 
     @property
     def runs(self) -> Sequence[Run]:
