@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sawlog import api
-from sawlog.testing import Sample
+from sawlog.dataset import opening
+from sawlog.testing import Mutation, Sample
 from sawlog.testing.mutations import change_file
 from testing import toy
 from testing.test_suite import SAMPLE, ToyLaws
 
-api.get_format = lambda _: toy.Toy()
+for module in (api, opening):
+    module.get_format = lambda _: toy.Toy()  # type: ignore[attr-defined]
 toy.FAULTS.update(filter(None, os.environ.get("TOY_FAULTS", "").split(",")))
 
 
-def below(sample: Sample, dice: object) -> object:
+def below(sample: Sample, dice: Random) -> Mutation:
+    if "makes no end" in toy.FAULTS and dice.random() < 0.5:
+        time.sleep(60)
     return change_file(sample, "a.toy", toy.record(b"below \xff\x7f\x80"), "another record")
 
 
@@ -28,4 +34,6 @@ class TestLaws(ToyLaws):
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
+        if "never begins" in toy.FAULTS:
+            time.sleep(60)
         return [SAMPLE]

@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from sawlog import api
-from sawlog.testing.fuzz.__main__ import main
+from sawlog.dataset import opening
+from sawlog.testing.fuzz.__main__ import Watch, main
 from sawlog.testing.fuzz.findings import Log
 from sawlog.testing.fuzz.inputs import Inputs
 
@@ -23,7 +25,8 @@ NAME = "tests.testing.faulty:TestLaws"
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "get_format", lambda _: toy.Toy())
+    for module in (api, opening):
+        monkeypatch.setattr(module, "get_format", lambda _: toy.Toy())
 
 
 def fuzz(out: Path, *faults: str, monkeypatch: pytest.MonkeyPatch, minutes: float = 0.02) -> tuple[int, dict[str, str]]:
@@ -79,6 +82,45 @@ def test_what_is_wrong_is_found_and_can_be_repeated(
         finally:
             toy.FAULTS.clear()
         assert "agreed: " in capsys.readouterr().out
+
+
+class Recorder(Log):
+    """Notes the numbers of findings, and stops the fuzzer after some."""
+
+    def __init__(self, directory: Path, limit: int) -> None:
+        super().__init__(directory, NAME, "s")
+        self.numbers: list[int] = []
+        self.limit = limit
+        self.stop = threading.Event()
+
+    def add(self, inputs: Inputs, number: int, law: str, text: str, *, is_made: bool = True) -> bool:
+        self.numbers.append(number)
+        if len(self.numbers) == self.limit:
+            self.stop.set()
+        return super().add(inputs, number, law, text, is_made=is_made)
+
+
+@pytest.mark.parametrize("fault", ["makes no end", "sleeps"])
+def test_an_input_that_hangs_is_tried_once(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is its making that hangs, or its check: the next one is tried after it."""
+    inputs = Inputs.of(NAME, "s")  # before there is a fault: what is watched here must not hang
+    monkeypatch.setenv("TOY_FAULTS", fault)
+    log = Recorder(tmp_path, 2)
+    Watch(NAME, "s", inputs, log, step=1, silence=0.3, seconds=60, stop=log.stop).run(0)
+    assert len(set(log.numbers)) == 2
+    readmes = [path.read_text() for path in tmp_path.glob("*/README")]
+    assert all(readme.startswith("hang: nothing for 0 s") for readme in readmes)
+    assert any(f"--number {log.numbers[0]}\n" in readme for readme in readmes)
+
+
+def test_a_process_that_never_begins_ends_the_fuzzer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = Inputs.of(NAME, "s")
+    monkeypatch.setenv("TOY_FAULTS", "never begins")
+    log = Recorder(tmp_path, 2)
+    watch = Watch(NAME, "s", inputs, log, step=1, silence=0.3, seconds=60, stop=log.stop, starting=0.3)
+    with pytest.raises(RuntimeError, match="nothing for 0 s"):
+        watch.run(0)
+    assert log.numbers == []
 
 
 def test_causes_are_told_apart_and_the_smallest_input_is_kept(tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ from sawlog.testing.fuzz.findings import Log
 from sawlog.testing.fuzz.inputs import Inputs, find_complaints
 from sawlog.testing.sample import place_sample
 
-STARTING = 600.0
-"""Seconds that a process may take to compile everything."""
 _TICK = 0.2
 """Seconds after which it is seen whether it is time to end."""
 
@@ -41,6 +39,7 @@ class Watch:
         silence: Seconds that one input may take.
         seconds: How long to try, from when the first process is ready.
         stop: Set when it is to end before.
+        starting: Seconds that a process may take to compile everything.
     """
 
     name: str
@@ -51,6 +50,7 @@ class Watch:
     silence: float
     seconds: float
     stop: threading.Event
+    starting: float = 600.0
     until: float = field(default=math.inf, init=False)
     tried: int = field(default=0, init=False)
 
@@ -79,7 +79,7 @@ class Watch:
         ]
         for listener in listeners:
             listener.start()
-        number, patience = first - self.step, STARTING
+        number, patience, is_made = first - self.step, self.starting, False
         try:
             silent_since = time.monotonic()
             while self.has_time():
@@ -88,20 +88,21 @@ class Watch:
                 except queue.Empty:
                     if time.monotonic() - silent_since < patience:
                         continue
-                    self._note_finding(number, "hang", f"nothing for {patience:.0f} s")
-                    break
+                    message = {"law": "hang", "text": f"nothing for {patience:.0f} s"}
+                else:
+                    message = message or {"law": "crash", "text": _describe_death(process.wait(), errors)}
                 silent_since = time.monotonic()
-                if message is None:
-                    cause = _describe_death(process.wait(), errors)
+                if "law" in message:
                     if number < first:
-                        raise RuntimeError(f"{' '.join(command)}: {cause}")
-                    self._note_finding(number, "crash", cause)
+                        raise RuntimeError(f"{' '.join(command)}: {message['text']}")
+                    self._note_finding(number, message["law"], message["text"], is_made=is_made)
                     break
                 patience = self.silence
                 if "ready" in message:
                     self.until = min(self.until, time.monotonic() + self.seconds)
                     continue
-                number = message["number"]
+                is_made = "number" in message
+                number = message["number"] if is_made else message["making"]
                 if "found" in message:
                     self.tried += 1
                     for law, text in message["found"]:
@@ -113,8 +114,8 @@ class Watch:
             process.wait()
         return number + self.step
 
-    def _note_finding(self, number: int, law: str, text: str) -> None:
-        if self.log.add(self.inputs, number, law, text):
+    def _note_finding(self, number: int, law: str, text: str, *, is_made: bool = True) -> None:
+        if self.log.add(self.inputs, number, law, text, is_made=is_made):
             print(f"{self.name} input {number}: {law}: {text[:300]}", flush=True)  # noqa: T201
 
 

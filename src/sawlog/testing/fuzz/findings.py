@@ -29,30 +29,28 @@ class Log:
         self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def add(self, inputs: Inputs, number: int, law: str, text: str) -> bool:
-        """Note that an input breaks a law; return whether that is news."""
+    def add(self, inputs: Inputs, number: int, law: str, text: str, *, is_made: bool = True) -> bool:
+        """Note that an input breaks a law, or that it could not even be made; return whether that is news."""
         cause = f"{law}: {_generalize(text)}"
-        sample, mutation, _ = inputs.make(number)
-        size = sum(map(len, mutation.files.values()))
+        description, files = "it cannot be made", dict[str, bytes]()
+        if is_made:
+            sample, mutation, _ = inputs.make(number)
+            description = f"sample {sample.name}, view {sample.view}, options {dict(sample.options)}: {mutation.label}"
+            files = dict(mutation.files)
+        size = sum(map(len, files.values()))
         with self._lock:
             self.causes[cause] += 1
             news = cause not in self._sizes
             if news or size < self._sizes[cause]:
                 self._sizes[cause] = size
-                self._keep(
-                    cause,
-                    mutation.files,
-                    f"""\
-{law}: {text}
-sample {sample.name}, view {sample.view}, options {dict(sample.options)}: {mutation.label}
-python -m sawlog.testing.fuzz {self._name} --seed {self._seed} --number {number}
-""",
-                )
+                command = f"python -m sawlog.testing.fuzz {self._name} --seed {self._seed} --number {number}"
+                self._keep(cause, files, f"{law}: {text}\n{description}\n{command}\n")
             return news
 
     def _keep(self, cause: str, files: object, readme: str) -> None:
         slug = re.sub(r"[^a-z]+", "-", cause.lower())[:60].strip("-")
         place = self._directory / f"{slug}-{hashlib.sha256(cause.encode()).hexdigest()[:6]}"
+        place.mkdir(parents=True, exist_ok=True)
         put(str(place), files)  # type: ignore[arg-type]
         (place / "README").write_text(readme, "utf-8")
 

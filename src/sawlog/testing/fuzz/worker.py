@@ -25,6 +25,7 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
     _send(out, ready=True)
     number = first
     while True:
+        _send(out, making=number)
         sample, mutation, law = inputs.make(number)
         _send(out, number=number)
         began = time.perf_counter()
