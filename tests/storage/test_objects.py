@@ -10,7 +10,8 @@ import threading
 import time
 import tracemalloc
 import weakref
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -413,3 +414,30 @@ def test_names_that_fill_pages_are_all_found(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
     infos = objects.S3Objects().find_names("bucket/logs", ["OPTIONS-", "marker."])
     assert len({info["name"] for info in infos}) == len(infos) == 2501
+
+
+def test_a_log_opened_by_itself_waits_for_few_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A file has no log of jobs; its end is asked for once, whoever looks there; names are asked for side by side."""
+    store, requests = MemoryStore(), Counter[str]()
+    sawlog.write(pa.table({"record": [bytes(1000)] * 500}), tmp_path / "log", format="leveldb_log")
+    log = (tmp_path / "log").read_bytes()
+    obstore.put(store, "logs/000003.log", log)
+    ends: list[tuple[int, int]] = []
+    get = obstore.get
+
+    def count(name: str) -> Callable[..., Any]:
+        call = getattr(obstore, name)
+        return lambda *arguments, **settings: requests.update([name]) or call(*arguments, **settings)
+
+    def note_range(store: MemoryStore, key: str, *, options: Any) -> Any:
+        ends.append(options["range"])
+        return get(store, key, options=options)
+
+    for name in ("list", "list_with_delimiter", "head"):
+        monkeypatch.setattr(obstore, name, count(name))
+    monkeypatch.setattr(obstore, "get", note_range)
+    monkeypatch.setattr(objects.S3Objects, "connect", lambda self, name: store)
+    dataset = sawlog.open("s3://bucket/logs/000003.log", storage_options={"key": "of-few-answers", "secret": "b"})
+    assert dataset.count_rows() == 500
+    assert requests == {"head": 1, "list": 3}, "the object, what is below its name, and names of two beginnings"
+    assert len([start for start, end in ends if end == len(log) and start]) == 1

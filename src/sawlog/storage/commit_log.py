@@ -139,12 +139,14 @@ def list_committed(
 ) -> Iterable[_File]:
     """Return the files that count.
 
-    The log is looked at before and after the directory is listed: both have to show the same state.
+    The log is looked at before and after the directory is listed: both have to show the same state. A file has none.
     """
     before: dict[str, Record] = {}
     while True:
         files, inner = listing()
-        logs = {one.rstrip("/") for one in (root, *inner)}
+        files = list(files)
+        above = () if len(files) == 1 and files[0].path == root else (root,)
+        logs = {one.rstrip("/") for one in (*above, *inner)}
         after = {one: record for one in logs if (record := CommitLog(directories, one).read_last()) is not None}
         if after == before:
             break

@@ -31,11 +31,13 @@ WHOLE_BYTES = 160 << 10
 """Files up to this size are fetched whole by the first request, whatever it is for: small column files have 129 KiB."""
 EDGE_BYTES = 128 << 10
 """Bytes of a range that are kept for those who read the range before it."""
+TAIL_BYTES = 16 << 10
+"""Bytes that are fetched and kept where fewer at the end of a file are asked for: formats look there one by one."""
 KEPT_BYTES = 128 << 20
 """Beginnings that are kept; of small files that is all of them."""
 
 _EDGES = 64
-"""Ranges of which the first bytes are kept."""
+"""Ranges of which the first bytes are kept, and ends of files."""
 _MEMORY_DIVISOR = 16
 """The part of the memory that `MOST_BYTES` may be is one of this many."""
 _GAIN = 1.1
@@ -147,7 +149,7 @@ class Flight:
         self._pieces: dict[str, list[Request]] = {}
         self._heads: OrderedDict[str, tuple[State, Request]] = OrderedDict()
         self._head_bytes = 0
-        self._edges: deque[tuple[str, Request]] = deque(maxlen=_EDGES)
+        self._edges: deque[tuple[str, State, Request]] = deque(maxlen=_EDGES)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Flight:
@@ -186,7 +188,7 @@ class Flight:
         first, parts = start, []
         while start < end:
             with self._lock:
-                piece = _find_covering(self._pieces.get(remote.url, []), start)
+                piece = self._find_piece(remote, start)
             if piece is None or not piece.serves(piece.end):
                 break
             try:
@@ -196,7 +198,13 @@ class Flight:
             start = min(end, piece.end)
         if start < end:
             head = self.fetch_head(remote, end, at_once=True) if start == first else None
-            parts.append(remote.fetch(start, end) if head is None else head.answer.result()[start:end])
+            if head is None and end - start < TAIL_BYTES and end == remote.state.size:
+                tail = remote.fetch(max(0, end - TAIL_BYTES), end)
+                with self._lock:
+                    self._keep_edge(remote, end - len(tail), tail)
+                parts.append(tail[start - end :])
+            else:
+                parts.append(remote.fetch(start, end) if head is None else head.answer.result()[start:end])
         return b"".join(parts)
 
     def begin(self, remote: Remote, start: int, end: int) -> list[Request]:
@@ -255,8 +263,16 @@ class Flight:
         if head is not None and offset < head.end:
             return head
         with self._lock:
-            edges = [edge for url, edge in self._edges if url == remote.url]
-            return _find_covering(self._pieces.get(remote.url, []), offset) or _find_covering(edges, offset)
+            return self._find_piece(remote, offset)
+
+    def _find_piece(self, remote: Remote, offset: int) -> Request | None:
+        edges = [edge for url, state, edge in self._edges if url == remote.url and state.is_same(remote.state)]
+        return _find_covering(self._pieces.get(remote.url, []), offset) or _find_covering(edges, offset)
+
+    def _keep_edge(self, remote: Remote, start: int, data: memoryview) -> None:
+        answer: Future[memoryview] = Future()
+        answer.set_result(data)
+        self._edges.append((remote.url, remote.state, Request(start, start + len(data), answer)))
 
     def drop(self, remote: Remote, piece: Request) -> None:
         """Let go of a piece; if its request has not been made, it never is.
@@ -268,10 +284,7 @@ class Flight:
             if piece in pieces:
                 pieces.remove(piece)
                 if not piece.answer.cancel() and piece.answer.done() and not piece.answer.exception():
-                    first: Future[memoryview] = Future()
-                    first.set_result(memoryview(bytes(piece.answer.result()[:EDGE_BYTES])))
-                    edge = Request(piece.start, min(piece.start + EDGE_BYTES, piece.end), first)
-                    self._edges.append((remote.url, edge))
+                    self._keep_edge(remote, piece.start, memoryview(bytes(piece.answer.result()[:EDGE_BYTES])))
             if not pieces:
                 self._pieces.pop(remote.url, None)
 

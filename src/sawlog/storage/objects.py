@@ -13,6 +13,7 @@ import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -94,13 +95,20 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             StorageError: When the store does not answer.
         """
         store, key = self._find_place(path)
-        if key:
-            with contextlib.suppress(FileNotFoundError), _translate_answers(self.unstrip_protocol(path)):
-                return describe_object(path, obstore.head(store, key))
+        info = self._describe(path)
+        if info is not None:
+            return info
         with _translate_answers(self.unstrip_protocol(path)):
             if next(iter(obstore.list(store, key or None, chunk_size=1)), None):
                 return _describe_directory(path)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.unstrip_protocol(path))
+
+    def _describe(self, path: str) -> dict[str, Any] | None:
+        """Return the description of an object; `None` where there is none."""
+        store, key = self._find_place(path)
+        with contextlib.suppress(FileNotFoundError), _translate_answers(self.unstrip_protocol(path)):
+            return describe_object(path, obstore.head(store, key)) if key else None
+        return None
 
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **_: Any
@@ -127,11 +135,13 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             last: An object after which the listing goes on.
         """
         pages = self._list_pages_below(path, last)
-        first = next(pages, None)
-        if first is None and not last:
-            with contextlib.suppress(FileNotFoundError):
-                info = self.info(path)
-                first = [info] if info["type"] == "file" else None
+        with ThreadPoolExecutor(1) as pool:
+            # What is called as a file is asked for by its name at the same time.
+            head = pool.submit(self._describe, path) if "." in posixpath.basename(path) and not last else None
+            first = next(pages, None)
+            if first is None and not last:
+                info = self._describe(path) if head is None else head.result()
+                first = None if info is None else [info]
         return itertools.chain([first], pages) if first else pages
 
     def has_order_in(self, path: str) -> bool:
@@ -160,25 +170,31 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
     def find_names(self, path: str, beginnings: Sequence[str]) -> list[dict[str, Any]]:
         """Describe the objects directly below a path whose names begin so, by one request for each beginning at most.
 
-        More are made where there are more than a page of such objects, and all is listed where the service, or the
-        server in its place, cannot begin at a name.
+        The one for the last beginning is made at the same time as the first. More are made where there are more than a
+        page of such objects, and all is listed where the service, or the server in its place, cannot begin at a name.
         """
         store, key = self._find_place(path)
         bucket, above = path.partition("/")[0], f"{key}/" if key else ""
         if not self.has_order_in(path):
             return self.ls(path)
         prefixes = sorted(above + beginning for beginning in beginnings)
+
+        def list_page(offset: str) -> Sequence[Any]:
+            with _translate_answers(self.unstrip_protocol(path)):
+                return next(iter(obstore.list(store, key or None, offset=offset, chunk_size=_PAGE)), [])
+
         metas: list[Any] = []
-        last, has_more = "", True
-        for prefix in prefixes:
-            while has_more and (last < prefix or last.startswith(prefix)):
-                offset = max(last, prefix[:-1])
-                with _translate_answers(self.unstrip_protocol(path)):
-                    page = next(iter(obstore.list(store, key or None, offset=offset, chunk_size=_PAGE)), [])
-                if page and page[0]["path"] <= offset:
-                    return self.ls(path)
-                metas += [meta for meta in page if meta["path"].startswith(tuple(prefixes))]
-                last, has_more = page[-1]["path"] if page else last, len(page) >= _PAGE
+        last, has_more, last_offset = "", True, prefixes[-1][:-1]
+        with ThreadPoolExecutor(1) as pool:
+            last_page = pool.submit(list_page, last_offset)
+            for prefix in prefixes:
+                while has_more and (last < prefix or last.startswith(prefix)):
+                    offset = max(last, prefix[:-1])
+                    page = last_page.result() if offset == last_offset else list_page(offset)
+                    if page and page[0]["path"] <= offset:
+                        return self.ls(path)
+                    metas += [meta for meta in page if meta["path"].startswith(tuple(prefixes))]
+                    last, has_more = page[-1]["path"] if page else last, len(page) >= _PAGE
         direct = (meta for meta in metas if "/" not in meta["path"][len(above) :])
         objects = (meta for meta in direct if meta["size"] or self._is_object(store, meta["path"]))
         return [describe_object(f"{bucket}/{meta['path']}", meta) for meta in objects]
