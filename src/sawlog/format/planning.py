@@ -30,8 +30,11 @@ from sawlog.storage.index import Index, pack_numbers, unpack_numbers
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import PIECE_BYTES
 
-MAX_FRAGMENTS_PER_TASK = 64
-"""What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
+MAX_FRAGMENTS_PER_TASK = 256
+"""Opening a file costs at least such a share of a task: thousands of small ones make more than one, and few of them.
+
+A log of 100 rows takes Spark's task 0.4 ms, and the task itself 10 to 20 ms.
+"""
 ROWS_QUESTION = "rows"
 """What an index with statistics is asked of an intact file whose rows depend on no other: how many it has."""
 
