@@ -271,13 +271,13 @@ def make_array(
         missing: Which of NumPy's values are null.
     """
     if isinstance(values, np.ndarray):
-        made = [
+        value_buffers = [
             pack_bits(values)
             if pa.types.is_boolean(kind)
             else pa.py_buffer(np.ascontiguousarray(values, _choose_dtype(kind)))
         ]
         validity = None if missing is None else make_bitmap(~missing)
-        return pa.Array.from_buffers(kind, len(values), [validity, *made])
+        return pa.Array.from_buffers(kind, len(values), [validity, *value_buffers])
     if pa.types.is_dictionary(kind):
         return make_array(values, kind.value_type).cast(kind)
     values = list(values)

@@ -17,14 +17,14 @@ def main(args: Sequence[str] | None = None) -> int:
 
             code = run(args)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001, whatever it is, it must not look like damage
-            found = find_exit_code(error)
-            if found is None:
+            exit_code = find_exit_code(error)
+            if exit_code is None:
                 from sawlog.format.printing import escape_lines
 
                 sys.stderr.write(escape_lines(traceback.format_exc()))
                 sys.stderr.write("sawlog: this is an error in sawlog itself; please report it\n")
                 return BUG
-            code = found
+            code = exit_code
     if code in WORDS:
         sys.stderr.write(f"sawlog: {WORDS[code]}\n")
     return code

@@ -76,9 +76,9 @@ def _find_paths(ctx: typer.Context) -> list[str]:
 
 def _open_dataset(ctx: typer.Context) -> Dataset | None:
     """Open what the command line names so far; nothing where it cannot be opened."""
-    given: dict[str, Any] = ctx.params
+    params: dict[str, Any] = ctx.params
     paths = _find_paths(ctx)
     try:
-        return sawlog.open(paths, format=given.get("format"), view=given.get("view") or "rows") if paths else None
+        return sawlog.open(paths, format=params.get("format"), view=params.get("view") or "rows") if paths else None
     except (sawlog.SawlogError, OSError):
         return None

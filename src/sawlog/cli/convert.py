@@ -64,9 +64,9 @@ class Conversion(Result):
             "rows": self.rows,
             "files": [{"path": file.final, "size": file.size} for file in self.files],
             "skipped": {
-                path: {"bytes": found.account.damage, "kinds": dict(sorted(found.kinds.items()))}
-                for path, found in self.losses.files.items()
-                if found.kinds
+                path: {"bytes": report.account.damage, "kinds": dict(sorted(report.kinds.items()))}
+                for path, report in self.losses.files.items()
+                if report.kinds
             }
             | {skipped.path: {"bytes": skipped.bytes, "reason": skipped.reason} for skipped in self.losses.skipped},
         }

@@ -36,7 +36,7 @@ _REACH = (32, 1024, WINDOW_ROWS)
 
 _JOINED = """
 CREATE TEMP TABLE numbered AS
-  SELECT side, place, key, line, row_number() OVER (PARTITION BY side, key ORDER BY place) AS nth FROM found;
+  SELECT side, place, key, line, row_number() OVER (PARTITION BY side, key ORDER BY place) AS nth FROM entries;
 CREATE INDEX temp.by_key ON numbered (side, key, nth);
 CREATE TEMP TABLE joined AS
   SELECT a.place AS a, b.place AS b, a.line AS line_a, b.line AS line_b
@@ -350,44 +350,44 @@ def compare_columns(a: pa.Schema, b: pa.Schema) -> tuple[list[str], dict[str, st
     differing = {name: "only in the first" for name in a.names if name not in names}
     differing |= {name: "only in the second" for name in b.names if name not in names}
     for name in names:
-        one, other = a.field(name).type, b.field(name).type
-        if one != other:
-            differing[name] = f"{render_type(one)} in the first, {render_type(other)} in the second"
+        type_a, type_b = a.field(name).type, b.field(name).type
+        if type_a != type_b:
+            differing[name] = f"{render_type(type_a)} in the first, {render_type(type_b)} in the second"
     return names, differing
 
 
 def compare_in_order(comparison: Comparison, a: Side, b: Side) -> None:
     """Compare rows in their order; after a difference, go on at the next row that both have."""
-    while (one := a.peek_batch()) is not None and (other := b.peek_batch()) is not None:
-        count = min(one.num_rows, other.num_rows)
-        if one.slice(0, count).equals(other.slice(0, count)):
+    while (batch_a := a.peek_batch()) is not None and (batch_b := b.peek_batch()) is not None:
+        count = min(batch_a.num_rows, batch_b.num_rows)
+        if batch_a.slice(0, count).equals(batch_b.slice(0, count)):
             comparison.equal += count
             a.skip(count)
             b.skip(count)
         else:
             _compare_window(comparison, a, b)
     for name, side in (("a", a), ("b", b)):
-        while rest := side.peek_lines():
-            comparison.add_unmatched(name, side.passed, rest)
-            side.skip(len(rest))
+        while lines := side.peek_lines():
+            comparison.add_unmatched(name, side.passed, lines)
+            side.skip(len(lines))
 
 
 def _compare_window(comparison: Comparison, a: Side, b: Side) -> None:
     """Compare the next rows one by one, as far as is certain within the window."""
-    left, right = a.peek_lines(), b.peek_lines()
+    lines_a, lines_b = a.peek_lines(), b.peek_lines()
     at_a = at_b = 0
-    while at_a < len(left) and at_b < len(right):
-        if left[at_a] == right[at_b]:
+    while at_a < len(lines_a) and at_b < len(lines_b):
+        if lines_a[at_a] == lines_b[at_b]:
             comparison.equal += 1
             to_a, to_b = at_a + 1, at_b + 1
         else:
-            reached = (find_meeting(left[at_a : at_a + reach], right[at_b : at_b + reach]) for reach in _REACH)
-            found = next((one for one in reached if one is not None), None)
-            if found is None and (at_a or at_b):
+            reached = (find_meeting(lines_a[at_a : at_a + reach], lines_b[at_b : at_b + reach]) for reach in _REACH)
+            meeting = next((meeting for meeting in reached if meeting is not None), None)
+            if meeting is None and (at_a or at_b):
                 break  # there may be one beyond the window
-            to_a, to_b = (at_a + found[0], at_b + found[1]) if found else (len(left), len(right))
-            comparison.add_unmatched("a", a.passed + at_a, left[at_a:to_a])
-            comparison.add_unmatched("b", b.passed + at_b, right[at_b:to_b])
+            to_a, to_b = (at_a + meeting[0], at_b + meeting[1]) if meeting else (len(lines_a), len(lines_b))
+            comparison.add_unmatched("a", a.passed + at_a, lines_a[at_a:to_a])
+            comparison.add_unmatched("b", b.passed + at_b, lines_b[at_b:to_b])
         at_a, at_b = to_a, to_b
     a.skip(at_a)
     b.skip(at_b)
@@ -398,8 +398,8 @@ def find_meeting(a: list[str], b: list[str]) -> tuple[int, int] | None:
     places: dict[str, int] = {}
     for place, line in enumerate(b):
         places.setdefault(line, place)
-    found = [(place, places[line]) for place, line in enumerate(a) if line in places]
-    return min(found, key=sum, default=None)
+    meetings = [(place, places[line]) for place, line in enumerate(a) if line in places]
+    return min(meetings, key=sum, default=None)
 
 
 def compare_by_key(
@@ -407,13 +407,13 @@ def compare_by_key(
 ) -> None:
     """Compare rows of equal keys, whatever their order: the n-th of a key with the n-th. They are sorted on disk."""
     with _on_disk() as database:
-        database.execute("CREATE TABLE found (side INTEGER, place INTEGER, key TEXT, line TEXT)")
+        database.execute("CREATE TABLE entries (side INTEGER, place INTEGER, key TEXT, line TEXT)")
         for number, batches in enumerate(sides):
             place = itertools.count()
             for batch in batches:
                 rows = zip(encode_json_lines(batch.select(keys)), encode_json_lines(batch.select(names)), strict=True)
-                given = ((number, next(place), key, line) for key, line in rows)
-                database.executemany("INSERT INTO found VALUES (?, ?, ?, ?)", given)
+                entries = ((number, next(place), key, line) for key, line in rows)
+                database.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", entries)
         database.executescript(_JOINED)
         counts = "count(*) FILTER (WHERE {})".format
         query = ", ".join(map(counts, ("line_a = line_b", "line_a <> line_b", "b IS NULL", "a IS NULL")))
@@ -425,9 +425,9 @@ def compare_by_key(
             " ORDER BY coalesce(a, b), a IS NULL LIMIT ?",
             (comparison.shown,),
         )
-        for one, line_a, other, line_b in differing:
-            pair = (("a", one, line_a), ("b", other, line_b))
-            comparison.keep(Row(*given) for given in pair if given[1] is not None)
+        for row_a, line_a, row_b, line_b in differing:
+            pair = (("a", row_a, line_a), ("b", row_b, line_b))
+            comparison.keep(Row(*row) for row in pair if row[1] is not None)
 
 
 @contextmanager

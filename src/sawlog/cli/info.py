@@ -119,8 +119,8 @@ class Info(Result):
         for file in self.strips:
             if len(self.files) > 1:
                 page.print_fact("", file.path)
-            shown = itertools.groupby(choose_cells(file, max(20, min(page.console.width, 130) - 10)))
-            parts = [(SIGNS[use] * len(list(group)), _STYLES.get(use, "")) for use, group in shown]
+            runs = itertools.groupby(choose_cells(file, max(20, min(page.console.width, 130) - 10)))
+            parts = [(SIGNS[use] * len(list(group)), _STYLES.get(use, "")) for use, group in runs]
             page.print_line((f"{'map' if file is self.strips[0] else '':<10}", "bold"), *parts)
         signs = "  ".join(f"{sign} {use or 'not read'}" for use, sign in SIGNS.items() if sign.strip())
         page.print_line((" " * 10 + signs, "dim"))

@@ -74,13 +74,13 @@ class ListedPath:
     @property
     def rows(self) -> int | None:
         """Rows of all tables; `None` where they were not looked at."""
-        counted = [one.rows for one in self.tables if one.rows is not None]
+        counted = [table.rows for table in self.tables if table.rows is not None]
         return sum(counted) if counted else None
 
     @property
     def errors(self) -> list[str]:
         """Why the part, or a table of it, could not be read."""
-        return [one for one in (self.error, *(table.error for table in self.tables)) if one is not None]
+        return [error for error in (self.error, *(table.error for table in self.tables)) if error is not None]
 
     def make_commands(self, table: ListedTable) -> list[str]:
         """Return commands that show a table's rows, and decode them further; none where they cannot be shown."""
@@ -116,7 +116,9 @@ class ListedPath:
             "decoders": self.decoders,
             "remarks": self.remarks,
             "tables": [
-                {**asdict(one), "command": next(iter(self.make_commands(one)), None)} for one in self.tables if one.name
+                {**asdict(listed_table), "command": next(iter(self.make_commands(listed_table)), None)}
+                for listed_table in self.tables
+                if listed_table.name
             ],
         }
 
@@ -129,35 +131,35 @@ class Listing(Result):
     parts: list[ListedPath] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"paths": self.paths, "parts": [one.to_dict() for one in self.parts]}
+        return {"paths": self.paths, "parts": [part.to_dict() for part in self.parts]}
 
     def print_to(self, page: Page) -> None:
-        for one in self.parts:
-            part = one.part
+        for listed in self.parts:
+            part = listed.part
             facts = [render_count(len(part.files), "file"), render_size(part.size)]
-            if one.rows is not None:
-                facts.append(render_count(one.rows, "row"))
-            facts += [one.state] if one.state else []
-            style = "bold red" if one.verdict in (Verdict.DAMAGED, Verdict.INCOMPLETE) or one.errors else ""
+            if listed.rows is not None:
+                facts.append(render_count(listed.rows, "row"))
+            facts += [listed.state] if listed.state else []
+            style = "bold red" if listed.verdict in (Verdict.DAMAGED, Verdict.INCOMPLETE) or listed.errors else ""
             page.print_line((part.path, "bold"), (f"  {part.title}", "cyan" if part.format else "dim"))
             page.print_line((f"  {', '.join(facts)}", style))
-            if one.error is not None:
-                page.print_line((f"  {one.error}", "red"))
-            for remark in one.remarks:
+            if listed.error is not None:
+                page.print_line((f"  {listed.error}", "red"))
+            for remark in listed.remarks:
                 page.print_line((f"  warning: {remark}", "yellow"))
             if part.format is None:
-                shown = ", ".join(file.name for file in part.files[:5])
-                page.print_line((f"  {shown}{' …' if len(part.files) > 5 else ''}", "dim"))
-            for table in one.tables:
+                names = ", ".join(file.name for file in part.files[:5])
+                page.print_line((f"  {names}{' …' if len(part.files) > 5 else ''}", "dim"))
+            for table in listed.tables:
                 if table.name:
                     rows = "" if table.rows is None else f", {render_count(table.rows, 'row')}"
                     page.print_line((f"  {table.name}{rows}", ""))
                 if table.error is not None:
                     page.print_line((f"  {table.error}", "red"))
-                for command in one.make_commands(table):
+                for command in listed.make_commands(table):
                     page.print_line((f"  {command}", "green"))
-        known = {one.part.format.name for one in self.parts if one.part.format is not None}
-        page.print_line((f"{render_count(len(self.parts), 'part')}, {render_count(len(known), 'format')}", "bold"))
+        formats = {listed.part.format.name for listed in self.parts if listed.part.format is not None}
+        page.print_line((f"{render_count(len(self.parts), 'part')}, {render_count(len(formats), 'format')}", "bold"))
 
 
 def ls(
@@ -175,20 +177,20 @@ def ls(
     """
     place = Storage(arguments.parse_storage_options(storage))
     listing = Listing([os.fspath(path) for path in paths])
-    found = find_parts(place.find(paths), place)
+    parts = find_parts(place.find(paths), place)
     options = arguments.parse_format_options(option)
-    known = {name for part in found if part.format is not None for name in list_option_names(part.format.read_options)}
-    for name in options.keys() - known:
+    names = {name for part in parts if part.format is not None for name in list_option_names(part.format.read_options)}
+    for name in options.keys() - names:
         raise OptionError(
-            f"unknown option {name!r}{suggest_name(name, known)}; options of the parts: {', '.join(sorted(known))}"
+            f"unknown option {name!r}{suggest_name(name, names)}; options of the parts: {', '.join(sorted(names))}"
         )
-    with show_progress(sum(part.size for part in found), "looking") as advance:
+    with show_progress(sum(part.size for part in parts), "looking") as advance:
 
         def look(part: Part) -> ListedPath:
             with divide_progress(part.size, advance) as step:
                 return _look(part, place, options, step if count or part.size <= COUNTED_BYTES else None)
 
-        looks = map_ordered(found, wrap_single_step(look), limit_threads(found, count_cores()))
+        looks = map_ordered(parts, wrap_single_step(look), limit_threads(parts, count_cores()))
         listing.parts += [listed for _, listed in looks]
     show(listing, json=json)
     return Exit.OK
@@ -196,47 +198,47 @@ def ls(
 
 def _look(part: Part, storage: Storage, options: Mapping[str, Any], advance: Advance | None) -> ListedPath:
     """Open a part, and say what it holds; with a bar, read it. What it warns of is noted with it."""
-    found = ListedPath(part)
+    listed = ListedPath(part)
     if part.format is None:
-        return found
-    own = list_option_names(part.format.read_options)
-    found.options = {name: value for name, value in options.items() if name in own}
+        return listed
+    own_names = list_option_names(part.format.read_options)
+    listed.options = {name: value for name, value in options.items() if name in own_names}
     with collect_warnings() as messages:
-        _open(found, part.format, storage, advance)
-    found.remarks = list(dict.fromkeys(messages))
-    return found
+        _open(listed, part.format, storage, advance)
+    listed.remarks = list(dict.fromkeys(messages))
+    return listed
 
 
-def _open(found: ListedPath, format: Format, storage: Storage, advance: Advance | None) -> None:
-    part = found.part
+def _open(listed: ListedPath, format: Format, storage: Storage, advance: Advance | None) -> None:
+    part = listed.part
     losses = DamageSummary()
     general = {"storage_options": storage, "on_damage": "skip", "is_format_named": True}
     files = DatasetFiles(format, "rows", part.files, part.others)
-    opened = make_folder_part(files, part.inputs, general, found.options)
-    with _explain_faults(found):
+    opened = make_folder_part(files, part.inputs, general, listed.options)
+    with _explain_faults(listed):
         dataset = opened.open()
         contents = dataset.contents
-        found.decoders = contents.find_decoders() if isinstance(contents, HasDecoders) else []
+        listed.decoders = contents.find_decoders() if isinstance(contents, HasDecoders) else []
         tables = list_distinct_tables(dataset.contents)
         several = [ListedTable(table.title, table.options) for table in tables]
-        found.tables = several if len(several) > 1 else [ListedTable()]
-        for table in found.tables:
+        listed.tables = several if len(several) > 1 else [ListedTable()]
+        for table in listed.tables:
             with _explain_faults(table):
                 if table.options:
                     dataset = opened.open(**table.options)
                 if advance is not None:
                     table.rows = count_rows(dataset, make_recorder(losses, advance))
-    found.verdict = losses.verdict
-    tails = [one.tail for one in losses.files.values() if one.tail is not None]
-    found.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)
+    listed.verdict = losses.verdict
+    tails = [report.tail for report in losses.files.values() if report.tail is not None]
+    listed.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)
 
 
 @contextmanager
-def _explain_faults(found: ListedPath | ListedTable) -> Iterator[None]:
+def _explain_faults(listed: ListedPath | ListedTable) -> Iterator[None]:
     """Note why something cannot be read; faults of sawlog's own are raised."""
     try:
         yield
     except Exception as error:
-        found.error = explain(error)
-        if found.error is None or isinstance(error, InternalError):
+        listed.error = explain(error)
+        if listed.error is None or isinstance(error, InternalError):
             raise

@@ -113,19 +113,19 @@ def _render_part(part: ExaminedPart) -> str:
 
 
 def _render_timeline(examination: Examination) -> str:
-    shown = html.escape
+    escape = html.escape
     days = [
-        (day.day, f"<code>{shown(day.part)}</code>", shown(day.view), shown(day.column), f"{day.count:,}")
+        (day.day, f"<code>{escape(day.part)}</code>", escape(day.view), escape(day.column), f"{day.count:,}")
         for day in examination.days
     ]
     events = [
         (
-            shown(event.time),
+            escape(event.time),
             event.zone or "none",
-            f"<code>{shown(event.part)}</code>",
-            shown(event.view),
-            shown(event.column),
-            shown(event.label),
+            f"<code>{escape(event.part)}</code>",
+            escape(event.view),
+            escape(event.column),
+            escape(event.label),
         )
         for event in examination.events
     ]

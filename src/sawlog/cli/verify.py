@@ -58,7 +58,7 @@ class _VerifiedPath:
         if self.report is None or not self.report.parts:
             return [self.to_dict()]
         missed = [{"path": part.path, "error": part.reason} for part in self.report.own_skipped if part.missed]
-        return [*({"path": one.path, **one.to_dict()} for one in self.report.parts), *missed]
+        return [*({"path": report.path, **report.to_dict()} for report in self.report.parts), *missed]
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class _VerifyOutcome(HasVerdict):
             "unsupported": self.unsupported,
             "rows": sum(file.rows for file in self.files),
             "bytes": asdict(self.account),
-            "paths": [one for path in self.paths for one in path.to_dicts()],
+            "paths": [part for path in self.paths for part in path.to_dicts()],
         }
 
     def print_to(self, page: Page) -> None:

@@ -144,7 +144,7 @@ def list_distinct_tables(contents: Contents) -> list[NamedTable]:
 
 
 def open_folder(
-    path: Input | Sequence[Input], *, format: str | None = None, view: str = "rows", **given: Any
+    path: Input | Sequence[Input], *, format: str | None = None, view: str = "rows", **arguments: Any
 ) -> Folder:
     """Find the datasets of a path; arguments are those of `sawlog.open`.
 
@@ -152,35 +152,39 @@ def open_folder(
         FormatError: When no format knows any of it.
         OptionError: For an option that no part has.
     """
-    storage = make_storage(given.pop("storage_options", None), given.pop("memory_map", False))
+    storage = make_storage(arguments.pop("storage_options", None), arguments.pop("memory_map", False))
     paths = list_input_names(path, storage)
-    if index := given.pop("index", False):
+    if index := arguments.pop("index", False):
         storage = with_index(storage, index, paths)
-    general = {name: given.pop(name) for name in GENERAL if name in given}
+    general = {name: arguments.pop(name) for name in GENERAL if name in arguments}
     general |= {"storage_options": storage, "is_format_named": format is not None}
     files = storage.find(paths)
-    found, all_parts, skipped = _split_into_parts(files, storage, paths, format, view, given)
+    selection, all_parts, skipped = _split_into_parts(files, storage, paths, format, view, arguments)
     threads = resolve_threads(general.get("use_threads", True))
-    if found is not None and len(all_parts) < 2:
-        return Folder([make_folder_part(found, paths, general, given, home=all_parts[0].path)], threads=threads)
-    known = {name for part in all_parts for name in list_option_names(_require_format(part).read_options)}
-    for name in given.keys() - known:
+    if selection is not None and len(all_parts) < 2:
+        return Folder([make_folder_part(selection, paths, general, arguments, home=all_parts[0].path)], threads=threads)
+    names = {name for part in all_parts for name in list_option_names(_require_format(part).read_options)}
+    for name in arguments.keys() - names:
         raise OptionError(
-            f"unknown option {name!r}{suggest_name(name, known)}; options of its parts: {', '.join(sorted(known))}"
+            f"unknown option {name!r}{suggest_name(name, names)}; options of its parts: {', '.join(sorted(names))}"
         )
     carriers = Counter(
         name
-        for chosen in {_require_format(part) for part in all_parts}
-        for name in list_option_names(chosen.read_options)
+        for part_format in {_require_format(part) for part in all_parts}
+        for name in list_option_names(part_format.read_options)
     )
-    shared = frozenset(name for name in given if carriers[name] > 1)
+    shared = frozenset(name for name in arguments if carriers[name] > 1)
     opened = []
     for part in all_parts:
-        chosen = _require_format(part)
-        wanted = list_view_names(chosen).get(view, "rows")
-        part_found = DatasetFiles(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
-        own = {name: value for name, value in given.items() if name in list_option_names(chosen.read_options)}
-        opened.append(make_folder_part(part_found, [part.path], general, own, shared))
+        part_format = _require_format(part)
+        part_view = list_view_names(part_format).get(view, "rows")
+        part_files = DatasetFiles(
+            part_format, part_view, part_format.select(part.files, part_view) or part.files, part.others
+        )
+        part_options = {
+            name: value for name, value in arguments.items() if name in list_option_names(part_format.read_options)
+        }
+        opened.append(make_folder_part(part_files, [part.path], general, part_options, shared))
     if general.get("use_threads", True) is True:
         threads = limit_threads(opened, threads)
     return Folder(opened, skipped, threads)
@@ -195,7 +199,7 @@ def limit_threads(datasets: Sequence[FolderPart | Part], threads: int) -> int:
 
 
 def make_folder_part(
-    found: DatasetFiles,
+    selection: DatasetFiles,
     paths: Sequence[str],
     general: Mapping[str, Any],
     options: Mapping[str, Any],
@@ -204,18 +208,20 @@ def make_folder_part(
 ) -> FolderPart:
     """Return a part that opens with its options, without one for other formats that it has no use for itself."""
 
-    def open_part(view: str = found.view, **changes: Any) -> Dataset:
+    def open_part(view: str = selection.view, **changes: Any) -> Dataset:
         part_options = {**options, **changes}
-        found_of_view = found._replace(view=view)
+        view_files = selection._replace(view=view)
         try:
-            return open_found(found_of_view, paths, **general, **part_options)
+            return open_found(view_files, paths, **general, **part_options)
         except OptionError as error:
             if error.inapplicable not in shared:
                 raise
             fitting = {name: value for name, value in part_options.items() if name != error.inapplicable}
-            return open_found(found_of_view, paths, **general, **fitting)
+            return open_found(view_files, paths, **general, **fitting)
 
-    return FolderPart(paths[0], home or paths[0], found, sum(file.size for file in found.files), options, open_part)
+    return FolderPart(
+        paths[0], home or paths[0], selection, sum(file.size for file in selection.files), options, open_part
+    )
 
 
 def _require_format(part: Part) -> Format:
@@ -231,58 +237,57 @@ def _split_into_parts(
     Raises:
         FormatError: When the paths hold no dataset that can be read.
     """
-    found: DatasetFiles | None = None
+    selection: DatasetFiles | None = None
     try:
-        found = find(paths, format, view, storage, files)
+        selection = find(paths, format, view, storage, files)
     except FormatError:
-        others = find_parts(files, storage) if format is None else []
-        if sum(part.format is not None for part in others) < (1 if view == "rows" else 2):
+        other_parts = find_parts(files, storage) if format is None else []
+        if sum(part.format is not None for part in other_parts) < (1 if view == "rows" else 2):
             raise
         primary: list[Part] = []
         skipped: list[Skipped] = []
     else:
-        chosen = found.format
-        primary = _find_homes(found, paths, options)
+        layout = selection.format.directory_layout
+        primary = _find_homes(selection, paths, options)
         homes = {part.path for part in primary}
         near = [
-            one
-            for one in found.unselected
-            if not chosen.directory_layout.is_directory
-            or (chosen.directory_layout.dataset_directory(one) or ".") in homes
+            file
+            for file in selection.unselected
+            if not layout.is_directory or (layout.dataset_directory(file) or ".") in homes
         ]
-        skipped = [one for one in find_unread(chosen, near, view) if not one.missed]
-        explained = {one.path for one in skipped}
-        rest = [file for file in found.unselected if file.path not in explained]
-        others = find_parts(rest, storage) if rest and (format is None or chosen.directory_layout.is_directory) else []
+        skipped = [entry for entry in find_unread(selection.format, near, view) if not entry.missed]
+        explained = {entry.path for entry in skipped}
+        remaining = [file for file in selection.unselected if file.path not in explained]
+        other_parts = find_parts(remaining, storage) if remaining and (format is None or layout.is_directory) else []
         if format is not None:
-            others = [part for part in others if part.format is chosen]
+            other_parts = [part for part in other_parts if part.format is selection.format]
         parts_by_home = {part.path: part for part in primary}
         for file in near:
-            home = chosen.directory_layout.dataset_directory(file) or "."
+            home = layout.dataset_directory(file) or "."
             if file.path in explained and home in parts_by_home:
                 parts_by_home[home].others.append(file)
-        skipped = [one for one in skipped if not chosen.directory_layout.is_directory]
-    for part in others:
+        skipped = [entry for entry in skipped if not layout.is_directory]
+    for part in other_parts:
         if part.format is None:
             skipped += [Skipped(file.path, "of no known format", file.size) for file in part.files]
-    others = [part for part in others if part.format is not None]
-    return found, sorted([*primary, *others], key=lambda part: part.path), skipped
+    other_parts = [part for part in other_parts if part.format is not None]
+    return selection, sorted([*primary, *other_parts], key=lambda part: part.path), skipped
 
 
-def _find_homes(found: DatasetFiles, paths: list[str], options: Mapping[str, Any]) -> list[Part]:
+def _find_homes(selection: DatasetFiles, paths: list[str], options: Mapping[str, Any]) -> list[Part]:
     """Return the datasets of found files: directories, tables by the names of their files, or one of all files."""
-    chosen = found.format
-    if not chosen.directory_layout.is_directory:
-        named = {chosen.directory_layout.table_name(file) for file in found.files}
-        table_options = {name for file in found.files for name in chosen.directory_layout.table_options(file)}
+    format = selection.format
+    if not format.directory_layout.is_directory:
+        named = {format.directory_layout.table_name(file) for file in selection.files}
+        table_options = {name for file in selection.files for name in format.directory_layout.table_options(file)}
         if len(named) > 1 and table_options.isdisjoint(options):
-            return find_named_parts(found.files, load_formats().keys() - {chosen.name})
-        homes = {chosen.directory_layout.dataset_directory(file) for file in found.files}
-        return [Part(homes.pop() or "." if len(homes) == 1 else paths[0], chosen, found.files)]
+            return find_named_parts(selection.files, load_formats().keys() - {format.name})
+        homes = {format.directory_layout.dataset_directory(file) for file in selection.files}
+        return [Part(homes.pop() or "." if len(homes) == 1 else paths[0], format, selection.files)]
     groups: dict[str, list[File]] = defaultdict(list)
-    for file in found.files:
-        groups[chosen.directory_layout.dataset_directory(file)].append(file)
-    return [Part(home or ".", chosen, group) for home, group in groups.items()]
+    for file in selection.files:
+        groups[format.directory_layout.dataset_directory(file)].append(file)
+    return [Part(home or ".", format, group) for home, group in groups.items()]
 
 
 def describe_missed_part(part: FolderPart, error: object, failure: str = "cannot be read") -> Skipped:

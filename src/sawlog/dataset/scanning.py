@@ -172,7 +172,7 @@ def find_more_rows(format: Format, reports: Sequence[FileReport], files: Sequenc
         scan = replace(scan, options=replace(scan.options, **rescue))
         contents = format.open(files, scan)
         rescued = verify_contents(contents, bind_scan(contents, scan), None, None, every=False)
-        if (more := sum(report.rows for report in rescued) - sum(report.rows for report in reports)) > 0:
+        if (extra_rows := sum(report.rows for report in rescued) - sum(report.rows for report in reports)) > 0:
             options = " ".join(f"-o {name}={as_text(value)}" for name, value in rescue.items())
-            return f"{more:,} more row{'s' if more > 1 else ''} with {options}"
+            return f"{extra_rows:,} more row{'s' if extra_rows > 1 else ''} with {options}"
     return ""

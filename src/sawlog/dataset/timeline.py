@@ -154,8 +154,8 @@ class Timeline:
         for day, count in zip(*np.unique(days, return_counts=True), strict=True):
             counts[int(day)] += int(count)
         if len(counts) > DAYS + 1:
-            first, *others = sorted(counts)[:-DAYS]
-            counts[first] += sum(counts.pop(day) for day in others)
+            first, *other_days = sorted(counts)[:-DAYS]
+            counts[first] += sum(counts.pop(day) for day in other_days)
 
 
 def _render_rows(columns: pa.RecordBatch, rows: pa.Array) -> list[str]:
@@ -164,8 +164,8 @@ def _render_rows(columns: pa.RecordBatch, rows: pa.Array) -> list[str]:
     for name, values in zip(columns.schema.names, columns.columns, strict=True):
         for place, text in enumerate(encode_texts(call_function("take", values, rows))):
             if text:
-                shown = text if len(text) <= _LABEL_LENGTH else f"{text[:_LABEL_LENGTH]}\u2026"
-                labels[place] += f"{', ' if labels[place] else ''}{name}={shown}"
+                label = text if len(text) <= _LABEL_LENGTH else f"{text[:_LABEL_LENGTH]}\u2026"
+                labels[place] += f"{', ' if labels[place] else ''}{name}={label}"
     return labels
 
 

@@ -369,13 +369,13 @@ class FileReport(HasVerdict):
     @classmethod
     def of(cls, path: str, size: int, fragment_findings: Iterable[Findings]) -> FileReport:
         """Return the findings of a file's fragments, in order, as one report."""
-        whole, damages = Findings("skip"), list[Damage]()
+        total, damages = Findings("skip"), list[Damage]()
         for findings in fragment_findings:
-            merge_findings(whole, findings)
+            merge_findings(total, findings)
             damages += findings.damages
         damages.sort(key=lambda damage: damage.offset)
-        tail = whole.tail or Tail(TailStatus.CLEAN, size, 0)
-        return cls(path, size, whole.rows, whole.account, tail, damages, whole.kinds, whole.notes)
+        tail = total.tail or Tail(TailStatus.CLEAN, size, 0)
+        return cls(path, size, total.rows, total.account, tail, damages, total.kinds, total.notes)
 
     def count(self, verdict: Verdict) -> int:
         return count_findings([self.kinds], (), verdict)

@@ -251,9 +251,9 @@ def find_parts(files: Sequence[File], storage: Storage) -> list[Part]:
     unknown: dict[str, list[File]] = defaultdict(list)
     unclaimed = [file for file in files if file.path not in claimed]
     probed = [file for place, file in enumerate(unclaimed) if place < _PROBED or file.explicit]
-    found = dict(zip(probed, map_files(lambda file: _recognize_file(file, storage), probed), strict=True))
+    formats_by_file = dict(zip(probed, map_files(lambda file: _recognize_file(file, storage), probed), strict=True))
     for file in unclaimed:
-        if (format := found.get(file)) is None:
+        if (format := formats_by_file.get(file)) is None:
             unknown[posixpath.dirname(file.path)].append(file)
         else:
             located.append(Part(file.path, format, [file]))
@@ -279,8 +279,8 @@ def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator
         near = [file for file in homes[part.format.name].get(part.path, ()) if file.path not in claimed]
         explained = {skipped.path: skipped for skipped in find_unread(part.format, near, "rows")}
         if is_first and not layout.is_directory:  # a system may keep more of its own elsewhere
-            taken = claimed | explained.keys()
-            elsewhere = [file for file in unclaimed if file.path not in taken]
+            assigned = claimed | explained.keys()
+            elsewhere = [file for file in unclaimed if file.path not in assigned]
             server_files = layout.unread(elsewhere, "rows")
             explained |= {skipped.path: skipped for skipped in server_files if not skipped.missed}
         part.others.extend(file for file in (*near, *elsewhere) if file.path in explained)

@@ -243,7 +243,7 @@ CHANGED = "files of another type need a path, and a stream, of their own"
 """Advice of `fix_schema` where no type holds the values of both."""
 
 
-def fix_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
+def fix_schema(fixed: pa.Schema, schema: pa.Schema, where: str) -> pa.Schema:
     """The columns of a stream that has begun, for files that came later: what they lack is null, what is new left out.
 
     Raises:
@@ -251,8 +251,8 @@ def fix_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
     """
     fields = []
     for fixed_field in fixed:
-        place = found.get_field_index(fixed_field.name)
-        field = found.field(place) if place >= 0 else fixed_field.with_nullable(True)
+        place = schema.get_field_index(fixed_field.name)
+        field = schema.field(place) if place >= 0 else fixed_field.with_nullable(True)
         if field.type != fixed_field.type:
             if not is_wider(fixed_field.type, field.type):
                 raise SchemaError(
@@ -261,7 +261,7 @@ def fix_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
                 )
             field = fixed_field
         fields.append(fixed_field if field.nullable and not fixed_field.nullable else field)
-    return pa.schema(fields, metadata=found.metadata)
+    return pa.schema(fields, metadata=schema.metadata)
 
 
 def is_wider(kind: pa.DataType, narrow: pa.DataType) -> bool:

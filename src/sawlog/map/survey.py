@@ -69,14 +69,14 @@ class _FileSurvey:
 
     def take_piece(self, findings: Findings, damages: list[Ranges], first: int | None) -> None:
         """Enter a piece whose rows have been read."""
-        found, account = self.found, findings.account
+        file_map, account = self.found, findings.account
         # Accounts add up to the file: where the bytes of the pieces before end, those of this one begin. That need not
         # be where the piece begins, for a row may reach into the next one.
-        start = found.account.total
-        found.account.add(account)
-        end = found.account.total
-        found.kinds += findings.kinds
-        found.tail = findings.tail or found.tail or Tail(TailStatus.CLEAN, self.file.size, 0)
+        start = file_map.account.total
+        file_map.account.add(account)
+        end = file_map.account.total
+        file_map.kinds += findings.kinds
+        file_map.tail = findings.tail or file_map.tail or Tail(TailStatus.CLEAN, self.file.size, 0)
         exact = [*damages]
         if account.header and first is not None and start < first:
             exact.append(_make_range(start, min(first, start + account.header), "header"))
@@ -88,9 +88,9 @@ class _FileSurvey:
 
     def take_report(self, report: FileReport) -> None:
         """Enter a file whose rows do not say where they are."""
-        found = self.found
-        found.account, found.tail, found.kinds = report.account, report.tail, report.kinds
-        found.damages = report.damages[: self.room]
+        file_map = self.found
+        file_map.account, file_map.tail, file_map.kinds = report.account, report.tail, report.kinds
+        file_map.damages = report.damages[: self.room]
         exact = [_make_range(0, report.account.header, "header"), *_convert_damage(report.damages)]
         if report.account.tail:
             exact.append(_make_range(report.tail.offset, report.tail.offset + report.tail.length, "tail"))
@@ -100,33 +100,33 @@ class _FileSurvey:
         self, dataset: sawlog.Dataset, order: Order | None, room: int, places: Sequence[tuple[int, int]] = ()
     ) -> FileMap:
         """Return everything that is known of the file, with at most `room` excerpts besides rows at `places`."""
-        found, levels = self.found, self.levels
+        file_map, levels = self.found, self.levels
         bins = levels.bins
-        if levels.order.resets * _REFUTED > (found.rows or 0):
+        if levels.order.resets * _REFUTED > (file_map.rows or 0):
             order, bins["resets"] = None, 0
-        found.bin_bytes = levels.width
-        found.bins = {name: bins[name].tolist() for name in bins.dtype.names if name not in ("low", "high")}
-        found.spans = self.kept.list_spans()
-        found.complete = found.rows is not None and self.kept.complete
-        known = bins["low"] <= bins["high"]
-        if order is not None and known.any():
+        file_map.bin_bytes = levels.width
+        file_map.bins = {name: bins[name].tolist() for name in bins.dtype.names if name not in ("low", "high")}
+        file_map.spans = self.kept.list_spans()
+        file_map.complete = file_map.rows is not None and self.kept.complete
+        filled = bins["low"] <= bins["high"]
+        if order is not None and filled.any():
             show = order.convert_value
             for name in ("low", "high"):
-                found.bins[name] = [show(v) if k else None for v, k in zip(bins[name].tolist(), known, strict=True)]
-            found.order = {
-                "low": show(bins["low"][known].min()),
-                "high": show(bins["high"][known].max()),
+                file_map.bins[name] = [show(v) if k else None for v, k in zip(bins[name].tolist(), filled, strict=True)]
+            file_map.order = {
+                "low": show(bins["low"][filled].min()),
+                "high": show(bins["high"][filled].max()),
                 "resets": int(levels.order.resets),
                 "step": show(levels.order.step),
                 "step_at": int(levels.order.step_at),
             }
         samples = zip(bins["sample"].tolist(), bins["sample_bytes"].tolist(), strict=True)
-        rows = found.spans if len(found.spans) <= room // 2 else _sample_evenly(found.spans, room // 4)
-        rows = [*rows, *_sample_evenly([one for one in samples if one[1]], room // 4), *places]
-        found.damages.sort(key=lambda damage: damage.offset)
-        damages = [(one.offset, one.length) for one in found.damages[: min(RANGES_SHOWN, room)]]
-        found.excerpts = make_excerpts(dataset, self.file, rows, damages)
-        return found
+        rows = file_map.spans if len(file_map.spans) <= room // 2 else _sample_evenly(file_map.spans, room // 4)
+        rows = [*rows, *_sample_evenly([span for span in samples if span[1]], room // 4), *places]
+        file_map.damages.sort(key=lambda damage: damage.offset)
+        damages = [(span.offset, span.length) for span in file_map.damages[: min(RANGES_SHOWN, room)]]
+        file_map.excerpts = make_excerpts(dataset, self.file, rows, damages)
+        return file_map
 
 
 class _Content:
@@ -158,18 +158,18 @@ class _Content:
             name = column.field.name
             column.add(encoded[name] if name in encoded else batch.column(name))
 
-    def fill(self, found: Map) -> None:
+    def fill(self, document: Map) -> None:
         """Enter what was found."""
-        found.rows = self.rows
+        document.rows = self.rows
         for column in self.columns:
             low, high = (
-                None if one is None else _render_texts(make_array([one], one.type))[0] for one in column.bounds
+                None if value is None else _render_texts(make_array([value], value.type))[0] for value in column.bounds
             )
             kind = str(column.field.type)
-            found.columns.append(ColumnMap(column.field.name, kind, column.nulls, low, high, column.distinct))
+            document.columns.append(ColumnMap(column.field.name, kind, column.nulls, low, high, column.distinct))
         rows = pa.Table.from_batches(self._head, self.schema)
-        found.head = [
-            list(row) for row in zip(*(_render_texts(one) for one in combine_table(rows).columns), strict=True)
+        document.head = [
+            list(row) for row in zip(*(_render_texts(column) for column in combine_table(rows).columns), strict=True)
         ]
         for keys in self._keys:
             top = keys.top
@@ -177,9 +177,9 @@ class _Content:
             if keys.repeats and top and top[0][1] < self.rows and often:
                 kind = self.schema.field(keys.name).type
                 kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-                shown = _render_texts(make_array([key for key, _, _ in top], kind))
-                named = [(text, rows, size) for text, (_, rows, size) in zip(shown, top, strict=True)]
-                found.keys.append(KeysMap(keys.name, named, keys.dropped))
+                texts = _render_texts(make_array([key for key, _, _ in top], kind))
+                named = [(text, rows, size) for text, (_, rows, size) in zip(texts, top, strict=True)]
+                document.keys.append(KeysMap(keys.name, named, keys.dropped))
 
 
 def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
@@ -200,12 +200,12 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
         *(counting.columns if counting is not None else ()),
     ]
     read = dataset.with_projection(list(dict.fromkeys(names)))
-    chosen, format = dataset.schema, dataset.format
-    found = Map([*dataset.scan.roots], format.name, format.title, dataset.scan.view, dataset.info())
-    found.skipped = dataset.skipped
-    order = Order.of(chosen)
+    schema, format = dataset.schema, dataset.format
+    document = Map([*dataset.scan.roots], format.name, format.title, dataset.scan.view, dataset.info())
+    document.skipped = dataset.skipped
+    order = Order.of(schema)
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
-    content = _Content(chosen, counting if counting is not None and counting.columns else None)
+    content = _Content(schema, counting if counting is not None and counting.columns else None)
     highlights = Highlights(order)
     accounted = bool(offset_column) and _is_accounted_by_pieces(dataset)
     placed = False
@@ -233,33 +233,33 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
             advance(fragment.size)
     if not accounted:
         _take_reports(surveys, report_findings(dataset.contents, dataset.request, found_of))
-    content.fill(found)
-    found.pictures = [*_draw_pictures(dataset, counting), *highlights.draw_pictures(content.columns)]
-    found.order = (order.column, order.kind) if order is not None and placed else None
+    content.fill(document)
+    document.pictures = [*_draw_pictures(dataset, counting), *highlights.draw_pictures(content.columns)]
+    document.order = (order.column, order.kind) if order is not None and placed else None
     room = max(8, ALL_EXCERPTS // max(1, len(surveys)))
     with_excerpts = itertools.islice(surveys.values(), ALL_EXCERPTS // 8)
-    rooms = dict.fromkeys((one.file.path for one in with_excerpts), room)
-    led = _find_box_places(found.pictures)
-    found.files = [
+    rooms = dict.fromkeys((survey.file.path for survey in with_excerpts), room)
+    led = _find_box_places(document.pictures)
+    document.files = [
         survey.finish(dataset, order, rooms.get(path, 0), [*led.get(path, ()), *highlights.list_places(path)])
         for path, survey in surveys.items()
     ]
-    return found
+    return document
 
 
 def _draw_pictures(dataset: sawlog.Dataset, counting: Counting | None) -> list[Picture]:
     """Return the charts of the format; one that cannot be drawn says why, and is the last."""
-    contents, found = dataset.contents, list[Picture]()
+    contents, pictures = dataset.contents, list[Picture]()
     try:
         with wrap_errors(f"{describe_files(contents)}: charts failed"):
             if counting is not None:
-                found.extend(counting.draw_pictures())
+                pictures.extend(counting.draw_pictures())
             elif isinstance(contents, HasCharts):
-                found.extend(contents.draw_pictures(bind_scan(contents, dataset.scan)))
+                pictures.extend(contents.draw_pictures(bind_scan(contents, dataset.scan)))
     except (OSError, SawlogError) as error:
         title, note = f"Charts of {dataset.format.title}", f"This could not be drawn: {error}"
-        found.append(Picture(title, "number", {}, note=note))
-    return found
+        pictures.append(Picture(title, "number", {}, note=note))
+    return pictures
 
 
 def _find_box_places(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, int]]]:
@@ -269,7 +269,10 @@ def _find_box_places(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, i
         if box.path:
             places.setdefault(box.path, set()).add(box.offset)
     room = ALL_LED // max(1, len(places))
-    return {path: [(one, ROW_BYTES) for one in _sample_evenly(sorted(some), room)] for path, some in places.items()}
+    return {
+        path: [(offset, ROW_BYTES) for offset in _sample_evenly(sorted(offsets), room)]
+        for path, offsets in places.items()
+    }
 
 
 def _take_reports(surveys: dict[str, _FileSurvey], reports: Iterable[FileReport]) -> None:
@@ -282,7 +285,7 @@ def _take_reports(surveys: dict[str, _FileSurvey], reports: Iterable[FileReport]
 
 def _read_piece(
     fragment: Fragment,
-    own: _FileSurvey,
+    survey: _FileSurvey,
     content: _Content,
     order: Order | None,
     highlights: Highlights,
@@ -295,13 +298,13 @@ def _read_piece(
     damages: list[Ranges] = []
     lost_starts: list[NDArray[np.int64]] = []
     first: int | None = None
-    own.found.rows = own.found.rows or 0
+    survey.found.rows = survey.found.rows or 0
 
     def drain() -> None:
-        if (some := take_damage_batch(findings)) is not None:
-            found = own.take_damaged(some)
-            damages.extend(found)
-            lost_starts.append(np.sort(np.concatenate([one.starts for one in found])))
+        if (damage_batch := take_damage_batch(findings)) is not None:
+            ranges = survey.take_damaged(damage_batch)
+            damages.extend(ranges)
+            lost_starts.append(np.sort(np.concatenate([group.starts for group in ranges])))
 
     def drain_batches() -> Iterator[pa.RecordBatch]:
         for batch in fragment.to_batches(findings):
@@ -313,27 +316,27 @@ def _read_piece(
         """Of the last row, which neither the tail nor what follows the rows, such as an index, belongs to."""
         if not accounted:
             return start + length
-        account, begun, tail = findings.account, own.found.account.total, findings.tail
+        account, earlier_bytes, tail = findings.account, survey.found.account.total, findings.tail
         after = max(account.tail, tail.length if tail is not None else 0)
-        return begun + account.total - after - max(0, account.header - max(0, first - begun))
+        return earlier_bytes + account.total - after - max(0, account.header - max(0, first - earlier_bytes))
 
-    for some in Rows(drain_batches(), OFFSET_COLUMN, find_end, lost_starts):
-        first = int(some.starts[0]) if first is None else first
-        values = order.extract_values(some.batch) if order is not None else NOTHING
-        own.levels.add_rows(some.starts, some.sizes, values)
-        highlights.add(fragment.path, (some.places, some.lengths), some.starts, some.sizes, values)
-        own.kept.add(some.places, some.lengths, lost_starts[-1] if lost_starts else NOTHING)
-        own.found.rows += some.batch.num_rows
-        content.add(some.batch, some.sizes)
+    for placed in Rows(drain_batches(), OFFSET_COLUMN, find_end, lost_starts):
+        first = int(placed.starts[0]) if first is None else first
+        values = order.extract_values(placed.batch) if order is not None else NOTHING
+        survey.levels.add_rows(placed.starts, placed.sizes, values)
+        highlights.add(fragment.path, (placed.places, placed.lengths), placed.starts, placed.sizes, values)
+        survey.kept.add(placed.places, placed.lengths, lost_starts[-1] if lost_starts else NOTHING)
+        survey.found.rows += placed.batch.num_rows
+        content.add(placed.batch, placed.sizes)
     if lost_starts:
-        own.kept.keep_around(lost_starts[-1])
+        survey.kept.keep_around(lost_starts[-1])
     if accounted:
-        own.take_piece(findings, damages, first)
+        survey.take_piece(findings, damages, first)
 
 
 def _convert_damage(damages: Sequence[Damage]) -> list[Ranges]:
-    places = np.array([(one.offset, one.length) for one in damages], np.int64).reshape(-1, 2)
-    return _find_lost_ranges(places[:, 0], places[:, 1], np.array([one.kind for one in damages], object))
+    places = np.array([(damage.offset, damage.length) for damage in damages], np.int64).reshape(-1, 2)
+    return _find_lost_ranges(places[:, 0], places[:, 1], np.array([damage.kind for damage in damages], object))
 
 
 def _find_lost_ranges(offsets: NDArray[np.int64], lengths: NDArray[np.int64], kinds: NDArray[Any]) -> list[Ranges]:
@@ -350,26 +353,26 @@ def _make_range(start: int, end: int, use: str) -> Ranges:
     return Ranges(np.array([start], np.int64), np.array([max(start, end)], np.int64), use)
 
 
-def _sample_evenly(items: list[Any], most: int) -> list[Any]:
-    """Return at most `most` of the items, evenly spaced."""
-    if len(items) <= most or not most:
-        return items[:most]
-    return [items[i * len(items) // most] for i in range(most)]
+def _sample_evenly(items: list[Any], max_count: int) -> list[Any]:
+    """Return at most `max_count` of the items, evenly spaced."""
+    if len(items) <= max_count or not max_count:
+        return items[:max_count]
+    return [items[i * len(items) // max_count] for i in range(max_count)]
 
 
 def _render_texts(values: pa.Array) -> list[str | None]:
     """Return values as text that harms nobody, cut where it is long."""
     from sawlog.format.printing import encode_texts, escape_unprintable
 
-    cut = [None if one is None else escape_unprintable(one) for one in encode_texts(values)]
-    return [one if one is None or len(one) <= _SHOWN_TEXT else f"{one[:_SHOWN_TEXT]}…" for one in cut]
+    cut = [None if text is None else escape_unprintable(text) for text in encode_texts(values)]
+    return [text if text is None or len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}…" for text in cut]
 
 
 def _is_accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
     """Return whether `verify` says what the pieces find, each of which is a part of one of the files."""
     first = next(iter(plan_for_threads(dataset.contents, dataset.request)), None)
     return is_verified_by_reading(dataset.contents) and (
-        first is None or first.path in {one.path for one in dataset.files}
+        first is None or first.path in {file.path for file in dataset.files}
     )
 
 
@@ -380,9 +383,9 @@ def inspect_files(dataset: sawlog.Dataset) -> list[FileMap]:
         largest = max((file.size for file in dataset.files), default=0)
         for fragment in plan_for_threads(dataset.contents, dataset.request, max(_SMALLEST_PIECE, largest // _PIECES)):
             findings = fragment.inspect(every=True)
-            own = surveys[fragment.path]
-            own.found.rows = (own.found.rows or 0) + findings.rows
-            own.take_piece(findings, _convert_damage(findings.damages), None)
+            survey = surveys[fragment.path]
+            survey.found.rows = (survey.found.rows or 0) + findings.rows
+            survey.take_piece(findings, _convert_damage(findings.damages), None)
     else:
         _take_reports(surveys, dataset.verify())
-    return [one.finish(dataset, None, 0) for one in surveys.values()]
+    return [survey.finish(dataset, None, 0) for survey in surveys.values()]

@@ -121,9 +121,9 @@ class Job:
             SawlogError: When there is a file already where one belongs, another job has taken over, or an old file
                 cannot be deleted: the new ones are in place then; when a file is staged elsewhere.
         """
-        for one in staged:
-            if not one.final.startswith(f"{self.staging}/"):
-                raise SawlogError(f"{one.final}: staged for another job than {self.name}, in {self.staging}")
+        for item in staged:
+            if not item.final.startswith(f"{self.staging}/"):
+                raise SawlogError(f"{item.final}: staged for another job than {self.name}, in {self.staging}")
         recover(self.log)
         moves = self._plan_remote_moves(staged) if is_remote(self.root) else self._plan_local_moves(staged)
         if moves and not is_remote(self.root) and self._publish_at_once(moves, old):
@@ -159,15 +159,15 @@ class Job:
     def _plan_remote_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
         start = len(self.staging) + 1
         return [
-            (path, f"{self._inner}{one.final[start:]}{path[len(one.temporary) :]}")
-            for one in staged
-            for path in (self.storage.directories.list_paths(one.temporary) if one.directory else [one.temporary])
+            (path, f"{self._inner}{item.final[start:]}{path[len(item.temporary) :]}")
+            for item in staged
+            for path in (self.storage.directories.list_paths(item.temporary) if item.directory else [item.temporary])
         ]
 
     def _plan_local_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
         """Name what is staged in the hidden directory; return what is to be moved out of there, and where to."""
-        for one in staged:
-            os.replace(one.temporary, one.final)
+        for item in staged:
+            os.replace(item.temporary, item.final)
         if not os.path.isdir(self.staging):
             return []
         for leftover in self.storage.directories.find_staged_paths(self.staging, ""):
@@ -270,8 +270,8 @@ class Job:
 
     def _check_free(self, moves: list[tuple[str, str]]) -> None:
         finals = [f"{self.root}/{path}" for _, path in moves]
-        for path, taken in zip(finals, finish_all(finals, self.storage.exists, _REQUESTS), strict=True):
-            if taken:
+        for path, exists in zip(finals, finish_all(finals, self.storage.exists, _REQUESTS), strict=True):
+            if exists:
                 raise self._make_exists_error(path)
 
     def _make_exists_error(self, path: str) -> SawlogError:

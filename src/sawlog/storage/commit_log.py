@@ -131,7 +131,7 @@ class CommitLog:
 
     def _list_numbers(self) -> list[int]:
         names = self.directories.list_names(f"{self.directory}/{LOG}")
-        return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
+        return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
 def list_committed(
@@ -146,8 +146,8 @@ def list_committed(
         files, inner = listing()
         files = list(files)
         above = () if len(files) == 1 and files[0].path == root else (root,)
-        logs = {one.rstrip("/") for one in (*above, *inner)}
-        after = {one: record for one in logs if (record := CommitLog(directories, one).read_last()) is not None}
+        logs = {path.rstrip("/") for path in (*above, *inner)}
+        after = {path: record for path in logs if (record := CommitLog(directories, path).read_last()) is not None}
         if after == before:
             break
         before = after
@@ -169,12 +169,12 @@ def _is_within(path: str, start: str, names: Container[str]) -> bool:
 
 def _parse_record(path: str, text: bytes) -> Record:
     """Return a record of the log; what later versions may have added is left out."""
-    where = f"{path}: not a record of a job"
-    settings = parse_json_as(decode_json(text), dict[str, Any], where)
-    if missing := [one.name for one in fields(Record) if one.name not in settings]:
-        raise FormatError(f"{where}: {missing[0]} is missing")
-    record: Record = parse_json_as(settings, Record, where)
-    for one in (*record.new, *record.old):
-        if not one or one.startswith("/") or ".." in one.split("/"):
-            raise FormatError(f"{where}: expected a path below the directory, found {one!r}")
+    description = f"{path}: not a record of a job"
+    settings = parse_json_as(decode_json(text), dict[str, Any], description)
+    if missing := [member.name for member in fields(Record) if member.name not in settings]:
+        raise FormatError(f"{description}: {missing[0]} is missing")
+    record: Record = parse_json_as(settings, Record, description)
+    for member in (*record.new, *record.old):
+        if not member or member.startswith("/") or ".." in member.split("/"):
+            raise FormatError(f"{description}: expected a path below the directory, found {member!r}")
     return record

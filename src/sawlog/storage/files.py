@@ -110,8 +110,8 @@ class Storage:
         files: dict[str, File] = {}
         self._stores.objects.named.update(pattern.rstrip("/") for pattern in patterns)
         for pattern in patterns:
-            found = self._stores.choose_store(pattern).find(pattern, self.directories)
-            for file in sort_files(file for root, listed in found for file in self._choose(root, listed)):
+            roots = self._stores.choose_store(pattern).find(pattern, self.directories)
+            for file in sort_files(file for root, listed in roots for file in self._choose(root, listed)):
                 files.setdefault(file.path, file)
         return list(files.values())
 

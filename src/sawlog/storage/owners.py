@@ -36,11 +36,11 @@ def find_current_owner() -> str:
 
 def has_exited(owner: str) -> bool | None:
     """Return whether a process has ended; `None` where this machine cannot know."""
-    machine, _, rest = owner.partition("-")
-    process, _, begun = rest.partition("-")
-    if not begun or machine != _identify_machine():
+    machine, _, process_start = owner.partition("-")
+    process, _, start = process_start.partition("-")
+    if not start or machine != _identify_machine():
         return None
-    return _read_status(int(process))[19:20] != [begun.encode()]
+    return _read_status(int(process))[19:20] != [start.encode()]
 
 
 def _identify_machine() -> str:

@@ -162,7 +162,7 @@ def name_job_directory(target: str, job: str, owner: str) -> str:
 
 def find_published_path(path: str) -> str:
     """Return the path that what is in a job's hidden directory will have: what it says of its content holds there."""
-    return re.sub(r"/\.(?=/|$)", "", JOB.sub(lambda found: "." if found["target"] == WITHIN else found["target"], path))
+    return re.sub(r"/\.(?=/|$)", "", JOB.sub(lambda match: "." if match["target"] == WITHIN else match["target"], path))
 
 
 def lock_file(descriptor: int, *, waits: bool) -> bool:
@@ -205,17 +205,17 @@ def sync_directory(path: str) -> None:
             os.close(descriptor)
 
 
-def exchange(one: str, other: str) -> bool:
+def exchange(path: str, other_path: str) -> bool:
     """Exchange two local directories at one moment; return whether the system can, for these."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if call is None:
         return False
-    if call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+    if call(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(other_path), _RENAME_EXCHANGE) == 0:
         return True
     code = ctypes.get_errno()
     if code in _NO_EXCHANGE:
         return False
-    raise OSError(code, os.strerror(code), other)
+    raise OSError(code, os.strerror(code), other_path)
 
 
 @dataclass

@@ -32,20 +32,20 @@ def parse_json_as(value: Any, hint: Any, where: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and types.NoneType in arguments:
             return None
-        (only,) = (one for one in arguments if one is not types.NoneType)
+        (only,) = (argumentm for argumentm in arguments if argumentm is not types.NoneType)
         return parse_json_as(value, only, where)
     if origin is Literal and value in arguments:
         return value
     if is_dataclass(hint) and isinstance(value, Mapping):
         return _make_dataclass(value, hint, where)
     if origin in (dict, Mapping) and isinstance(value, Mapping):
-        return {key: parse_json_as(one, arguments[1], f"{where}, {key}") for key, one in value.items()}
+        return {key: parse_json_as(argumentm, arguments[1], f"{where}, {key}") for key, argumentm in value.items()}
     if origin in (list, tuple, Sequence) and isinstance(value, list):
         kinds = arguments if origin is tuple and arguments[-1] is not ... else (arguments[0],) * len(value)
         if len(kinds) == len(value):
             items = [
-                parse_json_as(one, kind, f"{where}, {index}")
-                for index, (one, kind) in enumerate(zip(value, kinds, strict=True))
+                parse_json_as(argumentm, kind, f"{where}, {index}")
+                for index, (argumentm, kind) in enumerate(zip(value, kinds, strict=True))
             ]
             return items if origin is list else tuple(items)
     if hint in (bool, int, str) and type(value) is hint:
@@ -56,9 +56,9 @@ def parse_json_as(value: Any, hint: Any, where: str) -> Any:
 def _make_dataclass(value: Mapping[str, Any], cls: Any, where: str) -> Any:
     """Return an instance of a dataclass."""
     hints = _read_hints(cls)
-    for one in fields(cls):
-        if one.name not in value and one.default is MISSING and one.default_factory is MISSING:
-            raise FormatError(f"{where}: {one.name} is missing")
+    for member in fields(cls):
+        if member.name not in value and member.default is MISSING and member.default_factory is MISSING:
+            raise FormatError(f"{where}: {member.name} is missing")
     return cls(
         **{name: parse_json_as(value[name], hint, f"{where}, {name}") for name, hint in hints.items() if name in value}
     )

@@ -102,13 +102,13 @@ def _find_staged(storage: Storage, root: str, older_than: float) -> Iterator[Lef
         job = JOB.fullmatch(name)
         if job is None and not _OWN_FILE.fullmatch(name):
             continue
-        files = [storage.directories.stat(one) for one in storage.directories.list_paths(path) or [path]]
+        files = [storage.directories.stat(file) for file in storage.directories.list_paths(path) or [path]]
         ended = has_exited(job["owner"]) if job else None
-        idle = time.time() - max((one.modified or time.time() for one in files), default=time.time())
+        idle = time.time() - max((file.modified or time.time() for file in files), default=time.time())
         reason = {
             True: "its process has ended",
             False: "its process is at work",
             None: f"not changed for {idle:.0f} s",
         }[ended]
         dead = idle > older_than if ended is None else ended
-        yield Leftover(path, "staged", len(files), sum(one.size for one in files), dead, reason)
+        yield Leftover(path, "staged", len(files), sum(file.size for file in files), dead, reason)

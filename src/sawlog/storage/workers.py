@@ -172,7 +172,7 @@ class WorkerPool:
                     self.jobs.popleft()
                     self._wake_threads()
                     return _END
-                job = self._begin(own=True)
+                job = self._begin(is_consumer=True)
                 if job is None:
                     self._changed.wait()
             if job is not None:
@@ -188,22 +188,22 @@ class WorkerPool:
 
     def _wake_threads(self) -> None:
         """Have idle threads begin what there is room for."""
-        while self._idle and (job := self._begin(own=False)) is not None:
+        while self._idle and (job := self._begin(is_consumer=False)) is not None:
             self._idle -= 1
             _make_pool().submit(copy_context().run, self._work, job)
 
-    def _begin(self, *, own: bool) -> _Job | None:
+    def _begin(self, *, is_consumer: bool) -> _Job | None:
         """Return the first job that a thread may make a result of; it is the caller's then.
 
         Args:
-            own: Whether the consumer asks. The others leave the first job, which the consumer has in hand, for last.
+            is_consumer: Whether the consumer asks. Others leave the first job, which the consumer has, for last.
         """
         if self._stopped or not self.jobs:
             return None
         jobs = iter(self.jobs)
         first = next(jobs)
         is_first_free = not (first.is_running or first.has_ended)
-        if own and is_first_free:  # there are no results of it: nothing is taken before there are
+        if is_consumer and is_first_free:  # there are no results of it: nothing is taken before there are
             return self._start(first)
         if self._has_room(self._limit - 1):
             for job in jobs:
@@ -229,7 +229,7 @@ class WorkerPool:
             while self._run_step(job, going_on=True):
                 pass
             with self._changed:
-                job = self._begin(own=False)
+                job = self._begin(is_consumer=False)
                 self._idle += job is None
 
     def _run_step(self, job: _Job, *, going_on: bool) -> bool:

@@ -91,9 +91,9 @@ def _describe(header: Header, names: frozenset[str], *, sentinels: bool, strict:
     constants = {column.name: column for column in header.columns if column.constant is not None}
     wide = int(columns["wanted"] @ columns["width"])
     wide += sum(len(column.constant or b"") for name, column in constants.items() if name in names)
-    wanted = np.flatnonzero(columns["wanted"]).tolist()
+    gathered = np.flatnonzero(columns["wanted"]).tolist()
     stored = {column.name: place for place, column in enumerate(header.stored)}
-    return _Description(columns, wanted, judged, columns["width"] == 0, wide, stored, constants)
+    return _Description(columns, gathered, judged, columns["width"] == 0, wide, stored, constants)
 
 
 def _is_judged(column: LogColumn, *, strict: bool) -> bool:

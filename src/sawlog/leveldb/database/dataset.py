@@ -272,13 +272,13 @@ class DatabaseContents(Contents):
 
     def _choose_cuts(self, version: DatabaseVersion, task_bytes: int | None) -> Iterator[bytes]:
         """Yield keys that ranges begin with."""
-        least = task_bytes or TASK_BYTES
+        min_bytes = task_bytes or TASK_BYTES
         # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
         deeper = [table for table in version.tables if table.level]
-        large = [table for table in version.tables if not table.level and task_bytes and table.file.size > least]
+        large = [table for table in version.tables if not table.level and task_bytes and table.file.size > min_bytes]
         gathered, last = 0, b""
         for key, size in self._plan_pieces(version, [*deeper, *large] or version.tables, task_bytes):
-            if gathered >= least and key > last:
+            if gathered >= min_bytes and key > last:
                 yield key
                 gathered, last = 0, key
             gathered += size
@@ -298,7 +298,7 @@ class DatabaseContents(Contents):
                 heapq.heappush(pieces, piece)
         yield from sorted(pieces)
 
-    def _split_table(self, version: DatabaseVersion, table: LiveTable, least: int) -> list[tuple[bytes, int]]:
+    def _split_table(self, version: DatabaseVersion, table: LiveTable, min_bytes: int) -> list[tuple[bytes, int]]:
         """Return the pieces of a table between separators of its index; nothing where there is no index to rely on."""
         scan = Scan(options=version.make_table_options(self.scan.options), storage=self.scan.storage)
         with contextlib.suppress(DiskError, FileNotFoundError):  # a read says so
@@ -309,7 +309,7 @@ class DatabaseContents(Contents):
             offsets = offsets[offsets < table.file.size].astype(np.int64)
             if not len(offsets):
                 return []
-            _, blocks = np.unique(offsets // max(least, 1), return_index=True)
+            _, blocks = np.unique(offsets // max(min_bytes, 1), return_index=True)
             index = BoundsReader(table_with_index.bounds)
             keys = [table.smallest, *(index.read_separator(int(block) - 1) for block in blocks[1:])]
             sizes = np.diff(offsets[blocks], append=table.file.size)

@@ -288,8 +288,8 @@ def read_versions(
     """Return the column families by name; where metadata is not whole, with what the files themselves say."""
     manifest = metadata.chosen
     if manifest is None:
-        every = find_files(files, metadata, 0, options, storage, shared)
-        return _recover_versions(metadata, every, storage, options)
+        all_places = find_files(files, metadata, 0, options, storage, shared)
+        return _recover_versions(metadata, all_places, storage, options)
     stored = find_files(files, metadata, manifest.oldest, options, storage, shared)
     cut = metadata.faults
     if manifest.file.name == metadata.pointer.name:

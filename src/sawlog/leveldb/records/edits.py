@@ -92,8 +92,8 @@ class Version:
         """Take in the next edit. Edits of an atomic group count when the last of them is there."""
         self.group.append((offset, edit))
         if not edit.get("atomic_group_remaining"):
-            for place, one in self.group:
-                self._apply(place, one)
+            for place, member in self.group:
+                self._apply(place, member)
             self.group.clear()
 
     def _apply(self, offset: int, edit: dict[str, Any]) -> None:

@@ -317,9 +317,9 @@ def _make_spans(table: TableMap) -> NDArray[np.void]:
         role = Role.RANGE_DELETES if handle == table.range_deletes else role
         blocks[place] = min(handle.offset, limit), min(handle.size, limit) + layout.TRAILER_SIZE, role, -1
     # What reaches beyond the file is cut off here, and found out by its handle.
-    data, most = blocks[other_count:], np.uint64(limit)
-    data["offset"] = np.minimum(table.handles["offset"], most)
-    data["length"] = np.minimum(table.handles["stored"], most)
+    data, max_offset = blocks[other_count:], np.uint64(limit)
+    data["offset"] = np.minimum(table.handles["offset"], max_offset)
+    data["length"] = np.minimum(table.handles["stored"], max_offset)
     data["length"] += layout.TRAILER_SIZE
     data["role"], data["number"] = Role.DATA, np.arange(count)
     spans = np.zeros(2 * len(blocks) + 2, k.SPAN)

@@ -83,10 +83,10 @@ class SpanWalk:
             self.add_damage(TableDamageKind.BAD_HANDLE, offset, length, detail)
         elif self._is_zero(offset, length):
             self.findings.account.padding += length
-        elif (lost := self.table.lost) is not None:
-            detail = f"{lost.detail}; what could be checked was read"
-            self.findings.add_damage(Damage(self.fragment.path, offset, length, lost.kind, detail))
-        elif any(one.kind == UNSUPPORTED for one in self.table.damages):
+        elif (lost_end := self.table.lost) is not None:
+            detail = f"{lost_end.detail}; what could be checked was read"
+            self.findings.add_damage(Damage(self.fragment.path, offset, length, lost_end.kind, detail))
+        elif any(flaw.kind == UNSUPPORTED for flaw in self.table.damages):
             detail = "bytes that only blocks lead to that this version of sawlog does not know"
             self.findings.add_damage(Damage(self.fragment.path, offset, length, UNSUPPORTED, detail))
         else:
@@ -264,8 +264,8 @@ class RowReader(SpanWalk):
         """Have the kernel go on in the next block, of which this is the content; or after it, if it is damaged."""
         state = self._state
         if isinstance(content, tuple):
-            kind, one, two = content
-            self._events[int(state.events)] = (kind, state.block, one, two, state.rows)
+            kind, number, second_number = content
+            self._events[int(state.events)] = (kind, state.block, number, second_number, state.rows)
             state.events += 1
             state.block += 1
             state.open = e.NOT_OPEN
@@ -367,11 +367,11 @@ class RowReader(SpanWalk):
         return assemble(self._schema, rows, columns, self.fragment.path, take_offsets)
 
     def _make_sequence(self, rows: int) -> pa.Array:
-        given = self.table.global_sequence
-        if given is None:
+        sequence = self.table.global_sequence
+        if sequence is None:
             return pa.Array.from_buffers(pa.int64(), rows, [None, self._sequences.take(rows)])
-        found = self._sequences.values[:rows]
-        return make_fixed_array(pa.int64(), np.where(found == 0, given, found))
+        sequences = self._sequences.values[:rows]
+        return make_fixed_array(pa.int64(), np.where(sequences == 0, sequence, sequences))
 
 
 def _make_binary(rows: int, ends: Column, data: Column) -> pa.Array:
@@ -410,9 +410,9 @@ class TableRange(FileRange):
     stored: bool = False
 
     @classmethod
-    def cover_file(cls, file: File, scan: Scan, projection: Projection, **given: Any) -> Self:
+    def cover_file(cls, file: File, scan: Scan, projection: Projection, **fields: Any) -> Self:
         """Return a range over all of a table."""
-        return cls(scan, projection, file.path, file.size, file, 0, file.size, **{"pruned": False, **given})
+        return cls(scan, projection, file.path, file.size, file, 0, file.size, **{"pruned": False, **fields})
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "map": None}

@@ -236,9 +236,9 @@ class SegmentFragment(Fragment):
             findings.add_damage(odd)
             return None
         count = next(iter(counts.values()), None)
-        other = batch.describe_other_rows(count) if count is not None else None
-        if other is not None:
-            findings.add_damage(other)
+        mismatch = batch.describe_other_rows(count) if count is not None else None
+        if mismatch is not None:
+            findings.add_damage(mismatch)
         return count
 
     def _make_fragment(self, batch: Batch) -> BatchFragment:

@@ -373,7 +373,7 @@ class CollectionContents(Contents):
         del task_bytes
         yield from self._report_metadata_gap(request)
         named = {} if self._is_ambiguous else {field.id: field for field in (*SYSTEM, *self.fields)}
-        counts = {path: count for one in self._shown_collection for path, count in one.count_deletes().items()}
+        counts = {path: count for owner in self._shown_collection for path, count in owner.count_deletes().items()}
         for log in self._list_own_logs():
             count = counts.get(log.file.path, 0)
             yield FileFragment(*request, log.file.path, log.file.size, log.file, log, None, named, count)

@@ -371,13 +371,13 @@ class _Join:
             UnreadableError: When files that are not read have other numbers, too.
         """
         batch = self._fragment.batch
-        slices = [one.of for one in batch.slices.values()]
-        other = batch.describe_other_rows(slices[0] if slices else rows)
-        if other is not None:
+        slices = [row_slice.of for row_slice in batch.slices.values()]
+        mismatch = batch.describe_other_rows(slices[0] if slices else rows)
+        if mismatch is not None:
             odd = self._columns.find_odd_file()
             if odd is not None:
                 raise UnreadableError(odd)
-            self._columns.report(other)
+            self._columns.report(mismatch)
 
     def _set_offsets(self, stored: Stored) -> None:
         """Return the places that rows come from: the events of the file with the lowest field id."""

@@ -170,7 +170,7 @@ class Segment:
             }
             first, last = self._find_times(index - count)
             counts = ((self._find_log(id, log).rows, log) for id, log in files.items())
-            rows = next((one for one in counts if one[0]), None)
+            rows = next((pair for pair in counts if pair[0]), None)
             gaps.append(Batch(index, files, first, last, rows=rows))
         return gaps
 
@@ -200,7 +200,7 @@ class Segment:
     def _find_log(self, id: int, log: LogFile) -> Log:
         """Return an insert log as the metadata has it."""
         logs = self.meta.inserts.get(id, ()) if self.meta is not None else ()
-        return next((one for one in logs if one.id == log.log), Log(log.log))
+        return next((stored_log for stored_log in logs if stored_log.id == log.log), Log(log.log))
 
     def find_other_sizes(self) -> list[Missing]:
         """Insert logs that have another size than the metadata says: those of another state of the segment."""
@@ -429,7 +429,7 @@ class Collection:
 
     def count_deletes(self) -> dict[str, int]:
         """Return the number of deletes per delta log of all segments by the metadata; see `Segment.count_deletes`."""
-        return {path: count for one in self.segments.values() for path, count in one.count_deletes().items()}
+        return {path: count for segment in self.segments.values() for path, count in segment.count_deletes().items()}
 
     def _is_alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:
         meta = segment.meta
