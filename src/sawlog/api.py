@@ -329,10 +329,10 @@ def repair(
     open_options = {"on_damage": "skip", "storage_options": storage, "use_threads": use_threads, **options}
     folder = open_folder(os.fspath(src), format=format, **open_options)
     for part in folder.parts:
-        _choose_places(part.found.files, src, dst, mode, storage)
+        _choose_places(part.dataset_files.files, src, dst, mode, storage)
 
     def repair_part(part: FolderPart) -> Report:
-        places = _choose_places(part.found.files, src, dst, mode, storage)
+        places = _choose_places(part.dataset_files.files, src, dst, mode, storage)
         return _repair(part, places, src, dst, storage, use_threads, is_format_named=format is not None)
 
     return report(folder, repair_part, "is not repaired", threads=1)
@@ -368,7 +368,7 @@ def _repair(
     """Repair one dataset of `src` to `dst`, or below it."""
     from sawlog.dataset.repair import repair_files
 
-    (source_format, _, files, unselected), options = part.found, part.options
+    (source_format, _, files, unselected), options = part.dataset_files, part.options
     parsed: Any = parse_options(source_format.read_options, options, where=f"reading {source_format.name}")
     if getattr(parsed, "verify_checksums", True):
         # What is given comes before, but for a list: only an empty one says that nothing is to be rescued.

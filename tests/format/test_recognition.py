@@ -110,7 +110,7 @@ def test_the_database_that_is_named_is_read_whatever_is_inside(tmp_path: Path, r
 
 def test_every_file_is_in_one_part(folder: Path) -> None:
     files = Storage().find(folder)
-    listed = [file.path for part in find_parts(files, Storage()) for file in [*part.files, *part.others]]
+    listed = [file.path for part in find_parts(files, Storage()) for file in [*part.files, *part.other_files]]
     assert sorted(listed) == sorted(file.path for file in files)
     assert len(set(listed)) == len(listed)
 

@@ -98,7 +98,7 @@ def data_files(path: Path) -> list[str]:
 
 
 def manifest(path: Path) -> Path:
-    return Path(sawlog.open(path, format="leveldb_database").contents.metadata.chosen.file.path)
+    return Path(sawlog.open(path, format="leveldb_database").contents.metadata.manifest.file.path)
 
 
 @ENGINES

@@ -26,7 +26,7 @@ def test_options_are_sorted_by_whom_they_are_for() -> None:
         "leveldb_log",
     )
     assert request.paths == ("/a",)
-    own = request.own
+    own = request.source_options
     assert (own.format, own.view, own.mode, own.columns) == ("leveldb_log", "damage", "FAILFAST", ("a", "b"))
     assert (own.provenance, own.task_bytes) == (True, 1000)
     assert request.storage.options == {
@@ -35,7 +35,7 @@ def test_options_are_sorted_by_whom_they_are_for() -> None:
         "token": "12345",
         "client_kwargs": {"region_name": "eu-1"},
     }
-    assert request.rest == {"dialect": "rocksdb"}
+    assert request.format_options == {"dialect": "rocksdb"}
 
 
 def test_paths_of_options_lose_schemes_of_hadoop() -> None:

@@ -69,15 +69,10 @@ def _find_format(ctx: typer.Context) -> Format | None:
     return None if dataset is None else dataset.format
 
 
-def _find_paths(ctx: typer.Context) -> list[str]:
-    """Return words that are paths: an unfinished line is not parsed further."""
-    return [word for word in ctx.args if os.path.exists(word)]
-
-
 def _open_dataset(ctx: typer.Context) -> Dataset | None:
     """Open what the command line names so far; nothing where it cannot be opened."""
     params: dict[str, Any] = ctx.params
-    paths = _find_paths(ctx)
+    paths = [word for word in ctx.args if os.path.exists(word)]  # an unfinished line is not parsed further
     try:
         return sawlog.open(paths, format=params.get("format"), view=params.get("view") or "rows") if paths else None
     except (sawlog.SawlogError, OSError):

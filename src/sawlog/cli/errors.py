@@ -76,7 +76,7 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", DamageWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_, **__: complain(f"warning: {message}")
             try:
                 code = verb(*args, **kwargs)
                 sys.stdout.flush()
@@ -135,12 +135,8 @@ def _is_sql_error(error: Exception) -> bool:
 
 
 def complain(message: str, *, is_complete: bool = False) -> None:
-    """Report an error on stderr, whatever it is made of: one line, or the whole of it with its lines."""
+    """Report an error on stderr, escaped: in one line, or, if `is_complete`, with all of its lines."""
     lines = message.expandtabs().splitlines() if is_complete else [" ".join(message.split())]
     for place, line in enumerate(map(without_secrets, lines)):
         printable = line if line.isprintable() else line.encode("unicode_escape").decode()
         sys.stderr.write(f"{'' if place else 'sawlog: '}{printable}\n")
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    complain(f"warning: {message}")

@@ -213,7 +213,7 @@ def _open(listed: ListedPath, format: Format, storage: Storage, advance: Advance
     part = listed.part
     losses = DamageSummary()
     general = {"storage_options": storage, "on_damage": "skip", "is_format_named": True}
-    files = DatasetFiles(format, "rows", part.files, part.others)
+    files = DatasetFiles(format, "rows", part.files, part.other_files)
     opened = make_folder_part(files, part.inputs, general, listed.options)
     with _explain_faults(listed):
         dataset = opened.open()

@@ -66,6 +66,6 @@ def make_file_name(part: FolderPart, root: str, table: str, suffix: str) -> str:
     """Return the relative path of the file that a table of a part is converted to."""
     name = make_part_name(part, root)
     if name == ROOT:
-        name = os.path.basename(normalize(root).rstrip("/")) or part.found.format.name
+        name = os.path.basename(normalize(root).rstrip("/")) or part.dataset_files.format.name
     inside = f"/{table.replace('/', '_')}" if table else ""
     return _UNFIT.sub("_", f"{name.removesuffix('.*')}{inside}") + suffix

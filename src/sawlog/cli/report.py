@@ -63,7 +63,7 @@ def render_page(examination: Examination) -> str:
     escape = html.escape
     named = ", ".join(examination.paths)
     ended = dt.datetime.now().astimezone().isoformat(timespec="seconds")
-    facts = f"sawlog {__version__}; begun {examination.begun}, ended {ended}"
+    facts = f"sawlog {__version__}; begun {examination.begin_time}, ended {ended}"
     parts = "\n".join([*map(_render_part, examination.parts), _render_timeline(examination)])
     skipped = [(escape(file.path), f"{file.bytes:,}", escape(file.reason)) for file in examination.skipped]
     missed = f"<h2>Not read</h2>{_render_table(('file', 'bytes', 'why'), skipped)}" if skipped else ""

@@ -20,8 +20,8 @@ WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
 AGAIN = 1.0
-"""Seconds after which a signal is repeated that was lost: in a destructor, whose exceptions Python only prints, or in a
-library that catches everything, as Numba does while it is imported."""
+"""Seconds after which a lost signal is repeated. It is lost in a destructor, whose exceptions Python only prints, or in
+a library that catches everything, as Numba does while it is imported."""
 
 
 WAKING = 0.1

@@ -123,17 +123,17 @@ def _shorten(text: str, width: int) -> str:
 
 
 def _render_cells(batch: pa.RecordBatch, room: int | None) -> list[list[str]]:
-    """Return the texts of a batch by column, safe to show on a terminal."""
-    columns = [_cut_values(column, room) if room and is_binary(column.type) else column for column in batch.columns]
+    """Return the texts of a batch by column, safe to show on a terminal; long binary values are cut."""
+    columns = [
+        call_function("binary_slice", column, options=("SliceOptions", 0, 4 * room))
+        if room and is_binary(column.type)
+        else column
+        for column in batch.columns
+    ]
     return [
         [_NULL if text is None else escape_unprintable(text) for text in encode_texts(column, nulls=False)]
         for column in columns
     ]
-
-
-def _cut_values(column: pa.Array, room: int) -> pa.Array:
-    """Return values, of which long binary ones are cut to what can be shown."""
-    return call_function("binary_slice", column, options=("SliceOptions", 0, 4 * room))
 
 
 def _is_number(kind: pa.DataType) -> bool:

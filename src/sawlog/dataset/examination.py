@@ -150,13 +150,13 @@ class Examination:
 
     Attributes:
         paths: The examined paths.
-        begun: When the examination began, with the zone.
+        begin_time: When the examination began, with the zone.
         parts: The datasets that were read.
         skipped: Files and datasets that were not read, and why.
     """
 
     paths: list[str]
-    begun: str
+    begin_time: str
     parts: list[ExaminedPart] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
@@ -180,7 +180,7 @@ class Examination:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return {
-            "begun": self.begun,
+            "begun": self.begin_time,
             "paths": self.paths,
             "parts": [part.to_dict() for part in self.parts],
             "skipped": [skipped.to_dict() for skipped in self.skipped],

@@ -105,7 +105,7 @@ class FolderPart:
     Attributes:
         path: Where it is, as a command names it.
         home: The directory that it is in, or its file.
-        found: Its files and its format.
+        dataset_files: Its files and its format.
         size: Bytes of its files.
         options: Those of the options that its format has.
         open: Opens it, in another view or with more options if there are any; raises what `sawlog.open` raises.
@@ -113,7 +113,7 @@ class FolderPart:
 
     path: str
     home: str
-    found: DatasetFiles
+    dataset_files: DatasetFiles
     size: int
     options: Mapping[str, Any]
     open: Callable[..., Dataset]
@@ -121,7 +121,7 @@ class FolderPart:
     @property
     def title(self) -> str:
         """Title of its format."""
-        return self.found.format.title
+        return self.dataset_files.format.title
 
     def open_tables(self, dataset: Dataset | None = None) -> dict[str, Dataset]:
         """Return a dataset for each of its tables, by name; itself, without a name, where it is one table.
@@ -179,7 +179,7 @@ def open_folder(
         part_format = _require_format(part)
         part_view = list_view_names(part_format).get(view, "rows")
         part_files = DatasetFiles(
-            part_format, part_view, part_format.select(part.files, part_view) or part.files, part.others
+            part_format, part_view, part_format.select(part.files, part_view) or part.files, part.other_files
         )
         part_options = {
             name: value for name, value in arguments.items() if name in list_option_names(part_format.read_options)
@@ -265,7 +265,7 @@ def _split_into_parts(
         for file in near:
             home = layout.dataset_directory(file) or "."
             if file.path in explained and home in parts_by_home:
-                parts_by_home[home].others.append(file)
+                parts_by_home[home].other_files.append(file)
         skipped = [entry for entry in skipped if not layout.is_directory]
     for part in other_parts:
         if part.format is None:

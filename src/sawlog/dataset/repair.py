@@ -69,13 +69,13 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
 class _HoldingStorage(Storage):
     """A storage that holds back what is published on it: until it is released, only its own readers see that."""
 
-    held: dict[str, Staged] = field(default_factory=dict, repr=False, compare=False)
+    staged_by_path: dict[str, Staged] = field(default_factory=dict, repr=False, compare=False)
     pipes: dict[str, StagedFile] = field(default_factory=dict, repr=False, compare=False)
     dropped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     def publish(self, staged: Iterable[Staged]) -> None:
         """Hold staged files back until `release`; delete them where the repair has failed already."""
-        self.held.update({staged_file.final: staged_file for staged_file in staged})
+        self.staged_by_path.update({staged_file.final: staged_file for staged_file in staged})
         if self.dropped.is_set():  # by a thread that was still at work
             self.drop()
 
@@ -101,36 +101,36 @@ class _HoldingStorage(Storage):
 
     def holds(self, path: str) -> bool:
         """Return whether something was published at a path."""
-        return resolve_destination(normalize(path)) in self.held
+        return resolve_destination(normalize(path)) in self.staged_by_path
 
     def list_directory_files(self) -> list[File]:
         """Return the files of directories that are held, where they are now."""
-        directories = [staged.temporary for staged in self.held.values() if staged.directory]
+        directories = [staged.temporary for staged in self.staged_by_path.values() if staged.directory]
         return [file for directory in directories for file in self.list_files(directory)]
 
     def count_bytes(self, path: str) -> int:
         """Return the size of what was published at a path."""
-        return self.held[resolve_destination(normalize(path))].size
+        return self.staged_by_path[resolve_destination(normalize(path))].size
 
     def release(self) -> None:
         """Publish what is held."""
-        super().publish(staged for staged in self.held.values() if staged.final not in self.pipes)
+        super().publish(staged for staged in self.staged_by_path.values() if staged.final not in self.pipes)
         for final, pipe in self.pipes.items():
-            with open(self.held[final].temporary, "rb") as file:
+            with open(self.staged_by_path[final].temporary, "rb") as file:
                 shutil.copyfileobj(file, pipe)
             pipe.finish()
-            self.directories.remove(self.held[final].temporary)
+            self.directories.remove(self.staged_by_path[final].temporary)
 
     def drop(self) -> None:
         """Delete what is held."""
         self.dropped.set()
-        discard_staged(self, list(self.held.values()))
+        discard_staged(self, list(self.staged_by_path.values()))
         for pipe in self.pipes.values():
             pipe.stream.close()
 
     def _find_place(self, path: PathLike) -> str:
         name = normalize(path)
-        staged = self.held.get(resolve_destination(name))
+        staged = self.staged_by_path.get(resolve_destination(name))
         return name if staged is None else staged.temporary
 
 

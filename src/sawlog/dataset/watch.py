@@ -19,8 +19,8 @@ class Watch:
     """The rows of a dataset and those that are added to it, as record batches, without end.
 
     It follows files as the streams of Spark do: by what was read of them, wherever they move. A look can be repeated:
-    when the storage fails in the middle of one, `StorageError` (or `OSError`) is raised, nothing is lost, and the next
-    look, or iterating again, goes on after the last row that was handed out.
+    when the storage fails in the middle, `StorageError` (or `OSError`) is raised and nothing is lost. The next look, or
+    iterating again, goes on after the last row that was handed out.
 
     Args:
         contents: The files to begin with; those that appear under the same paths belong to them.

@@ -32,10 +32,10 @@ class RowErrors:
     """Rows that turned out damaged while their payloads were gathered.
 
     Attributes:
-        found: Per row: kind, column name, and the number that explains it; the first finding counts.
+        errors_by_row: Per row: kind, column name, and the number that explains it; the first finding counts.
     """
 
-    found: dict[int, tuple[int, str, int]] = field(default_factory=dict)
+    errors_by_row: dict[int, tuple[int, str, int]] = field(default_factory=dict)
 
     def add(self, name: str, bad: gather.PayloadErrors) -> None:
         """Take in what a kernel marked in one column."""
@@ -44,7 +44,7 @@ class RowErrors:
             is_histogram = kind == ContainerDamageKind.BAD_HISTOGRAM and offset >= 0
             if is_histogram and offset not in HistogramFormat.__members__.values():
                 kind = int(ContainerDamageKind.UNKNOWN_HISTOGRAM)
-            self.found.setdefault(row, (kind, name, offset))
+            self.errors_by_row.setdefault(row, (kind, name, offset))
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Rows:
         window: The bytes that positions refer to.
         count: Number of rows.
         starts: File offset of each row's record.
-        which: Number of each row's layout.
+        layout_numbers: Number of each row's layout.
     """
 
     window: NDArray[np.uint8]
     count: int
     starts: NDArray[np.int64]
-    which: NDArray[np.uint8]
+    layout_numbers: NDArray[np.uint8]
 
 
 class ColumnBuilder:
@@ -170,7 +170,8 @@ class ColumnBuilder:
             `sawlog.filodb.kernels.maps`.
         """
         texts = self._predefined_keys
-        numbers = np.array([text == key for text in _split_texts(texts)], np.uint8)
+        spans = pairwise(texts.ends.tolist())
+        numbers = np.array([texts.data[start:end].tobytes() == key for start, end in spans], np.uint8)
         payloads = gather.Payloads(rows.window, *self.view_payloads(name, rows.count))
         label_payloads = payloads._replace(
             positions=np.zeros(rows.count, np.uint64), lengths=np.zeros(rows.count, np.uint32)
@@ -240,7 +241,7 @@ class ColumnBuilder:
 
     def _make_array(self, field: ViewField, rows: Rows, marks: RowErrors) -> pa.Array:
         if field.kind == "schema":
-            return self._names.take(make_fixed_array(pa.uint8(), rows.which[: rows.count]))
+            return self._names.take(make_fixed_array(pa.uint8(), rows.layout_numbers[: rows.count]))
         validity = self._make_validity(field, rows)
         if field.kind in SCALARS:
             start = self._places[field.name][0]
@@ -272,7 +273,7 @@ class ColumnBuilder:
             ]
         if all(have):
             return None
-        return pack_bits(np.array(have)[rows.which[: rows.count]])
+        return pack_bits(np.array(have)[rows.layout_numbers[: rows.count]])
 
     def _make_payload_array(
         self, field: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.PayloadErrors, marks: RowErrors
@@ -404,8 +405,8 @@ class ColumnBuilder:
         inside = RowErrors()
         layout_numbers = np.zeros(rows.count, np.uint8)
         arrays = inner.make_field_arrays(Rows(rows.window, rows.count, rows.starts, layout_numbers), inside)
-        for row, (_, _, place) in inside.found.items():
-            marks.found.setdefault(row, (int(ContainerDamageKind.BAD_NESTED_RECORD), field.name, place))
+        for row, (_, _, place) in inside.errors_by_row.items():
+            marks.errors_by_row.setdefault(row, (int(ContainerDamageKind.BAD_NESTED_RECORD), field.name, place))
         return pa.Array.from_buffers(field.arrow.type, rows.count, [validity], children=arrays)
 
     @cached_property
@@ -430,11 +431,6 @@ def _make_ends(count: int) -> Column:
 def _gather_slices(payloads: gather.Payloads) -> tuple[pa.Buffer, pa.Buffer]:
     """Return the ends and the bytes of payloads, as Arrow has them."""
     return gather_bytes(payloads.data, payloads.positions.view(np.int64), payloads.lengths.astype(np.int64))
-
-
-def _split_texts(texts: gather.Texts) -> list[bytes]:
-    data = texts.data.tobytes()
-    return [data[start:end] for start, end in pairwise(texts.ends.tolist())]
 
 
 def _check_text(texts: gather.Texts, groups: NDArray[np.int32], bad: gather.PayloadErrors) -> None:

@@ -107,13 +107,10 @@ def make_series_fields(selection: Selection, options: ReadOptions) -> tuple[View
         raise SchemaError(f"records of schema {selection.layouts[0].name!r} have no partition columns, so no part keys")
     heads = (_make_extra_field("schema", "schema", selection), _make_extra_field("schema_id", "schema_id", selection))
     columns = _make_fields(selection.layouts, options, False)
-    names = {column.name for layout in selection.layouts for column in _list_partition_columns(layout)}
+    records = [layout.record for layout in selection.layouts]
+    names = {column.name for record in records for column in record.columns[record.partition_field_start or 0 :]}
     partition = tuple(field for field in columns if field.name in names)
     return (*heads, _make_extra_field("partition_hash", "hash", selection), *partition)
-
-
-def _list_partition_columns(layout: Layout) -> Sequence[Column]:
-    return layout.record.columns[layout.record.partition_field_start or 0 :]
 
 
 def _make_fields(

@@ -56,7 +56,7 @@ def _parse_record(data: bytes, pos: int, selection: Selection) -> Iterator[Part]
         number = layout.SCHEMA_ID.of(data)
         record_layout = next((layout for layout in selection.layouts if layout.schema_id == number), None)
         named = f"{number}, {record_layout.name}" if record_layout is not None else str(number)
-        wrong = "" if record_layout is not None or number in selection.known else "a known schema"
+        wrong = "" if record_layout is not None or number in selection.known_ids else "a known schema"
         yield Part("schema id", pos + layout.SCHEMA_ID_OFFSET, layout.SCHEMA_ID_SIZE, named, wrong)
     if record_layout is None:
         fields_start = layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE

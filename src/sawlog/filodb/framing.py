@@ -45,7 +45,7 @@ class Container:
     """A container as it was judged.
 
     Attributes:
-        what: INTACT, UNUSED, or the `ContainerDamageKind` of its header, or of all of it, explained by two numbers.
+        kind: INTACT, UNUSED, or the `ContainerDamageKind` of its header, or of all of it, explained by two numbers.
         start: Its header.
         first: Its first record.
         end: Where its records end.
@@ -53,7 +53,7 @@ class Container:
         ending: How the file ends, if it ends here: one of the endings of `state`, or 0.
     """
 
-    what: int
+    kind: int
     start: int
     first: int
     end: int
@@ -72,7 +72,7 @@ class Framing:
         size: Where the file ends.
         flagged: The version word of its first container.
         step: Bytes that whole containers take; 0 while unknown.
-        given: Whether the user has said so.
+        is_step_known: Whether the user has said so.
         resumed: Where this pass goes on after another one, which has seen no more of the file; -1 if not.
         doubts: How many doubts the bytes before this pass raise.
 
@@ -89,12 +89,12 @@ class Framing:
         *,
         flagged: int,
         step: int,
-        given: bool,
+        is_step_known: bool,
         resumed: int,
         doubts: int,
     ) -> None:
         self._peek, self._size, self._flagged = peek, size, flagged
-        self._given, self._resumed = given, resumed
+        self._given, self._resumed = is_step_known, resumed
         self.step = step
         self.guesses = 0
         self.looked = 0

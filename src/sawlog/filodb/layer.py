@@ -96,7 +96,7 @@ class Layer:
         self._rows += batch.num_rows
 
     def _flush(self) -> None:
-        """Hand complete containers on, and move the one that is being filled to the front."""
+        """Hand complete containers on, and move the container that is being filled to the front."""
         start, end = int(self._state.start), int(self._state.end)
         complete = start if start >= 0 else end
         if complete:

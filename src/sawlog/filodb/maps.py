@@ -77,7 +77,10 @@ class MapEncoder:
         Raises:
             SchemaError: When a key, a value or the whole is too long.
         """
-        return _check_entries(b"".join(encode_entries(labels, self._predefined, order)))
+        entries = b"".join(encode_entries(labels, self._predefined, order))
+        if len(entries) > layout.MAX_PAYLOAD:
+            raise SchemaError(f"map: {len(entries)} bytes of entries; a map has at most {layout.MAX_PAYLOAD}")
+        return entries
 
     def decode(self, encoded: Buffer) -> dict[str, str]:
         """Return the map; of repeated keys the last one counts."""
@@ -116,9 +119,3 @@ class MapEncoder:
             for key, value in iterate(encoded, self._predefined)
             if (key in key_bytes) is keep
         )
-
-
-def _check_entries(entries: bytes) -> bytes:
-    if len(entries) > layout.MAX_PAYLOAD:
-        raise SchemaError(f"map: {len(entries)} bytes of entries; a map has at most {layout.MAX_PAYLOAD}")
-    return entries

@@ -64,7 +64,7 @@ class Charts:
         if self._waiting:
             self._count()
         series_by_key = self._found
-        if self._schemas.found:
+        if self._schemas.amounts:
             yield self._schemas.draw_picture("Records by schema")
         if series_by_key:
             lanes: dict[str, list[LaneBox]] = {}

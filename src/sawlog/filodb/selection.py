@@ -108,14 +108,14 @@ class Selection:
 
     Attributes:
         layouts: The layouts of the schemas to deliver.
-        chosen: Whether the user named them; other known schemas are then skipped, else they are damage.
-        known: IDs of all known schemas.
+        is_explicit: Whether the user named them; other known schemas are then skipped, else they are damage.
+        known_ids: IDs of all known schemas.
         raw: Whether records of unknown schemas are delivered as bytes.
     """
 
     layouts: tuple[Layout, ...]
-    chosen: bool
-    known: frozenset[int]
+    is_explicit: bool
+    known_ids: frozenset[int]
     raw: bool
 
     @cached_property
@@ -128,7 +128,7 @@ class Selection:
         """The tables for all records."""
         layouts: list[RecordSchema | None] = [record_layout.record for record_layout in self.layouts]
         schema_index = np.full(1 << 16, len(layouts) if self.raw else s.UNKNOWN, np.int16)
-        schema_index[list(self.known)] = s.NOT_WANTED if self.chosen else s.UNEXPECTED
+        schema_index[list(self.known_ids)] = s.NOT_WANTED if self.is_explicit else s.UNEXPECTED
         for number, record_layout in enumerate(self.layouts):
             schema_index[record_layout.schema_id or 0] = number
         return Tables([*layouts, None] if self.raw else layouts, schema_index, plain=self.plain)

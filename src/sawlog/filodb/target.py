@@ -81,7 +81,7 @@ def _make_layout(schema: Schema, *, part_keys: bool) -> Layout:
 
 
 def _find_schema(schemas: Schemas, schema: pa.Schema, *, part_keys: bool) -> Schema:
-    """Return the one schema whose columns these are."""
+    """Return the only schema whose columns these are."""
     names = {name for name in schema.names if name not in _SPECIAL_COLUMNS}
     fitting = [
         candidate

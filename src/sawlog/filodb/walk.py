@@ -119,7 +119,7 @@ class Walk(ChainWalk):
             fragment.file.size,
             flagged=flagged,
             step=fragment.step,
-            given=options.container_size is not None,
+            is_step_known=options.container_size is not None,
             resumed=fragment.start if fragment.resumed else -1,
             doubts=fragment.doubts,
         )
@@ -203,18 +203,18 @@ class Walk(ChainWalk):
         )
         state["time"], state["step"], state["counted"] = container.header.time, self.framing.step, 0
         state["ending"] = container.ending or state["ending"]
-        begins_inside = container.what in (s.INTACT, int(ContainerDamageKind.HIDDEN_CONTAINER))
+        begins_inside = container.kind in (s.INTACT, int(ContainerDamageKind.HIDDEN_CONTAINER))
         state["inside"] = container.end > container.first or begins_inside
         state["position"] = container.first
         length = container.first - container.start
-        if container.what == s.UNUSED:
+        if container.kind == s.UNUSED:
             state["padding_bytes"] += length
             state["zeros"] = container.start if state["zeros"] < 0 else state["zeros"]
-        elif container.what == s.INTACT:
+        elif container.kind == s.INTACT:
             state["header_bytes"] += length
             state["zeros"] = -1
         else:
-            self._note_damage(container.what, container.start, length, container.one, container.two)
+            self._note_damage(container.kind, container.start, length, container.one, container.two)
 
     def _look_for_hidden(self, offset: int) -> None:
         """Go on, after a container's records have ended or are broken, to another one that it hides, if it does."""
@@ -261,14 +261,14 @@ class Workspace:
         fields: What is gathered of each record.
         builder: What gathers it, and the maps that it has seen.
         starts: Where each row begins.
-        which: The number of each row's layout.
+        layout_numbers: The number of each row's layout.
         picked: See `sawlog.filodb.kernels.records.Out`.
     """
 
     fields: Sequence[ViewField]
     builder: ColumnBuilder
     starts: Any
-    which: Any
+    layout_numbers: Any
     picked: Any
 
     @classmethod
@@ -296,7 +296,7 @@ class RecordsWalk(Walk):
         if workspace is None or workspace.fields != fields:
             workspace = Workspace.of(fields, fragment, self.capacity)
         self._workspace: Workspace = workspace
-        self._builder, self.starts, self._which = workspace.builder, workspace.starts, workspace.which
+        self._builder, self.starts, self._which = workspace.builder, workspace.starts, workspace.layout_numbers
 
     @abstractmethod
     def _choose_fields(self) -> Sequence[ViewField]:
@@ -308,7 +308,7 @@ class RecordsWalk(Walk):
 
     def _run_kernel(self, window: Window) -> int:
         space = self._workspace
-        out = Out(space.starts, space.which, space.builder.memory, space.picked, self.events)
+        out = Out(space.starts, space.layout_numbers, space.builder.memory, space.picked, self.events)
         return self._read(window, out)
 
     def _read(self, window: Window, out: Out) -> int:
@@ -325,13 +325,13 @@ class RecordsWalk(Walk):
         columns |= {field.name: pa.nulls(selected.count, field.type) for field in absent}  # which a stream may name
         starts = make_fixed_array(pa.int64(), self.starts[: selected.count].copy())
         batch = assemble(self._schema, selected.count, columns, self.path, starts)
-        if marks.found:
+        if marks.errors_by_row:
             keep = np.ones(selected.count, np.bool_)
-            keep[list(marks.found)] = False
-            for row, mark in marks.found.items():
+            keep[list(marks.errors_by_row)] = False
+            for row, mark in marks.errors_by_row.items():
                 self._complain(row, *mark)
             if self.fails:
-                keep[min(marks.found) :] = False
+                keep[min(marks.errors_by_row) :] = False
             rows -= selected.count - int(keep.sum())
             batch = batch.filter(make_array(keep, pa.bool_())) if len(self._schema) else batch.slice(0, rows)
         yield rows, batch
@@ -439,7 +439,7 @@ class RowsWalk(RecordsWalk):
             computed = hashes.astype(np.uint32).view(np.int32)
             for row in np.flatnonzero(computed != stored[mine]).tolist():
                 damage = (int(ContainerDamageKind.HASH_MISMATCH), str(stored[mine[row]]), int(computed[row]))
-                marks.found.setdefault(int(mine[row]), damage)
+                marks.errors_by_row.setdefault(int(mine[row]), damage)
 
 
 class ContainersWalk(Walk):

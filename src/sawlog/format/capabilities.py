@@ -137,7 +137,7 @@ class ChecksScans(Protocol):
 
 @runtime_checkable
 class VerifiesOtherwise(Protocol):
-    """Contents whose bytes are verified by another scan than the one that reads them. Used by `verify`."""
+    """Contents whose bytes are verified by another scan than they are read by. Used by `verify`."""
 
     def make_verify_request(self, request: BoundScan) -> BoundScan:
         """Return the request whose fragments check every byte."""

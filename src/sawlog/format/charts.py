@@ -126,24 +126,24 @@ class BarChart:
 
     Attributes:
         unit: What is counted, for people.
-        found: Amounts by series, by lane.
+        amounts: Amounts by series, by lane.
         places: A place in a file of each that has one, by lane and series.
     """
 
     unit: str
-    found: dict[str, dict[str, int]] = field(default_factory=dict)
+    amounts: dict[str, dict[str, int]] = field(default_factory=dict)
     places: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
 
     def add(self, lane: str, series: str, amount: int, path: str = "", offset: int = 0) -> None:
         """Count something, at a place of a file if it has one; bars lead to the first place of theirs."""
-        lanes = self.found.setdefault(lane, {})
+        lanes = self.amounts.setdefault(lane, {})
         lanes[series] = lanes.get(series, 0) + amount
         self.places.setdefault((lane, series), (path, offset))
 
     def draw_picture(self, title: str, note: str = "", order: Iterable[str] = ()) -> Picture:
         """Return the chart."""
         lanes = {}
-        for lane, sums in self.found.items():
+        for lane, sums in self.amounts.items():
             total = sum(sums.values())
             boxes, position = [], 0
             for series in dict.fromkeys([*(name for name in order if name in sums), *sums]):

@@ -620,7 +620,7 @@ def probe(storage: Storage, file: File, length: int) -> bytes:
 
 
 def list_view_names(format: Format) -> dict[str, str]:
-    """Return every name that a view of a format goes by, and the one that it has in `views`."""
+    """Return every name of the views of a format, with the name that the view has in `views`."""
     return {**{name: name for name in format.views}, **format.aliases}
 
 

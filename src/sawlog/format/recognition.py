@@ -64,7 +64,7 @@ class Part:
         path: The directory that they are in, or the file; a pattern where a directory holds several tables.
         format: The format; `None` for files that no format knows.
         files: The files.
-        others: Files next to them that hold none of the rows, but belong to the same system.
+        other_files: Files next to them that hold none of the rows, but belong to the same system.
         mixed: Whether other parts are below the same path, so that the format has to be named.
         inputs: What is opened to read its files and no others: the path, or where that reads files of other parts, too,
             a pattern or the files.
@@ -73,7 +73,7 @@ class Part:
     path: str
     format: Format | None
     files: list[File]
-    others: list[File] = field(default_factory=list)
+    other_files: list[File] = field(default_factory=list)
     mixed: bool = False
     inputs: tuple[str, ...] = ()
 
@@ -111,9 +111,9 @@ class Part:
 def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], view: str = "rows") -> Format:
     """Return the format that knows the files best, of those that have the view.
 
-    Of equals, the one that explains most bytes.
+    Of equals, the format that explains most bytes.
 
-    A path that is the directory of a dataset is of the format of that, whatever is below it.
+    A path that is the directory of a dataset is of that dataset's format, even if others are below it.
 
     Raises:
         FormatError: When no format knows them, or several know them equally well.
@@ -283,7 +283,7 @@ def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator
             elsewhere = [file for file in unclaimed if file.path not in assigned]
             server_files = layout.unread(elsewhere, "rows")
             explained |= {skipped.path: skipped for skipped in server_files if not skipped.missed}
-        part.others.extend(file for file in (*near, *elsewhere) if file.path in explained)
+        part.other_files.extend(file for file in (*near, *elsewhere) if file.path in explained)
         claimed.update(explained)
         yield from explained.values()
 

@@ -3,7 +3,7 @@
 - `levels`: every file as a row of bins, filled in one pass by kernels, in memory that does not grow with the file;
 - `content`: what the columns hold: nulls, bounds, estimates of distinct values, the largest keys;
 - `excerpts`: bytes worth showing, with the parts of the format;
-- `survey`: the one pass that feeds these;
+- `survey`: the single pass that feeds these;
 - `model`: what it finds, as plain data;
 - `page`: that as one HTML file; `strip`: as a line of characters.
 """

@@ -21,7 +21,7 @@ _LONG = 5
 
 
 class Large(NamedTuple):
-    """A row among the largest, or the one after a gap among the longest.
+    """A row among the largest, or a row after one of the longest gaps.
 
     Attributes:
         size: Its bytes, or the length of the gap.

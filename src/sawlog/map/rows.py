@@ -44,7 +44,7 @@ class Rows:
         batches: Batches with a column of offsets, ascending.
         column: Its name.
         end: Where the last row ends, at the latest, by where the first one begins; asked when all batches are there.
-        lost: Where damage begins, ascending, as far as it was seen: no row reaches into it.
+        lost_starts: Where damage begins, ascending, as far as it was seen: no row reaches into it.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class Rows:
         batches: Iterator[pa.RecordBatch],
         column: str,
         end: Callable[[int], int],
-        lost: Sequence[NDArray[np.int64]],
+        lost_starts: Sequence[NDArray[np.int64]],
     ) -> None:
         self._batches = batches
         self._column = column
         self._end = end
-        self._lost = lost
+        self._lost = lost_starts
 
     def __iter__(self) -> Iterator[PlacedBatch]:
         """Yield the batches, in order."""

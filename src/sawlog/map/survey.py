@@ -55,21 +55,21 @@ class _FileSurvey:
 
     def __init__(self, file: File, files: int) -> None:
         self.file = file
-        self.found = FileMap(file.path, file.size)
+        self.file_map = FileMap(file.path, file.size)
         self.levels = Levels(file.size, choose_bin_count(files))
         self.kept = SampledRows(files)
         self.room = _ALL_RANGES // files + 1
 
     def take_damaged(self, batch: pa.RecordBatch) -> list[Ranges]:
         """Note damaged and unsupported ranges, of which the first are listed; return where they are."""
-        listed = batch.slice(0, max(0, self.room - len(self.found.damages)))
-        self.found.damages += [Damage(*row.values()) for row in listed.to_pylist()]
+        listed = batch.slice(0, max(0, self.room - len(self.file_map.damages)))
+        self.file_map.damages += [Damage(*row.values()) for row in listed.to_pylist()]
         offsets, lengths = (view_values(batch.column(name), np.int64) for name in ("offset", "length"))
         return _find_lost_ranges(offsets, lengths, np.array(batch.column("kind").to_pylist(), object))
 
     def take_piece(self, findings: Findings, damages: list[Ranges], first: int | None) -> None:
         """Enter a piece whose rows have been read."""
-        file_map, account = self.found, findings.account
+        file_map, account = self.file_map, findings.account
         # Accounts add up to the file: where the bytes of the pieces before end, those of this one begin. That need not
         # be where the piece begins, for a row may reach into the next one.
         start = file_map.account.total
@@ -88,7 +88,7 @@ class _FileSurvey:
 
     def take_report(self, report: FileReport) -> None:
         """Enter a file whose rows do not say where they are."""
-        file_map = self.found
+        file_map = self.file_map
         file_map.account, file_map.tail, file_map.kinds = report.account, report.tail, report.kinds
         file_map.damages = report.damages[: self.room]
         exact = [_make_range(0, report.account.header, "header"), *_convert_damage(report.damages)]
@@ -100,7 +100,7 @@ class _FileSurvey:
         self, dataset: sawlog.Dataset, order: Order | None, room: int, places: Sequence[tuple[int, int]] = ()
     ) -> FileMap:
         """Return everything that is known of the file, with at most `room` excerpts besides rows at `places`."""
-        file_map, levels = self.found, self.levels
+        file_map, levels = self.file_map, self.levels
         bins = levels.bins
         if levels.order.resets * _REFUTED > (file_map.rows or 0):
             order, bins["resets"] = None, 0
@@ -298,7 +298,7 @@ def _read_piece(
     damages: list[Ranges] = []
     lost_starts: list[NDArray[np.int64]] = []
     first: int | None = None
-    survey.found.rows = survey.found.rows or 0
+    survey.file_map.rows = survey.file_map.rows or 0
 
     def drain() -> None:
         if (damage_batch := take_damage_batch(findings)) is not None:
@@ -316,7 +316,7 @@ def _read_piece(
         """Of the last row, which neither the tail nor what follows the rows, such as an index, belongs to."""
         if not accounted:
             return start + length
-        account, earlier_bytes, tail = findings.account, survey.found.account.total, findings.tail
+        account, earlier_bytes, tail = findings.account, survey.file_map.account.total, findings.tail
         after = max(account.tail, tail.length if tail is not None else 0)
         return earlier_bytes + account.total - after - max(0, account.header - max(0, first - earlier_bytes))
 
@@ -326,7 +326,7 @@ def _read_piece(
         survey.levels.add_rows(placed.starts, placed.sizes, values)
         highlights.add(fragment.path, (placed.places, placed.lengths), placed.starts, placed.sizes, values)
         survey.kept.add(placed.places, placed.lengths, lost_starts[-1] if lost_starts else NOTHING)
-        survey.found.rows += placed.batch.num_rows
+        survey.file_map.rows += placed.batch.num_rows
         content.add(placed.batch, placed.sizes)
     if lost_starts:
         survey.kept.keep_around(lost_starts[-1])
@@ -384,7 +384,7 @@ def inspect_files(dataset: sawlog.Dataset) -> list[FileMap]:
         for fragment in plan_for_threads(dataset.contents, dataset.request, max(_SMALLEST_PIECE, largest // _PIECES)):
             findings = fragment.inspect(every=True)
             survey = surveys[fragment.path]
-            survey.found.rows = (survey.found.rows or 0) + findings.rows
+            survey.file_map.rows = (survey.file_map.rows or 0) + findings.rows
             survey.take_piece(findings, _convert_damage(findings.damages), None)
     else:
         _take_reports(surveys, dataset.verify())

@@ -72,7 +72,7 @@ def _check_source(pipeline: Pipeline, source: Source) -> None:
         with _locate_errors(pipeline, (*source.key, "options")):
             request: Request = read_request({**options, "path": path}, format)
             if format is not None:
-                check_known(request.rest, Known, load_formats()[format].read_options, f"reading {format}")
+                check_known(request.format_options, Known, load_formats()[format].read_options, f"reading {format}")
         if not (source.stream and source.ddl is not None):  # such a directory may come later
             with _locate_errors(pipeline, (*source.key, "path")):
                 request.storage.find(request.paths)
@@ -86,7 +86,7 @@ def _has_other_providers() -> bool:
 
 @contextmanager
 def _locate_errors(pipeline: Pipeline, key: Path) -> Iterator[None]:
-    """Name file, line and key of whatever is wrong."""
+    """Name file, line and key of what is wrong, in the block."""
     try:
         yield
     except (SawlogError, FileNotFoundError) as error:

@@ -20,7 +20,7 @@ _NAMES = {
     int: "a number",
     float: "a number",
 }
-"""What types of TOML are called; whatever else there is, is a date or a time."""
+"""Names of TOML's types; all other types are dates and times."""
 
 
 class MistakeError(ValueError):

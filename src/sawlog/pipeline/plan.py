@@ -181,7 +181,7 @@ class Plan:
 
     @contextmanager
     def _locate_faults(self, key: tuple[str, ...]) -> Iterator[None]:
-        """Name file, line and key of whatever goes wrong in the block."""
+        """Name file, line and key of what goes wrong, in the block."""
         expected: tuple[type[Exception], ...] = (SawlogError, *list_spark_errors())
         try:
             yield

@@ -92,7 +92,7 @@ def _count_read_bytes(end: str | None) -> int | None:
         after = Offset.from_json(decode_json(end or ""))
     except SawlogError:
         return None
-    return sum(place.at - place.begin for place in after.files.values())
+    return sum(place.position - place.begin for place in after.files.values())
 
 
 def _count_waiting(latest: str | None) -> int | None:

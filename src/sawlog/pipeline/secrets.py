@@ -36,7 +36,7 @@ class Secrets:
     """Values from the environment, and texts without them."""
 
     environment: Mapping[str, str] = field(repr=False)
-    taken: dict[str, str] = field(default_factory=dict, repr=False)
+    values: dict[str, str] = field(default_factory=dict, repr=False)
 
     def resolve(self, text: str) -> str:
         """Return a text with the values of the variables that it names as `${env:NAME}`.
@@ -51,14 +51,14 @@ class Secrets:
                 raise OptionError(f"{match[0]}: expected the name of an environment variable, as in ${{env:NAME}}")
             if name not in self.environment:
                 raise OptionError(f"environment variable {name} is not set")
-            self.taken[name] = self.environment[name]
-            return self.taken[name]
+            self.values[name] = self.environment[name]
+            return self.values[name]
 
         return _VARIABLE.sub(resolve_variable, text)
 
     def redact(self, text: str) -> str:
         """Return a text in which every value from the environment is the name of its variable again."""
-        for name, value in sorted(self.taken.items(), key=lambda item: -len(item[1])):
+        for name, value in sorted(self.values.items(), key=lambda item: -len(item[1])):
             if len(value) >= _SHORTEST:
                 for written in (value, json.dumps(value)[1:-1]):
                     text = text.replace(written, f"${{env:{name}}}")

@@ -123,13 +123,13 @@ class _Placed(_Named):
     Attributes:
         path: A file, a directory or a glob; local ones are absolute.
         table: A table of Spark's catalog, instead.
-        given: Options for the data source, but for those that have keys of their own.
+        own_options: Options for the data source, but for those that have keys of their own.
         storage: What fsspec needs to reach a URL.
     """
 
     path: Place | None = None
     table: Text | None = None
-    given: Options = Field(default={}, alias="options", repr=False)
+    own_options: Options = Field(default={}, alias="options", repr=False)
     storage: Annotated[dict[str, Any], AfterValidator(_unwrap)] = Field(default={}, repr=False)
     format: Text
 
@@ -141,7 +141,7 @@ class _Placed(_Named):
     @property
     def options(self) -> dict[str, str]:
         """All options for the data source."""
-        return {**self.given, **({STORAGE: json.dumps(self.storage)} if self.storage else {})}
+        return {**self.own_options, **({STORAGE: json.dumps(self.storage)} if self.storage else {})}
 
     def _check_place(self, path: str | None, expected: str) -> None:
         if path is not None and self.table is not None:
@@ -202,7 +202,7 @@ class Source(_Placed):
         for key in ("view", "columns", "on_damage"):
             if self.gives(key) and not self.own:
                 raise MistakeError(f"{self.format} is read by Spark; only sources of sawlog have it", key)
-            if key in self.given or (key == "on_damage" and "mode" in self.given):
+            if key in self.own_options or (key == "on_damage" and "mode" in self.own_options):
                 raise MistakeError(f"{key} has a key of its own, outside options", "options")
         return self
 

@@ -18,7 +18,7 @@ _PYTHONS, _SPARKS, _PIPELINES = 'on_damage="skip"', '.option("mode", "DROPMALFOR
 _OPTION = re.compile(r"(?<![\w.(\[])([a-z_]+)=(?:(True|False)\b|(?=[\s.;,]|$))")
 """Advice as it is given in Python: an option that is switched on or off, or one that needs a value."""
 _WORKERS, _HIDDEN_FRAMES = "PYTHON_WORKER_FACTORY_", "SPARK_HIDE_TRACEBACK"
-"""Variables of the processes that Spark starts, and the one by which PySpark reports an error without frames."""
+"""Variables of the processes that Spark starts, and the variable by which PySpark leaves out an error's frames."""
 _LONGEST = 1000
 _TRANSIENT = re.compile(
     r"Python worker (?:exited unexpectedly|failed to connect)|CANNOT_OPEN_SOCKET|ExecutorLost|executor .*lost"

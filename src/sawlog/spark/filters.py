@@ -1,9 +1,9 @@
 """Filters: those of the option `filters`, and those that Spark pushes down, which it checks again.
 
-Spark (4.1 to 4.3 at least) plans a data frame that was loaded once only once: filters pushed down by the first query
-hold for whatever else is made of the same data frame, so that other queries of it lose rows, and in a union or a join
-with itself the last filter wins. A source cannot know. Therefore filters are pushed down only where the user has set
-the option `pushdown`, and the option `filters` prunes without that danger.
+Spark (4.1 to 4.3 at least) plans a loaded data frame only once. Filters that the first query pushes down then hold for
+all other queries of the data frame, which lose rows; in a union or a join with itself the last filter wins. A source
+cannot know. So filters are pushed down only where the user has set the option `pushdown`; the option `filters` prunes
+without that danger.
 """
 
 from __future__ import annotations

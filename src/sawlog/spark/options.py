@@ -93,8 +93,8 @@ class Request:
     Attributes:
         paths: Where to read, or the one directory to write to.
         storage: How to reach it.
-        own: `ReadOptions` or `WriteOptions`.
-        rest: What is left for the format, unparsed.
+        source_options: `ReadOptions` or `WriteOptions`.
+        format_options: What is left for the format, unparsed.
         stream: Limits of a stream source; they mean nothing to a batch.
         files: Which files are read, and what columns they make.
         of_table: Whether they are those of a table in Spark's catalog.
@@ -102,14 +102,14 @@ class Request:
 
     paths: tuple[str, ...]
     storage: Storage
-    own: Any
-    rest: dict[str, Any] = field(repr=False)
+    source_options: Any
+    format_options: dict[str, Any] = field(repr=False)
     stream: StreamOptions = field(default_factory=StreamOptions)
     files: FileOptions = field(default_factory=FileOptions)
     of_table: bool = False
 
     def is_empty(self) -> bool:
-        """Return whether there is no file at the one path: of a table, that is no error."""
+        """Return whether there is no file at the only path: of a table, that is no error."""
         if len(self.paths) != 1:
             return False
         try:
@@ -120,7 +120,7 @@ class Request:
     @property
     def rescued(self) -> str | None:
         """The column of a read that says what is damaged, if there is one: the view of damage needs none."""
-        read_options: ReadOptions = self.own
+        read_options: ReadOptions = self.source_options
         return (
             read_options.columnnameofcorruptrecord
             if read_options.mode == "PERMISSIVE" and read_options.view != "damage"
@@ -134,10 +134,13 @@ class Request:
             SawlogError: As `sawlog.open` does.
             FileNotFoundError: When there is nothing at a path.
         """
-        read_options: ReadOptions = self.own
+        read_options: ReadOptions = self.source_options
         if read_options.format is not None:
             check_known(
-                self.rest, ReadOptions, get_format(read_options.format).read_options, f"reading {read_options.format}"
+                self.format_options,
+                ReadOptions,
+                get_format(read_options.format).read_options,
+                f"reading {read_options.format}",
             )
         for _ in range(_LISTINGS if self.files.ignoremissingfiles else 0):
             with contextlib.suppress(FileNotFoundError):  # it was deleted after it was listed
@@ -154,7 +157,7 @@ class Request:
             raise
 
     def _open(self) -> Dataset:
-        read_options: ReadOptions = self.own
+        read_options: ReadOptions = self.source_options
         with translate_errors():
             return open_dataset(
                 self.paths,
@@ -165,7 +168,7 @@ class Request:
                 provenance=read_options.provenance,
                 storage_options=self.storage.make_fresh(),
                 index=_parse_index(read_options.index),
-                **self.rest,
+                **self.format_options,
             )
 
 
@@ -188,7 +191,7 @@ def read_request(options: Mapping[str, str], format: str | None) -> Request:
     files = _take_own(FileOptions, remaining_options, None, "reading with Spark")
     if read_options.task_bytes <= 0:
         raise OptionError(f"option task_bytes={read_options.task_bytes}: expected a positive number of bytes")
-    storage = replace(storage, chosen=files.make_selection())
+    storage = replace(storage, file_filter=files.make_selection())
     return Request(paths, storage, read_options, remaining_options, stream, files, of_table)
 
 

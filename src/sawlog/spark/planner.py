@@ -71,12 +71,12 @@ class ScanRequest:
     """A side of a query: a requested schema and the conditions on it.
 
     Attributes:
-        wanted: The columns; none where it only counts rows.
+        columns: The columns; none where it only counts rows.
         filters: What Spark has pushed down, and checks again.
         limit: How many rows are enough; None: all are read.
     """
 
-    wanted: spark.StructType
+    columns: spark.StructType
     filters: list[Comparison]
     limit: int | None = None
 
@@ -203,15 +203,15 @@ def plan(
     pickled = CPickleSerializer()
     dataset = request.open_stored()
     if dataset is None:
-        return [SidePlan(PartitionFunction(side.wanted), [], []) for side in sides]
+        return [SidePlan(PartitionFunction(side.columns), [], []) for side in sides]
     dataset = remember_findings(dataset)
     if looked:
         dataset = inform(dataset, map(pickled.loads, looked))
     readings = []
     for side in sides:
         counted = side.limit is None
-        reading = project_request(request, dataset, full, side.filters).with_projection(side.wanted.names, counted)
-        task_bytes = request.own.task_bytes
+        reading = project_request(request, dataset, full, side.filters).with_projection(side.columns.names, counted)
+        task_bytes = request.source_options.task_bytes
         if side.limit is not None and side.limit <= FEW_ROWS:
             reading, task_bytes = replace(reading, is_of_few=True), _UNCUT_BYTES
         elif not any(name.lower() == "task_bytes" for name in options):
@@ -231,7 +231,7 @@ def plan(
             together = -(-len(tasks) // max(1, parallelism))
             tasks = [join_tasks(tasks[place : place + together]) for place in range(0, len(tasks), together or 1)]
         sizes = [task.size if side.limit is None else 0 for task in tasks]
-        plans.append(SidePlan(PartitionFunction(side.wanted, side.limit), list(map(pickled.dumps, tasks)), sizes))
+        plans.append(SidePlan(PartitionFunction(side.columns, side.limit), list(map(pickled.dumps, tasks)), sizes))
     return plans
 
 

@@ -111,7 +111,7 @@ def make_reader(options: Mapping[str, str], format: str | None, schema: StructTy
     request = read_request(options, format)
     if format is None:
         _recommend_jar()
-    pushdown = request.own.pushdown and is_pushing_down()
+    pushdown = request.source_options.pushdown and is_pushing_down()
     return PushdownReader(request, schema, loaded) if pushdown else SawlogReader(request, schema, loaded)
 
 
@@ -177,7 +177,7 @@ class SawlogReader(DataSourceReader):
             return planned
 
     def _plan(self) -> list[InputPartition]:
-        dataset, task_bytes = remember_findings(self._request.open()), self._request.own.task_bytes
+        dataset, task_bytes = remember_findings(self._request.open()), self._request.source_options.task_bytes
         reading = project_request(self._request, dataset, self._schema, self._filters)
         unknown = [part for part in reading.list_unknown_parts(task_bytes) if not is_searched(dataset, part)]
         sizes = {file.path: file.size for part in unknown for file in part.files}.values()
@@ -339,7 +339,7 @@ def project_request(request: Request, dataset: Dataset, schema: StructType, push
             f" {', '.join(names)}; give one of the two"
         )
     check_schema(schema, available, f"view {scan.view!r} of {dataset.format.name}")
-    filters = read_filters(request.own.filters, available)
+    filters = read_filters(request.source_options.filters, available)
     filters += translate_filters(pushed, available, schema)
     file_filters = [condition for condition in filters if condition[0] in columns.partitions.names]
     files = columns.choose_files(dataset.files, file_filters)

@@ -1,4 +1,4 @@
-"""Arrow types as Spark's, and back; the schema a user gives, against the one the data has."""
+"""Arrow types as Spark's, and back; the schema of a user checked against that of the data."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ LOOK_SECONDS = 0.2
 
 
 def start_session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return a session in which sawlog is as fast as it can be: the one that there is, or a new one.
+    """Return a session in which sawlog is as fast as it can be: the active session, or a new one.
 
     Without a master it is what Spark's own configuration says, or `local[*]`. Under `spark-submit` it is the job's, and
     with `spark.remote`, or `SPARK_REMOTE` in the environment, that of a Spark Connect server; to these two the jar has

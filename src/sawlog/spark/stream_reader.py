@@ -168,7 +168,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         assert self._reading is not None
         fragments = follower.list_fragments(begin, reached)
         files = {followed.file.path: followed.file for followed in follower.listing.files.values()}
-        tasks = _split_tasks(fragments, self._request.own.task_bytes)
+        tasks = _split_tasks(fragments, self._request.source_options.task_bytes)
         return [InputPartition(self._reading.make_task(task, files)) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -177,7 +177,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
             yield from read_task(partition.value, self._schema)
 
     def _parse_offset(self, data: dict[str, Any]) -> Offset:
-        """Return an offset, which is the one that was handed out last, as a rule."""
+        """Return the offset of a document, which mostly is that of the offset handed out last."""
         if self._last is not None and self._last[0] == data:
             return self._last[1]
         return Offset.from_json(data)
@@ -252,7 +252,11 @@ def open_followed(
     Raises:
         SawlogError: As `sawlog.open` does.
     """
-    candidate_formats = [get_format(request.own.format)] if request.own.format is not None else load_formats().values()
+    candidate_formats = (
+        [get_format(request.source_options.format)]
+        if request.source_options.format is not None
+        else load_formats().values()
+    )
     tables = {offset.table} - {None} or {
         candidate.directory_layout.table_name(File(name, 0)) for name in offset.files for candidate in candidate_formats
     } - {None}
@@ -264,14 +268,14 @@ def open_followed(
     ]
     root = find_root(request.paths)
     read = [file for file in table_files if offset.knows(file.path.removeprefix(root))]
-    if read and request.own.format is None:
+    if read and request.source_options.format is None:
         with contextlib.suppress(FormatError):
-            known_as = recognize(read, request.storage, root, request.own.view)
-            request = replace(request, own=replace(request.own, format=known_as.name))
+            known_as = recognize(read, request.storage, root, request.source_options.view)
+            request = replace(request, source_options=replace(request.source_options, format=known_as.name))
     for candidates in filter(None, (table_files, read)):
         paths = {file.path for file in candidates}
         try:
-            dataset = replace(request, storage=replace(request.storage, chosen=_Among(paths))).open()
+            dataset = replace(request, storage=replace(request.storage, file_filter=_Among(paths))).open()
             if read and not dataset.format.stream_rules.is_complete(dataset.scan.view):
                 require_followable(dataset.contents).list_fragments(dataset.request, ())
         except (StorageError, InternalError):
@@ -329,7 +333,7 @@ def _open_with_columns(request: Request, files: Sequence[File], columns: pa.Sche
 
 @dataclass(frozen=True)
 class _Among:
-    """Chooses some files, for `Storage.chosen`."""
+    """Chooses some files, for `Storage.file_filter`."""
 
     paths: set[str]
 

@@ -129,7 +129,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         job.sweep("" if last is not None and last.run == run else _shorten_id(query))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-        """Delete whatever the query has staged, by the tasks that failed too. What was published stays."""
+        """Delete what the query has staged, by the tasks that failed too. What was published stays."""
         for task in messages:
             if isinstance(task, StagedTask):
                 abort(self.make_job(task.query, task.run, batch, task.owner))

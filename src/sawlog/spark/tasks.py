@@ -54,9 +54,9 @@ def run_tasks(
 ) -> list[Outcome | SawlogError]:
     """Apply a function to items in the tasks of one job.
 
-    Errors of sawlog are outcomes, for they would come again. After any other, and when a store does not answer, Spark
-    tries the task again, so that the function has to bear being called twice, even at the same time; what a store does
-    not answer at the last attempt either is an outcome, too.
+    Errors of sawlog are outcomes, for they would come again. After other errors, and when a store does not answer,
+    Spark tries the task again: the function must bear being called twice, even at the same time. That a store does not
+    answer at the last attempt either is an outcome, too.
 
     Args:
         spark: The session; without one, threads of this process work.

@@ -52,7 +52,7 @@ def make_writer(options: Mapping[str, str], format: str | None, schema: StructTy
     (directory,) = request.paths
     if request.storage.exists(directory) and not request.storage.is_directory(directory):
         raise OptionError(f"{directory}: is a file; a Spark job writes a directory of files, one per task")
-    write_options: WriteOptions = request.own
+    write_options: WriteOptions = request.source_options
     if write_options.savemode is not None and overwrite:
         raise OptionError(f"option saveMode={write_options.savemode!r} goes with mode 'append', not with 'overwrite'")
     check_times(schema, target_format)
@@ -149,7 +149,7 @@ class SawlogWriter(DataSourceArrowWriter):
         self.job.sweep()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete whatever the job has staged, by the tasks that failed too. What the directory held stays."""
+        """Delete what the job has staged, by the tasks that failed too. What the directory held stays."""
         del messages
         abort(self.job)
 
@@ -188,7 +188,7 @@ class SawlogWriter(DataSourceArrowWriter):
 
 
 def abort(job: Job) -> None:
-    """Delete whatever a job has staged, by tasks that are still dying too."""
+    """Delete what a job has staged, by tasks that are still dying too."""
     with contextlib.suppress(OSError):  # tasks that still run put more into directories that are deleted
         job.abort()
     time.sleep(LINGER)

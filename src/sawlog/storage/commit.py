@@ -1,10 +1,10 @@
 """Commit protocol for jobs of many files: tasks fill a hidden directory, and all of it appears at one moment.
 
-On a local disk one rename does it: of the directory, where there is none yet; of its only file; or else the directory
-as it shall be is made of hard links next to the one that is there, and the two are exchanged. Where nothing can be
-renamed or exchanged at once, the log of the directory (`sawlog.storage.commit_log`) says which files do not count: the
-new ones until all of them are there, then the old ones until all of them are deleted. What was killed in between is
-finished, or taken back, by the next job.
+On a local disk one rename does it: of the directory, where there is none yet, or of its only file. Otherwise the new
+state of the directory is made of hard links next to it, and the two are exchanged. Where nothing can be renamed or
+exchanged at once, the log of the directory (`sawlog.storage.commit_log`) says which files do not count: new files
+until all of them are there, then old files until all of them are deleted. What was killed in between is finished, or
+taken back, by the next job.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class Job:
             delivery: The micro-batch that they are.
 
         Raises:
-            SawlogError: When there is a file already where one belongs, another job has taken over, or an old file
-                cannot be deleted: the new ones are in place then; when a file is staged elsewhere.
+            SawlogError: When a file is already in the place of a new one, another job has taken over, or a file is
+                staged elsewhere. When an old file cannot be deleted: then the new files are in place.
         """
         for item in staged:
             if not item.final.startswith(f"{self.staging}/"):
@@ -360,7 +360,7 @@ def _copy_attributes(directory: str, other: str) -> None:
 
 
 def _move_late_files(old: str, current: str, replaced: frozenset[str], inner: str = "") -> None:
-    """Move to a directory what is only in the one that it has replaced: it was put there at the last moment."""
+    """Move to a directory what was put at the last moment into the directory that it has replaced."""
     with os.scandir(old) as entries:
         for entry in entries:
             path, place = f"{inner}{entry.name}", f"{current}/{entry.name}"

@@ -19,7 +19,7 @@ from sawlog.storage.staging import FileInfo, Store
 from sawlog.storage.typed_json import parse_json_as
 
 LOG = "_sawlog"
-"""Directory of the log, in the one that it is about."""
+"""Directory of the log, in the directory that it is about."""
 
 _ANCESTORS = 16
 """Records before it that a record knows."""

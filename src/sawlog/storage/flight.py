@@ -73,16 +73,16 @@ class Pace:
 
     Args:
         first: Their number at first, and at least.
-        most: Their number at most.
+        max_limit: Their number at most.
         clock: Returns seconds.
 
     Attributes:
         limit: Their number.
     """
 
-    def __init__(self, first: int, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, first: int, max_limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = self._earlier_limit = first
-        self._most = most
+        self._max_limit = max_limit
         self._clock = clock
         self._lock = threading.Lock()
         self._rate = 0.0
@@ -130,7 +130,7 @@ class Pace:
         elif self._is_awaited:
             if rate > _GAIN * self._rate:
                 self._rate, self._earlier_limit = rate, self.limit
-                self.limit = min(2 * self.limit, self._most)
+                self.limit = min(2 * self.limit, self._max_limit)
             else:
                 self._rate, self._rounds, self.limit = 0.0, _ROUNDS, self._earlier_limit
         self._begin_round()

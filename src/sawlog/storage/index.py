@@ -1,9 +1,9 @@
 """An index next to the data: what planning has asked of files, and the limits of their columns.
 
 The file is `MAGIC`, the SHA-256 digest of what follows, and a table in Arrow's IPC format without compression, a row
-for each file. A row counts only for a file of the same size and version (of a local file: size and time of any change,
-renaming included; where a store has no versions: of writing), so
-an index that is older than the data costs requests, and nothing else.
+for each file. A row counts only for a file of the same size and version, so that an index that is older than the data
+costs requests, and nothing else. In place of a version, local files have the time of any change, renaming included;
+files of a store without versions have the time when they were written.
 """
 
 from __future__ import annotations

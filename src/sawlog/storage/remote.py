@@ -341,7 +341,7 @@ def _normalize_tag(text: str) -> str:
 
 
 class Remote:
-    """An object of a store: the one place that asks for its bytes."""
+    """An object of a store: all requests for its bytes are made here."""
 
     def __init__(self, store: Store, path: str, url: str, state: State) -> None:
         self._store = store

@@ -106,7 +106,7 @@ class LocalSource:
             return self._fill(offset, length)  # what is asked for may be readable, though not all around it
 
     def _fill(self, offset: int, length: int) -> Piece:
-        """Read a piece: into the one before the last if nobody holds it; what the last one has of it is copied."""
+        """Read a piece, into the buffer before the last if nobody holds it; what the last piece has of it is copied."""
         last, piece = self._piece, self._spare
         if piece.held or piece.capacity < length:
             piece = Piece(length)

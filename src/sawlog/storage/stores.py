@@ -237,7 +237,7 @@ class LocalStore(FileStore):
         return File(path, size, explicit, modified=status.st_mtime, changed=status.st_ctime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
-        """Whether an open file is the one that was found."""
+        """Return whether an open file is the file that was found."""
         inode = self._found.get(path)
         if inode is None:
             return

@@ -38,8 +38,8 @@ def map_ordered(
 ) -> Iterator[tuple[Item, Result]]:
     """Work on several items at a time; results come in the order of the items, as if done one after the other.
 
-    No more than twice as many results as threads are in flight, or more of them while these are small: an item of many
-    small results is worked on to its end while those before it are. When the consumer stops, nothing new is begun.
+    No more than twice as many results as threads are in flight, unless they are small: an item of many small results is
+    worked on to its end while earlier items are. When the consumer stops, nothing new is begun.
 
     Args:
         items: What to work on; taken as they are needed.

@@ -1,9 +1,9 @@
 """Copies of files that are still there: held back, for one of the two is about to go, or to be emptied.
 
 A log that is copied and emptied (`copytruncate` of logrotate), or copied and deleted, exists twice for a while. A file
-that arrives is a copy if all its bytes are those of another one, and if it has that one's name with something after
-it, or is the same one of a writer's; of a file that the stream has begun to read, also if it has the very same name.
-Two that both have the name of a third one with a suffix are copies of each other: that one may be empty by now.
+that arrives is a copy if all its bytes are those of another file and its name says so: it is the other's name with a
+suffix, or the same place among a writer's files, or, of a file that the stream has begun to read, the very same name.
+Two files that both have the name of a third with a suffix are copies of each other: the third may be empty by now.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class ActiveFiles:
                     self._unbegun[place].append(name)
                 continue
             first = shorten_proof(record.proof) if isinstance(record, Place) else record.head
-            self._begun[min(record.at, PROVEN_BYTES)][first].append((name, record))
+            self._begun[min(record.position, PROVEN_BYTES)][first].append((name, record))
             self._bases.add(base)
             self._places.add(place)
         self._places.discard(None)

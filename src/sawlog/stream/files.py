@@ -30,7 +30,7 @@ class _CommittedEnd:
     """Position up to which a file could be read when it had a stamp."""
 
     stamp: tuple[Any, ...]
-    at: int
+    position: int
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Files:
         foreign: Paths of files that there are but do not belong to the stream.
         schema: The columns of the view, for the offsets; see `Offset.schema`.
         table: Which table the stream is of, as far as that is known before any offset.
-        begun: Names of the files that have been read from.
+        begun_names: Names of the files that have been read from.
     """
 
     paths: Sequence[str]
@@ -59,12 +59,12 @@ class Files:
     foreign: Iterable[str] = ()
     schema: str | None = None
     table: str | None = None
-    begun: Collection[str] = ()
+    begun_names: Collection[str] = ()
     _committed_ends: dict[str, _CommittedEnd] = field(default_factory=dict)
     _foreign: dict[str, tuple[Any, ...] | None] = field(default_factory=dict)
     _positions: dict[str, WriterPosition | None] = field(default_factory=dict)
     _last: dict[Hashable, int] = field(default_factory=dict)
-    _others: set[str] = field(default_factory=set)
+    _disowned_names: set[str] = field(default_factory=set)
     _mentions: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -92,12 +92,12 @@ class Files:
     def find_committed_end(self, name: str, entry: FileSnapshot) -> int | None:
         """Return how far a file can be read, where that is known."""
         committed = self._committed_ends.get(name)
-        return committed.at if committed is not None and committed.stamp == entry.stamp else None
+        return committed.position if committed is not None and committed.stamp == entry.stamp else None
 
     def forget(self, name: str) -> int | None:
         """Forget how far a file could be read, and say it."""
         committed = self._committed_ends.pop(name, None)
-        return committed.at if committed is not None else None
+        return committed.position if committed is not None else None
 
     def remember(self, name: str, entry: FileSnapshot, position: int) -> None:
         """Keep how far a file can be read."""
@@ -105,7 +105,7 @@ class Files:
 
     def may_be_foreign(self, name: str, entry: FileSnapshot) -> bool:
         """Whether a file that cannot be opened need not be damaged: nothing was read, nor says its name whose it is."""
-        return name not in self.begun and self.writer_position(entry) is None
+        return name not in self.begun_names and self.writer_position(entry) is None
 
     def disown(self, name: str, entry: FileSnapshot, error: Exception | None) -> None:
         """Leave a file out of the stream, as long as it stays what it is."""
@@ -127,8 +127,8 @@ class Files:
             self.table = self.table or table
             if table in (None, self.table):
                 return True
-            if table not in self._others:
-                self._others.add(table)
+            if table not in self._disowned_names:
+                self._disowned_names.add(table)
                 logger.warning(
                     "%s: a log of the table %s: the stream is of %s, and leaves logs of other tables out",
                     entry.file.path,

@@ -93,7 +93,7 @@ class Follower(Files):
         entries = self._look()
         self.table = start.table or self.table
         self._records.refresh(entries)
-        self.begun = self._records.files
+        self.begun_names = self._records.files
         waiting = self._list_waiting(self._records, entries)
         with wrap_errors(f"{', '.join(self.paths)}: following failed"):
             reached = _Intake(self, self._records.files, limited=limited).take(waiting, entries)
@@ -106,37 +106,38 @@ class Follower(Files):
             SawlogError: When one of its files was replaced, rewritten, cut or removed.
         """
         begins = {name: place.begin for name, place in end.files.items()}
-        news = {name: place for name, place in end.files.items() if place.at > begins[name]}
+        news = {name: place for name, place in end.files.items() if place.position > begins[name]}
         if not news:
             return []
         entries = self._frozen or self.listing.files
-        if not all(name in entries and self._proved.get(name, -1) >= place.at for name, place in news.items()):
+        if not all(name in entries and self._proved.get(name, -1) >= place.position for name, place in news.items()):
             entries = self.listing.refresh(())
         entries_by_name: dict[str, FileSnapshot] = {}
         for name, place in news.items():
             entry = entries.get(name)
-            if entry is None or entry.file.size < place.at:
+            if entry is None or entry.file.size < place.position:
                 entry = Records(self, end).find_moved(place, entries) or entry
             if entry is None:
                 raise SawlogError(
                     f"{self.root}{name}: the file was removed; a micro-batch that has to be repeated needs its"
-                    f" bytes up to {place.at}. Put it back, or start again with a new checkpoint, or without positions"
+                    f" bytes up to {place.position}. Put it back, or start again with a new checkpoint, or without"
+                    " positions"
                 )
-            if entry.file.size < place.at or self._proved.get(name, -1) < place.at:
-                check_proof(entry.file, place.at, place.proof, self.storage)
+            if entry.file.size < place.position or self._proved.get(name, -1) < place.position:
+                check_proof(entry.file, place.position, place.proof, self.storage)
             entries_by_name[name] = entry
         with wrap_errors(f"{', '.join(self.paths)}: planning failed"):
             contents, request = self.open(self.add_group_members(list(entries_by_name.values()), entries))
             names = {entry.file.path: name for name, entry in entries_by_name.items()}
             read = [(file, names[file.path]) for file in contents.files if file.path in names]
             return require_followable(contents).list_fragments(
-                request, [Range(file, begins[name], news[name].at) for file, name in read]
+                request, [Range(file, begins[name], news[name].position) for file, name in read]
             )
 
     def measure_lag(self, start: Offset) -> tuple[int, int]:
         """Return files, and bytes, past an offset, as last seen; unfinished tails included."""
         waiting = [
-            entry.file.size - (start.files[name].at if name in start.files else 0)
+            entry.file.size - (start.files[name].position if name in start.files else 0)
             for name, entry in self.listing.files.items()
             if name not in self._foreign
             and start.finished.get(key := hash_name(name)) is None
@@ -158,7 +159,7 @@ class Follower(Files):
         for name, entry in entries.items():
             if name in records.ended or name in records.copies:
                 continue
-            position = records.files[name].at if name in records.files else 0
+            position = records.files[name].position if name in records.files else 0
             committed_end = self.find_committed_end(name, entry)
             if committed_end is None:
                 if entry.file.size or position:
@@ -180,9 +181,9 @@ class Follower(Files):
 
     def _make_next_offset(self, records: Records, reached: dict[str, int], entries: dict[str, FileSnapshot]) -> Offset:
         """Return the offset after a micro-batch; what was finished before it is summed up."""
-        files = {name: Place(place.at, place.proof, place.at) for name, place in records.files.items()}
+        files = {name: Place(place.position, place.proof, place.position) for name, place in records.files.items()}
         for name, position in reached.items():
-            begin = files[name].at if name in files else 0
+            begin = files[name].position if name in files else 0
             files[name] = Place(position, prove(entries[name].file, position, self.storage), begin)
             self._proved[name] = position
             group, _ = self.group(name, entries[name])
@@ -191,7 +192,7 @@ class Follower(Files):
         ended: dict[str, FinishedFile] = {}
         for name in records.start.files.keys() & files.keys() - reached.keys():
             entry = entries.get(name)
-            if self._is_done(name, files[name].at, entry, newest):
+            if self._is_done(name, files[name].position, entry, newest):
                 ended[name] = FinishedFile.of(files.pop(name), entry.version if entry is not None else "")
                 self._committed_ends.pop(name, None)
         finished = records.finish(ended, entries)
@@ -323,10 +324,10 @@ class _Intake:
     def _take_one(self, name: str, entry: FileSnapshot, opened: OpenFiles) -> None:
         place = self._places.get(name, Place(0))
         committed_end = self._follower.find_committed_end(name, entry)
-        if committed_end is None and place.at:
-            check_proof(entry.file, place.at, place.proof, self._follower.storage)
-        end = self._find_read_end(name, entry, opened, place.at, committed_end)
-        if end > place.at:
+        if committed_end is None and place.position:
+            check_proof(entry.file, place.position, place.proof, self._follower.storage)
+        end = self._find_read_end(name, entry, opened, place.position, committed_end)
+        if end > place.position:
             self._reached[name] = end
             self._full = self._full or (self._files is not None and len(self._reached) >= self._files)
 

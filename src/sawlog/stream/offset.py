@@ -45,12 +45,12 @@ class Place:
     """Position up to which a file was read.
 
     Attributes:
-        at: Committed bytes.
+        position: Committed bytes.
         proof: What shows that the file is still the same one; see `prove`.
         begin: Where the micro-batch that leads here begins to read the file.
     """
 
-    at: int
+    position: int
     proof: str = ""
     begin: int = 0
 
@@ -59,13 +59,13 @@ class FinishedFile(NamedTuple):
     """Record of a file that was read to its end.
 
     Attributes:
-        at: Its size then.
+        position: Its size then.
         head: Digest of its first bytes, by which it is known again under another name; zeros if that is not known.
         tail: Digest of its last bytes.
         version: Digest of what its storage says of it, which shows when to look again.
     """
 
-    at: int
+    position: int
     head: bytes
     tail: bytes
     version: bytes
@@ -74,7 +74,7 @@ class FinishedFile(NamedTuple):
     def of(cls, place: Place, version: str) -> FinishedFile:
         """Return the record of a file that was read up to a place."""
         tail = bytes.fromhex(place.proof.rpartition(" ")[2])[:_TAIL_BYTES].ljust(_TAIL_BYTES, b"\0")
-        return cls(place.at, shorten_proof(place.proof), tail, hash_version(version))
+        return cls(place.position, shorten_proof(place.proof), tail, hash_version(version))
 
 
 NO_HEAD = bytes(_HEAD_BYTES)
@@ -146,7 +146,7 @@ class _Bucket(dict[bytes, FinishedFile]):
     def text(self) -> str:
         if self._text is None:
             packed = [
-                _FINISHED.pack(key[1:], ended.at.to_bytes(5, "big"), ended.head, ended.tail, ended.version)
+                _FINISHED.pack(key[1:], ended.position.to_bytes(5, "big"), ended.head, ended.tail, ended.version)
                 for key, ended in sorted(self.items())
             ]
             self._text = base64.b64encode(b"".join(packed)).decode()
@@ -270,7 +270,7 @@ class Offset:
         ]
         data = {
             "copies": base64.b64encode(b"".join(copies)).decode(),
-            "files": {name: [place.at, place.proof, place.begin] for name, place in sorted(self.files.items())},
+            "files": {name: [place.position, place.proof, place.begin] for name, place in sorted(self.files.items())},
             "finished": self.finished.to_json(),
             "schema": self.schema,
             "table": self.table,

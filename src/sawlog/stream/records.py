@@ -114,7 +114,7 @@ class Records:
     def find_moved(self, place: Place, entries: Mapping[str, FileSnapshot]) -> FileSnapshot | None:
         """Return the file that begins with what was read at a place, of those that were not begun."""
         for name, entry in entries.items():
-            if name in self.files or self._find_ended(name) is not None or entry.file.size < place.at:
+            if name in self.files or self._find_ended(name) is not None or entry.file.size < place.position:
                 continue
             if self._proves(entry, place):
                 return entry
@@ -128,17 +128,17 @@ class Records:
 
     def _is_replaced(self, name: str, entry: FileSnapshot, place: Place) -> bool:
         """Whether another file has a name: it is shorter, or, where it need not be the same inode, begins otherwise."""
-        if entry.file.size < place.at:
+        if entry.file.size < place.position:
             return True
-        if not place.at:
+        if not place.position:
             return False
         if name in self._copied and self._follower.find_committed_end(name, entry) is None:
             return not self._proves(entry, place)
         if name in self._inodes and self._inodes[name] == entry.inode:
             return False
         if not place.proof:  # of positions that were saved without one
-            self.files[name] = replace(place, proof=prove(entry.file, place.at, self._follower.storage))
-        elif compute_head(entry.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]:
+            self.files[name] = replace(place, proof=prove(entry.file, place.position, self._follower.storage))
+        elif compute_head(entry.file, place.position, self._follower.storage) != place.proof.partition(" ")[0]:
             return True
         self._inodes[name] = entry.inode
         return False
@@ -147,28 +147,28 @@ class Records:
         self, name: str, entry: FileSnapshot, ended: FinishedFile, changed: dict[str, Place | FinishedFile]
     ) -> None:
         """Look at a finished file not looked at before, or changed: it sleeps on, wakes, or is another one."""
-        if entry.file.size == ended.at and hash_version(entry.version) == ended.version:
+        if entry.file.size == ended.position and hash_version(entry.version) == ended.version:
             self.ended[name] = entry.stamp
             return
-        if entry.file.size < ended.at:
+        if entry.file.size < ended.position:
             changed[name] = ended
             return
-        proof = prove(entry.file, ended.at, self._follower.storage) if ended.at else ""
+        proof = prove(entry.file, ended.position, self._follower.storage) if ended.position else ""
         if not _is_unchanged(ended, proof):
             changed[name] = ended
-        elif entry.file.size == ended.at:
+        elif entry.file.size == ended.position:
             self.ended[name] = entry.stamp
         else:
             self._wake(name, ended, proof)
 
     def _wake(self, name: str, ended: FinishedFile, proof: str) -> None:
-        self.files[name] = Place(ended.at, proof, ended.at)
+        self.files[name] = Place(ended.position, proof, ended.position)
         self._removed.add(hash_name(name))
         self._added.pop(hash_name(name), None)
 
     def _find_lost(self, entries: Mapping[str, FileSnapshot]) -> Iterator[_Lost]:
         for name, place in self.files.items():
-            if name not in entries and place.at:
+            if name not in entries and place.position:
                 yield name, place
         listed_keys = {hash_name(name) for name in entries}
         for key in self._finished:
@@ -212,7 +212,7 @@ class Records:
         for origin, copies in released.items():
             copies.sort(key=lambda name: links[hash_name(name)].size, reverse=True)
             record, first = self._find_record(origin), copies[0]
-            if record is not None and record.at > arrived[first].file.size:
+            if record is not None and record.position > arrived[first].file.size:
                 self._end_copies(copies, arrived)
                 if origin in names:
                     changed.pop(names[origin], None)
@@ -242,7 +242,7 @@ class Records:
         self.ended.pop(name, None)
         self._removed.add(hash_name(name))
         self._added.pop(hash_name(name), None)
-        self._check_emptied(name, place.at if place is not None else 0)
+        self._check_emptied(name, place.position if place is not None else 0)
 
     def _check_emptied(self, name: str, copied_bytes: int) -> None:
         """Notice what was written to a file between its being copied and its being emptied, and was not read."""
@@ -267,7 +267,12 @@ class Records:
         candidates: list[tuple[str, Place | FinishedFile | None]] = []
         for name in entries:
             record = self.files.get(name) or self._find_ended(name)
-            if record is not None and record.at and name not in changed and getattr(record, "head", None) != NO_HEAD:
+            if (
+                record is not None
+                and record.position
+                and name not in changed
+                and getattr(record, "head", None) != NO_HEAD
+            ):
                 candidates.append((name, record))
         candidates += [(name, None) for name in new if name not in moved]
         living = ActiveFiles(self._follower, candidates, entries)
@@ -281,7 +286,7 @@ class Records:
                 if record is None:
                     continue
                 if (
-                    record.at <= entry.file.size
+                    record.position <= entry.file.size
                     and self._proves(entry, record)
                     and not self._proves(entries[original], record)
                 ):
@@ -291,7 +296,7 @@ class Records:
                     break
 
     def _proves(self, entry: FileSnapshot, record: Place | FinishedFile) -> bool:
-        proof = prove(entry.file, record.at, self._follower.storage)
+        proof = prove(entry.file, record.position, self._follower.storage)
         return proof == record.proof if isinstance(record, Place) else _is_unchanged(record, proof)
 
     def _resolve_moves(
@@ -306,7 +311,7 @@ class Records:
         lost_records = [*self._find_lost(entries), *changed.items()]
         if not lost_records:
             return set()
-        lengths = sorted({min(record.at, PROVEN_BYTES) for _, record in lost_records}, reverse=True)
+        lengths = sorted({min(record.position, PROVEN_BYTES) for _, record in lost_records}, reverse=True)
         moved = set()
         waiting = [*arrived]
         for name in waiting:
@@ -346,13 +351,13 @@ class Records:
         likely = []
         for candidate in lost_records:
             record = candidate[1]
-            first = heads.get(min(record.at, PROVEN_BYTES))
-            if first is None or record.at > entry.file.size:
+            first = heads.get(min(record.position, PROVEN_BYTES))
+            if first is None or record.position > entry.file.size:
                 continue
             expected = shorten_proof(record.proof) if isinstance(record, Place) else record.head
             if expected == shorten_proof(first):
                 likely.append(candidate)
-        likely.sort(key=lambda candidate: -candidate[1].at)
+        likely.sort(key=lambda candidate: -candidate[1].position)
         for candidate in likely[:LIKELY]:
             if self._proves(entry, candidate[1]):
                 return candidate
@@ -363,7 +368,7 @@ class Records:
         if isinstance(record, Place):
             assert isinstance(old, str)
             del self.files[old]
-            self.files[name] = Place(record.at, record.proof, record.at)
+            self.files[name] = Place(record.position, record.proof, record.position)
             self._check_emptied(old, entry.file.size)
             return
         key = _make_key(old)
@@ -371,8 +376,8 @@ class Records:
             self.ended.pop(old, None)
         self._removed.add(key)
         self._added.pop(key, None)
-        if entry.file.size > record.at:
-            self._wake(name, record, prove(entry.file, record.at, self._follower.storage))
+        if entry.file.size > record.position:
+            self._wake(name, record, prove(entry.file, record.position, self._follower.storage))
         else:
             self._added[hash_name(name)] = record._replace(version=hash_version(entry.version))
             self.ended[name] = entry.stamp
@@ -380,13 +385,13 @@ class Records:
     def _refuse(self, name: str, entry: FileSnapshot, record: Place | FinishedFile) -> None:
         """Refuse a file that is not what it was, when what was read of it is nowhere."""
         if isinstance(record, Place):
-            check_proof(entry.file, record.at, record.proof, self._follower.storage)
+            check_proof(entry.file, record.position, record.proof, self._follower.storage)
             return
-        if entry.file.size < record.at:
-            check_proof(entry.file, record.at, "", self._follower.storage)
+        if entry.file.size < record.position:
+            check_proof(entry.file, record.position, "", self._follower.storage)
         raise SawlogError(
-            f"{entry.file.path}: the file was replaced or rewritten after all of its {record.at} bytes were read. Start"
-            " again with a new checkpoint, or without positions, to read it from its beginning"
+            f"{entry.file.path}: the file was replaced or rewritten after all of its {record.position} bytes were read."
+            " Start again with a new checkpoint, or without positions, to read it from its beginning"
         )
 
     def _resolve_losses(self, entries: Mapping[str, FileSnapshot], arrived: list[FileSnapshot]) -> None:
@@ -396,9 +401,9 @@ class Records:
         for name, place in self.files.items():
             if name not in entries:
                 reachable = self._follower.forget(name)
-                if reachable is not None and reachable > place.at:
+                if reachable is not None and reachable > place.position:
                     self._report_loss(
-                        f"{self._follower.root}{name}: the file was removed; {place.at} bytes of it were read,"
+                        f"{self._follower.root}{name}: the file was removed; {place.position} bytes of it were read,"
                         f" {reachable} could have been"
                     )
         before, self._unbegun = self._unbegun, {}
@@ -438,4 +443,4 @@ def _make_key(name_or_key: str | bytes) -> bytes:
 
 def _is_unchanged(ended: FinishedFile, proof: str) -> bool:
     """Return whether a finished file is still what it was, as far as is remembered."""
-    return ended.head == NO_HEAD or ended[1:3] == FinishedFile.of(Place(ended.at, proof), "")[1:3]
+    return ended.head == NO_HEAD or ended[1:3] == FinishedFile.of(Place(ended.position, proof), "")[1:3]

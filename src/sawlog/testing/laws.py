@@ -1,4 +1,4 @@
-"""The laws as a class of tests, and those that hold whatever the bytes are as one assertion."""
+"""The laws as a class of tests; those that hold for any bytes are one assertion, too."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ Rows = list[str]
 
 
 SIZELESS = {"bad_blob", "bad_copy", "bad_handle", "row_count_mismatch", "unsafe_path"}
-"""Kinds of damage without a range of bytes: a lost value, whose bytes `bad_blob_part` counts, a whole file, or a handle
-that leads into the bytes of another block; the handle itself may be in a compressed block."""
+"""Kinds of damage without a range of bytes: a lost value, whose bytes `bad_blob_part` counts; a whole file; a handle
+that leads into another block, since it may be in a compressed block itself."""
 
 
 class Place(NamedTuple):

@@ -37,18 +37,20 @@ class Trouble:
         fault: One of `FAULTS`, or `changes`; none if it is empty.
         first: The request at which it does, counted from 1.
         lasting: Whether it does at all requests from then on.
-        asked: How many requests there were.
+        request_count: How many requests there were.
     """
 
     fault: str = ""
     first: int = 1
     lasting: bool = False
-    asked: int = 0
+    request_count: int = 0
 
     def count_request(self) -> bool:
         """Count a request; return whether it goes wrong."""
-        self.asked += 1
-        return bool(self.fault) and (self.asked == self.first or (self.lasting and self.asked > self.first))
+        self.request_count += 1
+        return bool(self.fault) and (
+            self.request_count == self.first or (self.lasting and self.request_count > self.first)
+        )
 
 
 class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
@@ -59,7 +61,7 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
     store: ClassVar[dict[str, Any]] = {}
     pseudo_dirs: ClassVar[list[str]] = [""]
     trouble: ClassVar[Trouble] = Trouble()
-    others: ClassVar[Mapping[str, bytes]] = {}
+    other_files: ClassVar[Mapping[str, bytes]] = {}
     _lock: ClassVar[Any] = Lock()
 
     @classmethod
@@ -99,7 +101,7 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
         if fault in _RAISED:
             raise _RAISED[fault]("the store does not answer")
         if fault == "changes":
-            for name, data in self.others.items():
+            for name, data in self.other_files.items():
                 self.pipe_file(name, data)
         return fault
 
@@ -122,12 +124,12 @@ def store_files(files: Mapping[str, bytes], replacements: Mapping[str, bytes], *
     fs = HostileFileSystem()
     for name, data in files.items():
         fs.pipe_file(f"{root}/{name}", data)
-    HostileFileSystem.others = {f"{root}/{name}": data for name, data in replacements.items()}
+    HostileFileSystem.other_files = {f"{root}/{name}": data for name, data in replacements.items()}
     try:
         yield f"{SCHEME}:/{root}"
     finally:
         flight.WHOLE_BYTES, flight.REMOTE_RANGE = sizes
-        HostileFileSystem.others = {}
+        HostileFileSystem.other_files = {}
         for name in [name for name in fs.store if name.startswith(f"{root}/")]:
             del fs.store[name]
 

@@ -151,20 +151,20 @@ def check_stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
         with store_files(subject.files, {}, is_whole=is_whole) as root:
             url = root + subject.path.removeprefix(subject.directory)
             with cause_trouble() as trouble:
-                expected = _try_answer(ask, url, options)
+                expected, count = _try_answer(ask, url, options), trouble.request_count
             if isinstance(expected, StorageError) and verb.startswith("sawlog "):
                 continue  # which takes no options of other views
             if isinstance(expected, StorageError):
                 yield f"a store that is well: {verb}: {_show(expected)}"
                 continue
-            for fault, first, lasting in _choose_faults(subject, verb, trouble.asked):
+            for fault, first, lasting in _choose_faults(subject, verb, count):
                 with cause_trouble(fault, first, lasting=lasting):
                     answer = _try_answer(ask, url, options)
                 if answer == expected or (lasting and isinstance(answer, StorageError)):
                     continue
                 times = "from then on" if lasting else "once"
-                yield f"a store that {fault} at request {first} of {trouble.asked}, {times}: {verb}: {_show(answer)}"
-        for _, first, _ in _choose_faults(subject, verb, trouble.asked):
+                yield f"a store that {fault} at request {first} of {count}, {times}: {verb}: {_show(answer)}"
+        for _, first, _ in _choose_faults(subject, verb, count):
             with store_files(subject.files, changed_files, is_whole=is_whole) as root:
                 url = root + subject.path.removeprefix(subject.directory)
                 with cause_trouble("changes", first):
@@ -177,7 +177,7 @@ def check_stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
                 _strip_places(expected),
                 _strip_places(after),
             ):
-                yield f"objects that are replaced at request {first} of {trouble.asked}: {verb}: {_show(answer)}"
+                yield f"objects that are replaced at request {first} of {count}: {verb}: {_show(answer)}"
 
 
 def _choose_faults(subject: Subject, verb: str, requests: int) -> Iterator[tuple[str, int, bool]]:

@@ -139,7 +139,7 @@ class Planner:
         return PartitionPlan(partition, tuple(splits), lag, limited, tuple(remarks), tuple(skipped))
 
     def _is_void(self, log: Log, progress: Progress) -> bool:
-        """Return whether a log that was never seen comes before the one whose DELETE_PARTITION was imported."""
+        """Return whether a log that was never seen comes before the log whose DELETE_PARTITION was imported."""
         if progress.truncated_in is None or log.file.name in progress.logs:
             return False
         return order_of(log.file.name) < order_of(progress.truncated_in)

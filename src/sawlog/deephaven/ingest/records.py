@@ -56,7 +56,7 @@ class ImportedRange:
         return cls(start, end, _check(file, end, storage))
 
     def confirm(self, file: File, storage: Storage) -> None:
-        """Raise unless a log is still the one that the range was taken from.
+        """Raise unless a log is still the log that the range was taken from.
 
         Raises:
             SawlogError: When it shrank, or holds other bytes.

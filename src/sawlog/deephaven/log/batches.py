@@ -36,7 +36,7 @@ class _Description(NamedTuple):
 
     Attributes:
         columns: What kernels know of the stored ones.
-        wanted: Places of those that are gathered.
+        gathered: Places of those that are gathered.
         judged: Places of those whose values are checked.
         has_lengths: Per stored column, whether its values have lengths.
         row_bytes: Fixed-width and constant bytes of a row.
@@ -45,7 +45,7 @@ class _Description(NamedTuple):
     """
 
     columns: Any
-    wanted: list[int]
+    gathered: list[int]
     judged: list[int]
     has_lengths: NDArray[np.bool_]
     row_bytes: int
@@ -59,7 +59,7 @@ class BadValue(NamedTuple):
     row: int
     place: int
     length: int
-    what: str
+    reason: str
 
 
 def describe_columns(header: Header) -> Any:
@@ -140,7 +140,7 @@ class RowBatch:
         self._partition = partition
         described = _describe(header, frozenset(schema.names), sentinels=sentinels, strict=strict)
         self._stored, self._constants = described.stored, described.constants
-        self._wanted, self._judged = described.wanted, described.judged
+        self._wanted, self._judged = described.gathered, described.judged
         self._has_lengths = described.has_lengths
         self.columns = described.columns.copy()
         self._facts = self.columns.view(gather.COLUMN, np.ndarray)

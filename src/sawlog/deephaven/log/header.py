@@ -87,7 +87,7 @@ class Header:
 
 
 class _Cursor(ByteCursor):
-    """Bounded reads of a header's bytes; whatever does not fit is a `FormatError` that says where."""
+    """Bounded reads of a header's bytes; a value that does not fit is a `FormatError` that says where."""
 
     def __init__(self, path: str, data: bytes, start: int, end: int) -> None:
         super().__init__(data, start, end)

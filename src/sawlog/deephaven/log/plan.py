@@ -3,9 +3,9 @@
 A fragment may begin at any entry that begins a set, for what a reader makes of such an entry and of all that follow
 does not depend on what came before. There are two ways to find one near a given byte. A planned scan walks the chain
 from the start of the file: it reads every byte, sees every DELETE_PARTITION, and is exact always. Resynchronisation
-looks at the neighbourhood of the byte only: it searches for entries that agree, each ending where the next begins and
-all with the right digest, over more bytes than an entry may have; so even a whole log inside a value of another log
-cannot be mistaken for the log itself.
+looks at the neighbourhood of the byte only. It searches for entries that agree: each ends where the next begins, and
+all digests are right. They must agree over more bytes than an entry may have, so that even a whole log inside a value
+of another log cannot be mistaken for the log itself.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def _recall(question: tuple[Any, ...] | None, task_bytes: int | None) -> Layout 
 def _make_question(file: File, scan: Scan, start: int, task_bytes: int | None) -> tuple[Any, ...] | None:
     """Return what answers depend on; None where a log may change unnoticed, or is searched sooner than remembered.
 
-    The first is so just after a change, in the same clock tick, where a log ends in zeros, for a process that mapped
-    the space may fill it unseen, and where its state in a store cannot be known from any other. The second is so for
-    small local ones that are not cut: to ask for the state of one takes as long as to read it.
+    A log may change unnoticed just after a change, in the same clock tick; where it ends in zeros, which a process that
+    mapped the space may fill unseen; and where a store does not distinguish its states. Small local logs that are not
+    cut are searched sooner than remembered: to ask for their state takes as long as to read them.
     """
     is_near = not is_remote(file.path)
     if file.path in scan.storage.inputs.held or file.size <= start:
@@ -164,15 +164,12 @@ def search_stretches(file: File, header: Header, scan: Scan, start: int, distanc
     length = (file.size - start) // threads
     targets = range(start + length, start + threads * length, length) if length > PROOF_BYTES else ()
 
-    def guess_cut(target: int) -> int | None:
-        return find_cut(file, header, scan, target)
-
     def find_layout(stretch: tuple[int, int]) -> Layout | None:
         stretch_layout = walk_stretch(file, header, scan, *stretch, distance)
         return stretch_layout[0] if stretch_layout is not None and stretch_layout[1] == stretch[1] else None
 
-    guesses = {cut for cut in map_all(targets, guess_cut, threads) if cut is not None}
-    begins = [start, *sorted(guesses)]
+    guesses = map_all(targets, lambda target: find_cut(file, header, scan, target), threads)
+    begins = [start, *sorted({cut for cut in guesses if cut is not None})]
     layouts = map_all(pairwise([*begins, file.size]), find_layout, threads)
     complete_layouts = [layout for layout in layouts if layout is not None]
     if len(complete_layouts) < len(layouts):

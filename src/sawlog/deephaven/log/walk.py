@@ -248,7 +248,7 @@ class RowWalk(LogWalk):
             body_start = row_start + layout.SIZE_SIZE + layout.FLAGS_SIZE
             body = self.source.read_window(body_start, size - layout.FLAGS_SIZE).tobytes()
             offset = next(start for place, start, _ in locate_values(self.header, body) if place == bad.place)
-            self.complain(BinaryLogDamageKind.BAD_VALUE, body_start + offset, bad.length, bad.what)
+            self.complain(BinaryLogDamageKind.BAD_VALUE, body_start + offset, bad.length, bad.reason)
         yield rows, batch.slice(0, rows)
 
     def grow(self) -> None:

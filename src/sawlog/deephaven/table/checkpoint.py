@@ -32,8 +32,8 @@ class DataFile:
 def guess_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | None:
     """Return the row count of a record of a later version, whose layout is not public; None unless everything agrees.
 
-    For every data file that the record names, the size after the name has to be within the file; those of a fixed
-    width per row have to agree on the number of rows, and the record has to contain that number.
+    Of every data file that the record names, the size after the name has to be within the file. Files of a fixed width
+    per row have to agree on the number of rows, and the record has to contain that number.
     """
     orders: tuple[Literal["big", "little"], ...] = ("big", "little")
     for order in orders:

@@ -22,7 +22,7 @@ def find_lost_columns(locations: Sequence[Location]) -> dict[str, frozenset[str]
     dates: dict[tuple[str | None, ...], list[Location]] = defaultdict(list)
     streams: dict[tuple[str | None, ...], list[Location]] = defaultdict(list)
     for location in locations:
-        if location.layout == "historical" and location.whole:
+        if location.layout == "historical" and location.has_all_columns:
             dates[location.namespace, location.table, location.column_partition].append(location)
             streams[location.namespace, location.table, location.internal_partition].append(location)
     promised: dict[str, set[str]] = defaultdict(set)
@@ -66,7 +66,11 @@ def find_gaps(
         promised: Columns that other locations show it must have.
     """
     defined, unreadable = schema
-    gaps = list(_find_missing_columns(location, defined if location.whole else (), promised if location.whole else ()))
+    gaps = list(
+        _find_missing_columns(
+            location, defined if location.has_all_columns else (), promised if location.has_all_columns else ()
+        )
+    )
     if unreadable:
         path = f"{location.directory}/{layout.TABLE_SCHEMA}"
         detail = f"{unreadable}: types were inferred and may be others; give schema= or types=, or restore the file"

@@ -65,7 +65,7 @@ OBJECT_STREAM_LONG_START: Final = bytes.fromhex("7a")
 # Data regions.
 
 OFFSET_SIZE: Final = 8
-"""End offsets, of `.dat` and `.sym`: i64, exclusive; a value begins where the one before it ends, the first at 0."""
+"""End offsets, of `.dat` and `.sym`: i64, exclusive; a value begins where the previous one ends, the first at 0."""
 SYMBOL_SIZE: Final = 4
 """Symbol ids: i32."""
 NULL_SYMBOL: Final = -(1 << 31)

@@ -168,8 +168,8 @@ class Location:
         column_partition: Where the tree names it.
         declared: What a schema file in it says of how its files begin.
         columns: Its columns by name.
-        others: Files of no column: `table.size`, `table.tbl`, and what does not belong there.
-        whole: Whether all of its columns were named, not files of some.
+        other_files: Files of no column: `table.size`, `table.tbl`, and what does not belong there.
+        has_all_columns: Whether all of its columns were named, not files of some.
     """
 
     directory: str
@@ -180,17 +180,17 @@ class Location:
     column_partition: str | None = None
     declared: Declared = _NOTHING_DECLARED
     columns: Mapping[str, ColumnFiles] = field(default_factory=dict)
-    others: tuple[File, ...] = ()
-    whole: bool = True
+    other_files: tuple[File, ...] = ()
+    has_all_columns: bool = True
 
     @property
     def files(self) -> list[File]:
         """All files, column by column."""
-        return [file for column in self.columns.values() for file in column.files.values()] + list(self.others)
+        return [file for column in self.columns.values() for file in column.files.values()] + list(self.other_files)
 
     def find_other_file(self, name: str) -> File | None:
         """Return a file of no column, by its name."""
-        return next((file for file in self.others if file.name == name), None)
+        return next((file for file in self.other_files if file.name == name), None)
 
     def with_files(self, files: Iterable[File]) -> Location:
         """Return the location with the files that lie in its directory."""
@@ -208,7 +208,7 @@ class Location:
             )
             for name, files_by_suffix in columns.items()
         }
-        return replace(self, columns=column_files, others=tuple(other_files))
+        return replace(self, columns=column_files, other_files=tuple(other_files))
 
 
 def read_checkpoint(location: Location, read: Callable[[File, int, int], bytes]) -> bytes | None:

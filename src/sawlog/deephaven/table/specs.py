@@ -156,7 +156,7 @@ class TableSpecs:
         complete_schemas = {
             id(self._left[location.directory])
             for location in self.locations
-            if location.whole and location.directory in self._left
+            if location.has_all_columns and location.directory in self._left
         }
         for schema in {id(schema): schema for schema in self._left.values()}.values():
             for name, spec in self._find_owned_columns(schema).items():
@@ -278,7 +278,7 @@ def _find_conflict(location: Location, name: str, spec: ColumnSpec) -> str:
 
 
 def _choose_wider(current: ColumnSpec, candidate: ColumnSpec) -> ColumnSpec:
-    """Of two types that a column had, the one that has all values; the first where there is none."""
+    """Return the type, of two that a column had, that holds all values of both; the first where neither does."""
     for ladder in (INTEGERS, FLOATS):
         if current.type in ladder and candidate.type in ladder:
             return max(current, candidate, key=lambda spec: ladder.index(spec.type))

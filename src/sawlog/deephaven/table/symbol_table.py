@@ -114,8 +114,8 @@ class _FirstUse(Place):
 class _Nth(Place):
     """Places of those values of an array that have certain numbers."""
 
-    whole: Place
+    place: Place
     numbers: Any
 
     def make_error(self, index: int, message: str) -> SchemaError:
-        return self.whole.make_error(int(self.numbers[index]), message)
+        return self.place.make_error(int(self.numbers[index]), message)

@@ -51,7 +51,7 @@ def find_locations(walk: TreeWalk, layout_kind: Layout, storage: Storage) -> lis
                 for file in member_files
                 if (parts := layout.split_name(file.name)) is None or not columns or parts[0] in columns
             ]
-        location = replace(parse_location(directory, layout_kind), whole=is_complete).with_files(member_files)
+        location = replace(parse_location(directory, layout_kind), has_all_columns=is_complete).with_files(member_files)
         if location.columns or location.find_other_file(layout.TABLE_SIZE) is not None:
             locations.append(location)
     return remove_duplicates(sorted(locations, key=_order))

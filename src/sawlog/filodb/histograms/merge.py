@@ -39,7 +39,7 @@ class Scheme:
         return self.scale <= scheme.scale and low <= other_low and high >= other_high
 
     def unite(self, scheme: Scheme, max_buckets: int = layout.MAX_EXPONENTIAL) -> Scheme:
-        """Return a scheme that holds two, of no more than so many buckets: the one that FiloDB finds."""
+        """Return the scheme that FiloDB finds to hold two others, of no more than so many buckets."""
         (low, high), (other_low, other_high) = self.ends, scheme.ends
         scale = min(self.scale, scheme.scale)
         while True:

@@ -101,7 +101,7 @@ def _stop_of(window: Any, pos: Any) -> Any:
 
 @inlined
 def _follows(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """Return where the container after the one at an offset begins, where that is beyond doubt; else 0.
+    """Return where the container after that at an offset begins, if that is beyond doubt; else 0.
 
     It begins where the records end, or one whole container further on; a header is there, too, or the file ends.
     """

@@ -188,7 +188,7 @@ def locate(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 
 @inlined
 def _gather(window: Any, first: Any, count: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Gather a block of records, those of one schema at a time, in whatever order the schemas come."""
+    """Gather a block of records, one schema at a time, in any order of the schemas."""
     failures = 0
     done = 0
     row = np.uint64(first)

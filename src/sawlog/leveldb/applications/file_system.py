@@ -259,7 +259,7 @@ class FileSystem(ApplicationView):
         return PlainRows((rendered.is_plain | are_files) & (are_short | ~have_parents), columns)
 
     def decode(self, entry: Entry, context: _Files) -> Mapping[str, Any]:
-        """Return sites in the one database, files and the names in directories in the others."""
+        """Return sites in the database of all sites, files and the names in directories in the others."""
         key, value, _ = entry
         if key.startswith(_ORIGIN):
             origin, wrong = decode_text(key[len(_ORIGIN) :], "utf-8")

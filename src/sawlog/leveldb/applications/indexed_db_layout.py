@@ -8,7 +8,7 @@ from sawlog.leveldb.applications.view import Cursor, UnknownBytesError
 
 COMPARATOR = "idb_cmp1"
 DATABASE_SUFFIX, BLOB_SUFFIX = ".leveldb", ".blob"
-"""How the directory ends, and the one next to it that has the blobs."""
+"""How the names of the directory and of the directory of its blobs, next to it, end."""
 DIRECTORY_SUFFIX = f".indexeddb{DATABASE_SUFFIX}"
 """How it ends after the origin whose databases are in it."""
 

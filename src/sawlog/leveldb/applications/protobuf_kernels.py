@@ -51,20 +51,20 @@ KINDS = {
 `path` is a text of a `base::Pickle`, and `other` ones are left to Python."""
 _INT, _UINT, _BOOL, _TEXT, _BYTES, _FLOAT, _DOUBLE, _FIXED, _ENUM, _MESSAGE, _SCRIPT, _PATH, _OTHER = range(len(KINDS))
 NOTHING, PLAIN_TEXT, QUOTED_TEXT, JSON_TEXT, UTF_16_TEXT, MARKED_TEXT, DECIMAL, EMPTY, UNREAD = range(-1, -10, -1)
-"""In place of a message: no value is shown; text in UTF-8 as it is, or as JSON, with other bytes in an object; a text
-that is JSON; text in UTF-16, or in that or Latin-1 after the byte 0 or 1; an integer in digits, which is captured as
-number 0; no byte at all; or the value is left to Python."""
+"""In place of a message, in this order: nothing is shown; text in UTF-8 as it is; the same as JSON, with other bytes in
+an object; text that is JSON; text in UTF-16; text in UTF-16 or Latin-1 after the byte 0 or 1; an integer in digits,
+which is captured as number 0; no byte at all; a value that is left to Python."""
 
 _COLUMNS = "tag", "kind", "is_repeated", "target", "name", "name_end", "capture"
 FIELD = make_record_type(*((name, np.uint64) for name in _COLUMNS))
-"""A declared field: `tag` is what its values begin with, `target` is the node of a message or the first value of an
-enum, `name` to `name_end` is a comma, its name in JSON and a colon, and `capture` one more than the number that its
-value is noted down as, or 0. Those of a message end with a tag that is larger than any."""
+"""A declared field. Its values begin with `tag`; `target` is the node of a message or the first value of an enum. From
+`name` to `name_end` there are a comma, its name in JSON and a colon. `capture` is one more than the number that its
+value is noted down as, or 0. The fields of a message end with a tag that is larger than any."""
 NODE = make_record_type(("first", np.uint64), ("captures", np.uint64))
 """A message: its first field by number, and a bit for each number that is noted down in it or in messages in it."""
 _LEVEL = make_record_type(*((name, np.uint64) for name in ("field", "number", "items", "end")))
-"""A message with another in it that is open: its next field, the number of the last one that was read, one more than
-the values that it has so far if it is a list and otherwise 0, and where the message ends."""
+"""An open message around another: its next field, the number of the field that was read last, how many values that has
+so far plus one if it is a list, otherwise 0, and where the message ends."""
 _MAX_DEPTH = 32
 """Messages in messages; declarations have fewer."""
 _STATE = make_record_type(("position", np.uint64), "slots", "names", "is_full")

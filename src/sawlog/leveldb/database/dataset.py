@@ -422,7 +422,7 @@ class DatabaseContents(Contents):
         for fault in dict.fromkeys(fault for version in self.versions.values() for fault in version.faults):
             if fault not in listed:
                 faults.setdefault(fault.path, []).append(fault)
-        read_manifest = self.metadata.chosen
+        read_manifest = self.metadata.manifest
         for manifest in sorted(self.metadata.read, key=lambda manifest: manifest is not read_manifest):
             path, size = manifest.file.path, manifest.file.size
             yield MetadataFile(*request, path, size, manifest.findings, tuple(faults.pop(path, ())))
@@ -459,7 +459,7 @@ class DatabaseContents(Contents):
 
     def _is_later(self, file: File) -> bool:
         """Return whether it is a table that was written after the last edit."""
-        manifest = self.metadata.chosen
+        manifest = self.metadata.manifest
         return (
             manifest is not None and TABLE_NAME.match(file.name) is not None and manifest.is_later(parse_number(file))
         )
@@ -471,7 +471,7 @@ class DatabaseContents(Contents):
         Of RocksDB's tables, these entries have no number that a compaction to the last level writes, or a table that is
         to be taken in has, which says so.
         """
-        storage, manifest = self.scan.storage, self.metadata.chosen
+        storage, manifest = self.scan.storage, self.metadata.manifest
         options = self.version.make_table_options(self.scan.options)
         table = read_table_map(file, Scan(options=options, storage=storage))
         is_own = table is not None and table.footer.dialect == "rocksdb" and COMPARATOR in table.properties

@@ -58,7 +58,7 @@ class _Directories(DirectoryLayout):
     is_directory: ClassVar = True
 
     def dataset_directory(self, file: File) -> str:
-        """Return the directory of a file: of an archive, or of blob files, the one above; of a backup that of all."""
+        """Return the directory of a file: above archives and blob files, and for a backup that of all backups."""
         place = _parse_path(posixpath.dirname(file.path))
         if place.is_plain:
             return place.directory

@@ -380,20 +380,20 @@ class MetadataFile(Fragment):
     """A file that says what the database is made of; it was read when the database was opened.
 
     Attributes:
-        found: What was found in it: its account, damage and tail.
+        own_findings: What was found in it: its account, damage and tail.
         faults: What is missing of it.
     """
 
-    found: Findings
+    own_findings: Findings
     faults: tuple[Damage, ...]
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         del schema
-        account = replace(self.found.account, damage=0, unsupported=0)
+        account = replace(self.own_findings.account, damage=0, unsupported=0)
         findings.account.add(account)
-        for damage in (*self.found.damages, *self.faults):
+        for damage in (*self.own_findings.damages, *self.faults):
             findings.add_damage(damage)
-        findings.tail = self.found.tail
+        findings.tail = self.own_findings.tail
         yield from ()
 
 

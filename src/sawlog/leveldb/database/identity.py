@@ -1,4 +1,4 @@
-"""Whether a table is the one that the MANIFEST means: its bounds, its numbers, and the session that wrote it."""
+"""Whether a table is the table that the MANIFEST means: its bounds, its numbers, and the session that wrote it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Identity:
 
 def _has_ranges(table: TableMap) -> bool:
     """Return whether bounds may be those of ranges, which are no entries, or entries are in no order."""
-    range_keys = any(name == RANGE_KEYS_NAME.decode() for name, _ in table.others)
+    range_keys = any(name == RANGE_KEYS_NAME.decode() for name, _ in table.other_blocks)
     return table.range_deletes is not None or range_keys or table.footer.cuckoo
 
 

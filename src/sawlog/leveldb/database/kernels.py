@@ -101,8 +101,8 @@ def write_places(
 ) -> None:
     """Write byte strings that compare as keys do in an order that is not that of their bytes.
 
-    What ascends is written with two zeros after it, and zeros as zero and 255, so that what is shorter comes first;
-    what descends is written as its complement in the same way, so that what is shorter comes last.
+    Ascending parts are written with two zeros after them, and zeros in them as 0 and 255: shorter ones come first.
+    Of descending parts the complement is written in the same way: shorter ones come last.
 
     Args:
         data: uint8; key i is `data[starts[i] : ends[i]]`.
@@ -164,7 +164,7 @@ def _compare(entries: Any, one: Any, two: Any) -> Any:
 
 @inlined
 def _is_before(entries: Any, one: Any, two: Any) -> Any:
-    """Return whether the first of two entries is the one that is given first, or as well as the other."""
+    """Return whether the first of two entries comes first, or may as well as the other."""
     compared = _compare(entries, one, two)
     return compared < 0 or (compared == 0 and entries.ranks[one] >= entries.ranks[two])
 
@@ -230,7 +230,7 @@ def merge_runs(
 
 @kernel
 def ascend(keys: Bytes, offsets: Int32s) -> Bool:
-    """Return whether no key, `keys[offsets[i] : offsets[i + 1]]`, is below the one before."""
+    """Return whether no key, `keys[offsets[i] : offsets[i + 1]]`, is below the previous one."""
     for i in range(1, len(offsets) - 1):
         if compare_bytes(keys, offsets[i - 1], offsets[i], keys, offsets[i], offsets[i + 1]) > 0:
             return False

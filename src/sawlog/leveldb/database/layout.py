@@ -30,7 +30,7 @@ INGESTS = ("ingest_sst", "ingest_sst_with_blobs")
 The value of the second one is how many blob files the table refers to, and their numbers, as varints.
 """
 FORMAT_MARKER = re.compile(r"^marker\.format-version\.(\d+)\.(\d+)$")
-"""Pebble's: of the one with the highest number, the second number is the format major version of the database."""
+"""Pebble's markers of the format: in the name with the highest first number, the second is the format major version."""
 LAST_FORMAT = 30
 """The last one that is known, of May 2026."""
 MARKERS = ("marker.manifest.000001.{0}", "marker.format-version.000001.{1:03d}")
@@ -53,7 +53,7 @@ BACKUP_META = re.compile(r"^(?:(.*)/)?meta/(\d+)$")
 """The file that says what a backup is made of: time, sequence number, how many files there are, and a line for each."""
 BACKUP_SHARED = re.compile(r"^(?:(.*)/)?shared(_checksum)?$")
 CATALOG_MARKER = re.compile(r"^marker\.remote-obj-catalog\.(\d+)\.(REMOTE-OBJ-CATALOG-\d+)$")
-"""Pebble's: the one with the highest number names the file that says which objects in remote storage it has."""
+"""Pebble's markers of the catalog: the highest number names the file of its objects in remote storage."""
 SETTING_NAME = re.compile(rf"{OWNER_NAME.pattern}|{CATALOG_MARKER.pattern}|^REMOTE-OBJ-CATALOG-\d+$")
 """Files besides those of `belongs` that a database is read by, `FORMAT_MARKER` included."""
 CATALOG_NEW = 1

@@ -182,7 +182,7 @@ class Metadata:
         directory: The directory.
         dialect: Whose logs it has, as far as the files in it say.
         pointer: What names the MANIFEST.
-        chosen: The MANIFEST that is believed; `None`: there is none to be believed.
+        manifest: The MANIFEST that is believed; `None`: there is none to be believed.
         read: All that were read, that one included.
         faults: What is missing of what names the version: the database is incomplete. Damage of these files, too.
         settings: Files of the directory that say whose it is, and what it holds besides: see `SETTING_NAME`.
@@ -191,7 +191,7 @@ class Metadata:
     directory: str
     dialect: Dialect | Literal["auto"]
     pointer: Pointer
-    chosen: Manifest | None
+    manifest: Manifest | None
     read: tuple[Manifest, ...]
     faults: tuple[Damage, ...]
     settings: tuple[File, ...]

@@ -199,9 +199,9 @@ def _find_dialect(contents: DatabaseContents) -> Dialect:
     for version in contents.versions.values():
         for table in version.tables:
             table_with_footer = read_table_map(table.file, Scan(options=options, storage=contents.scan.storage))
-            if table_with_footer is not None and table_with_footer.lost is None:
+            if table_with_footer is not None and table_with_footer.lost_end is None:
                 return table_with_footer.rules.dialect
-    manifest = contents.metadata.chosen
+    manifest = contents.metadata.manifest
     is_leveled = len(contents.versions) > 1 or (manifest is not None and manifest.leveled)
     return "rocksdb" if is_leveled else "leveldb"
 

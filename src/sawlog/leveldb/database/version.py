@@ -286,7 +286,7 @@ def read_versions(
     shared: Sequence[File],
 ) -> dict[str, DatabaseVersion]:
     """Return the column families by name; where metadata is not whole, with what the files themselves say."""
-    manifest = metadata.chosen
+    manifest = metadata.manifest
     if manifest is None:
         all_places = find_files(files, metadata, 0, options, storage, shared)
         return _recover_versions(metadata, all_places, storage, options)

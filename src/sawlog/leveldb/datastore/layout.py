@@ -36,7 +36,7 @@ class ProtoField:
 WIRE_TYPES = {"int32": 0, "int64": 0, "bool": 0, "double": 1, "bytes": 2, "string": 2, "message": 2, "group": 3}
 """The low three bits of what precedes a field."""
 GROUP_END = 1
-"""How much greater the tag after a group is than the one before it."""
+"""How much greater the tag that ends a group is than the tag that begins it."""
 
 _KEY_NUMBERS = {"app": 13, "name_space": 20, "database_id": 23}
 

@@ -83,7 +83,7 @@ class _Logs(DirectoryLayout):
     file_names = "a number and .log, such as 000007.log"
 
     def dataset_directory(self, file: File) -> str:
-        """Return the directory of a log; an archive belongs to the one that it is in."""
+        """Return the directory of a log; an archive belongs to the directory above it."""
         return _make_sort_key(file)[0]
 
     def unread(self, files: Sequence[File], view: str) -> list[Skipped]:

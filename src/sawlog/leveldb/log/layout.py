@@ -194,7 +194,7 @@ ENCRYPTED_VALUES = 200
 CURRENT_BYTES = ENCRYPTED_PREFIX + 1
 """So many of its bytes are looked at: it holds one name and a line feed, unless it is encrypted."""
 MARKER_NAME = re.compile(r"^marker\.manifest\.(\d+)\.(MANIFEST-\d+)$")
-"""Pebble's instead of CURRENT: the one with the highest number names the MANIFEST."""
+"""Pebble's markers instead of CURRENT: the marker with the highest number names the MANIFEST."""
 IDENTITY_NAME = "IDENTITY"
 """A file that only RocksDB puts into its directories."""
 PEBBLE_MARKER = "marker.format-version."

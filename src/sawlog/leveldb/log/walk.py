@@ -342,7 +342,7 @@ class LogRange(FileRange):
         return read_head(head, self.file, self.dialect, self.scan.storage, numbered=self.numbered)
 
     def find_tail(self) -> Tail | None:
-        """Return how the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""
+        """Return how the log ends, if the range reaches there; records are only walked, in every view."""
         findings = Findings("skip")
         for _ in LogRange.decode(self, pa.schema([]), findings):
             pass
@@ -361,7 +361,7 @@ def make_log_range(file: File, options: LogReadOptions, storage: Storage) -> Log
 
 
 def _read_former_logs(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the records of logs that a file held before the one that was written over them, from where that one ends.
+    """Yield the records of earlier logs in a file, from the end of the log that was written over them.
 
     The log that the file was before goes on after that place, up to where it ended in turn; and so forth. What cannot
     be read there is no damage: it was given up when the file was written over.

@@ -1,4 +1,4 @@
-"""Blocks, judged and expanded: the one place where it is decided whether a block is whole."""
+"""Blocks, judged and expanded: only here it is decided whether a block is whole."""
 
 from __future__ import annotations
 

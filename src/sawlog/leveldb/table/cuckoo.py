@@ -39,7 +39,7 @@ class BucketLayer:
         self._source = source
 
     def convert_block(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
-        """Return all entries; no value is ever lost. The table is the only block, whatever is passed."""
+        """Return all entries; no value is ever lost. The table is the only block: the argument is not looked at."""
         del content, deletions
         buckets = self._buckets
         if not buckets.end:

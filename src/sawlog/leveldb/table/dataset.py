@@ -38,8 +38,8 @@ _BLOCKS_SCHEMA = pa.schema(
         pa.field("last_key", pa.binary()),
     ]
 )
-"""One row per block that is intact, in file order: what it is for, its bytes with the trailer, how it is compressed and
-what it expands to, and for data blocks the separator of the index: no key in it is greater."""
+"""One row per intact block, in file order: its purpose, its bytes with the trailer, how it is compressed, the bytes
+that it expands to, and for data blocks the separator of the index: no key in the block is greater."""
 _PROPERTIES_SCHEMA = pa.schema(
     [pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)]
 )
@@ -84,7 +84,7 @@ class BlocksRange(MapRange):
 
     def iterate_rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
         table = walk.table
-        names = {handle.offset: name for name, handle in table.others}
+        names = {handle.offset: name for name, handle in table.other_blocks}
         index = BoundsReader(make_separators(table, stamped=table.has_stamp_column and not table.has_stripped_keys))
         for span in walk.spans:
             offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
@@ -209,7 +209,7 @@ class TableContents(Contents):
             table = read_table_map(file, self.scan)
             for start, length, _, name in iterate_spans(table) if table is not None else ():
                 sums.add(file.name, name, length, file.path, start)
-        if sums.found:
+        if sums.amounts:
             yield sums.draw_picture("Bytes by kind of block", order=(DATA_BLOCK,))
 
     def facts(self, request: BoundScan) -> dict[str, Any]:

@@ -354,7 +354,7 @@ def _keep_key(rows: Any, before: Any, key_length: Any, least: Any, trailer: Any)
 
 @always_inlined
 def _put_shared(target: Any, keys: Any, before: Any, shared: Any, held_length: Any, trailer: Any) -> None:
-    """Put what a key shares with the one at `before`, of which `held_length` bytes are still there."""
+    """Put what a key shares with the key at `before`, of which `held_length` bytes are still there."""
     if before != keys:
         if shared <= _SHORT:
             copy_32(target, keys, target, before)
@@ -535,7 +535,7 @@ class Block(NamedTuple):
 
 @inlined
 def _count_shared(rows: Any, start: Any, length: Any, last: Any, last_length: Any) -> Any:
-    """Return the number of bytes that a user key and the one before share from their beginning on."""
+    """Return the length of the beginning that a user key shares with the previous one."""
     shared = _ZERO
     max_length = min(length, last_length)
     while shared < max_length and rows.keys[start + shared] == last[shared]:

@@ -32,7 +32,7 @@ _NAMES = {Role.DATA: DATA_BLOCK, Role.RANGE_DELETES: "range deletions", Role.GAP
 
 
 def parse_parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
-    """Yield blocks from the one on that holds an offset, each with its trailer, and the footer."""
+    """Yield the blocks from an offset on, the block around it first, each with its trailer, and the footer."""
     footer = table.rules.limit
     for start, length, role, name in iterate_spans(table, offset):
         if start + length <= offset or not length:
@@ -59,8 +59,8 @@ def parse_parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
 
 
 def iterate_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Role, str]]:
-    """The spans of a table from the one that holds an offset on: offset, bytes with the trailer, role, and its name."""
-    named = {handle.offset: name for name, handle in table.others} | {table.rules.limit: "footer"}
+    """Yield the spans of a table from that around an offset on: offset, bytes with the trailer, role, and its name."""
+    named = {handle.offset: name for name, handle in table.other_blocks} | {table.rules.limit: "footer"}
     starts = table.spans["offset"]
     first = int(starts.searchsorted(offset))
     first -= bool(first and (first == len(starts) or starts[first] > offset))
@@ -138,7 +138,7 @@ def _parse_content(data: bytes, start: int, use: Use, table: TableMap) -> Iterat
 
 
 def _parse_entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
-    """Yield entries of a block: what of the key each shares with the one before, the rest of the key, and the value."""
+    """Yield entries of a block: what the key shares with the previous key, the rest of the key, and the value."""
     key, fields = b"", Fields(data, start)
     kinds = layout.OPERATIONS | (layout.PEBBLE_OPERATIONS if table.footer.dialect == "pebble" else {})
     while fields.left:

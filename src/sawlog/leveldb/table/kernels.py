@@ -359,7 +359,7 @@ def _compute_user_length(length: Any, index: Any) -> Any:
 
 @kernel
 def ascend(index: Index, last_key: OutBytes) -> Bool:
-    """Return whether no separator is below the one before.
+    """Return whether no separator is below the previous one.
 
     Args:
         index: See `Index`.

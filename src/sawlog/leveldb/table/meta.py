@@ -33,7 +33,7 @@ from sawlog.storage import File, Source
 
 @dataclass(frozen=True)
 class Bounds:
-    """The separators of an index, as user keys: those of block i lie from the one before the i-th up to the i-th.
+    """The separators of an index, as user keys: keys of block i are above separator i - 1, and at most separator i.
 
     The last one bounds nothing: no other block could hold what comes after it. They stay as they are stored, and are
     expanded where they are wanted: an index of long keys that share much is many times longer than it is in the file.
@@ -57,7 +57,7 @@ class Bounds:
 
     @cached_property
     def restarts(self) -> NDArray[np.int64]:
-        """Numbers of the separators that share nothing with the one before."""
+        """Numbers of the separators that share nothing with the previous separator."""
         return np.flatnonzero(self.separators["shared"] == 0)
 
     @property
@@ -66,7 +66,7 @@ class Bounds:
         return np.zeros(int(self.separators["length"].max(initial=0)), np.uint8)
 
     def ascend(self) -> bool:
-        """Return whether no separator is below the one before."""
+        """Return whether no separator is below the previous one."""
         return bool(k.ascend(self.index, self.room))
 
     @property
@@ -208,15 +208,15 @@ class TableMap:
         index: uint8, the blocks of the index, expanded, back to back.
         separators: Its keys, of type `kernels.SEPARATOR`: no key of block i is after the i-th.
         properties: What its properties block holds.
-        others: Blocks that hold no data, with their names, and the name of the block that lead to them.
+        other_blocks: Blocks that hold no data, with their names, and the name of the block that lead to them.
         range_deletes: The block of range deletions.
         damages: What parts of the map are damaged.
         values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
         has_stamp_column: Whether timestamps are delivered apart from keys; where keys have none, these are 0.
         raw: Whether what ends keys is delivered as a part of them.
-        given: The name of the order of keys that counts where the table does not say one; empty for none.
+        default_comparator: The name of the order of keys that counts where the table does not say one; empty for none.
         bounds: Between which keys its data blocks lie, where the index can be relied on.
-        lost: Why its end is not known; `None` where it is.
+        lost_end: Why its end is not known; `None` where it is.
         sequence: The sequence number that the database has given to all of its entries, if any.
     """
 
@@ -224,17 +224,17 @@ class TableMap:
     rules: BlockRules
     has_stamp_column: bool = False
     raw: bool = False
-    given: str = ""
+    default_comparator: str = ""
     handles: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
     index: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     separators: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.SEPARATOR))
     properties: dict[bytes, bytes] = field(default_factory=dict)
-    others: list[tuple[str, Handle]] = field(default_factory=list)
+    other_blocks: list[tuple[str, Handle]] = field(default_factory=list)
     range_deletes: Handle | None = None
     damages: list[Damage] = field(default_factory=list)
     values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
     bounds: Bounds | None = None
-    lost: Damage | None = None
+    lost_end: Damage | None = None
     sequence: int | None = None
 
     @cached_property
@@ -246,7 +246,7 @@ class TableMap:
     def comparator(self) -> str | None:
         """The name of the order of keys; `None` where nothing says it."""
         name = self.properties.get(layout.COMPARATOR)
-        return self.given or None if name is None else name.decode(errors="replace")
+        return self.default_comparator or None if name is None else name.decode(errors="replace")
 
     @property
     def global_sequence(self) -> int | None:
@@ -269,7 +269,7 @@ class TableMap:
             return True
         name = self.properties.get(layout.COMPARATOR, b"").decode(errors="replace")
         return bool(name) and (
-            name in (*layout.BYTEWISE, layout.REVERSE_NAME) or name + layout.STAMP_SUFFIX == self.given
+            name in (*layout.BYTEWISE, layout.REVERSE_NAME) or name + layout.STAMP_SUFFIX == self.default_comparator
         )
 
     @property
@@ -310,9 +310,9 @@ def _find_bounds(table: TableMap) -> Bounds | None:
 def _make_spans(table: TableMap) -> NDArray[np.void]:
     """Return all of a table as spans, in order and without overlap: their lengths add up to the file's size."""
     limit = table.rules.limit
-    count, other_count = len(table.handles), len(table.others)
+    count, other_count = len(table.handles), len(table.other_blocks)
     blocks = np.zeros(other_count + count, k.SPAN)
-    for place, (name, handle) in enumerate(table.others):
+    for place, (name, handle) in enumerate(table.other_blocks):
         role = Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
         role = Role.RANGE_DELETES if handle == table.range_deletes else role
         blocks[place] = min(handle.offset, limit), min(handle.size, limit) + layout.TRAILER_SIZE, role, -1
@@ -438,7 +438,7 @@ def _make_unsupported_error(path: str, size: int, detail: str) -> UnsupportedErr
 
 
 class MapReader:
-    """Reads the map of a table: whatever of it is damaged is reported, and the rest is used."""
+    """Reads the map of a table: damaged parts of it are reported, and the rest is used."""
 
     def __init__(self, file: File, source: Source, options: TableReadOptions) -> None:
         self._file = file
@@ -453,7 +453,12 @@ class MapReader:
             footer, loss = self._assume_footer(error), error.damage
         key_form = options.keys
         self.map = TableMap(
-            footer, self._make_rules(footer), key_form == "stamped", key_form == "raw", options.comparator, lost=loss
+            footer,
+            self._make_rules(footer),
+            key_form == "stamped",
+            key_form == "raw",
+            options.comparator,
+            lost_end=loss,
         )
 
     def _make_rules(self, footer: Footer) -> BlockRules:
@@ -486,7 +491,7 @@ class MapReader:
             return table
         named: dict[bytes, Handle] = {}
         if table.footer.metaindex is not None:
-            table.others.append(("metaindex", table.footer.metaindex))
+            table.other_blocks.append(("metaindex", table.footer.metaindex))
         for key, value in self._read_pairs(table.footer.metaindex, layout.COLUMNAR_METAINDEX):
             numbers = list(decode_varints(value))
             if len(numbers) >= 2:
@@ -512,13 +517,13 @@ class MapReader:
             if name in layout.RANGE_DELETES_NAMES and handle == table.range_deletes:
                 # Up to its second version, Pebble gives the one block both names.
                 continue
-            table.others.append((name.decode(errors="replace"), handle))
+            table.other_blocks.append((name.decode(errors="replace"), handle))
             if name in layout.RANGE_DELETES_NAMES:
                 table.range_deletes = handle
             elif name.startswith(layout.PARTITIONED_FILTER):
                 partitions = self._read_index_block(handle)[0]
                 places = zip(partitions["offset"].tolist(), partitions["stored"].tolist(), strict=True)
-                table.others += [("filter partition", Handle(*place)) for place in places]
+                table.other_blocks += [("filter partition", Handle(*place)) for place in places]
             elif name == layout.DICTIONARY_NAME and (content := self.read_block(handle)) is not None:
                 table.rules = replace(table.rules, dictionary=content.to_pybytes())
         if index is not None:
@@ -545,11 +550,11 @@ class MapReader:
             table.properties.update(iterate_entries(self._read_bare(properties)))
         end = 0 if properties is None else properties.offset
         blocks = [("metaindex", metaindex), *([("properties", properties)] if properties is not None else [])]
-        table.others = [(name, Handle(offset, size - layout.TRAILER_SIZE)) for name, (offset, size) in blocks]
+        table.other_blocks = [(name, Handle(offset, size - layout.TRAILER_SIZE)) for name, (offset, size) in blocks]
         try:
             buckets = read_buckets(table.properties, end)
         except MalformedError as error:
-            self._add_damage(table.others[-1][1], error.make_flaw(end))
+            self._add_damage(table.other_blocks[-1][1], error.make_flaw(end))
             return
         table.rules = replace(table.rules, buckets=buckets)
         if end:
@@ -590,7 +595,7 @@ class MapReader:
         _, offsets, sizes = fields.view("<u8")[:, :, 0].T
         table.values = np.zeros(len(fields), k.HANDLE)
         table.values["offset"], table.values["stored"] = offsets, sizes
-        table.others += [(layout.VALUE_BLOCK, Handle(*place)) for place in table.values.tolist()]
+        table.other_blocks += [(layout.VALUE_BLOCK, Handle(*place)) for place in table.values.tolist()]
 
     def _find_embedded(self) -> None:
         """Find the values between the blocks of entries: only these lead to them, so that all are read."""
@@ -598,7 +603,7 @@ class MapReader:
         layer = EmbeddedLayer(table.rules, self._source)
         blocks = zip(table.handles["offset"].tolist(), table.handles["stored"].tolist(), strict=True)
         value_handles = {Handle(*place) for block in blocks for place in layer.iterate_handles(*block)}
-        table.others += [(layout.VALUE_BLOCK, handle) for handle in sorted(value_handles)]
+        table.other_blocks += [(layout.VALUE_BLOCK, handle) for handle in sorted(value_handles)]
 
     def _salvage(self) -> None:
         """Add the blocks of rows that nothing leads to any more; they are proven by their checksums."""
@@ -650,7 +655,7 @@ class MapReader:
 
     def _read_index(self, index: Handle) -> None:
         table = self.map
-        table.others.append(("index", index))
+        table.other_blocks.append(("index", index))
         kind = _read_fixed(table.properties.get(layout.INDEX_TYPE))
         if kind > max(IndexType):
             self._add_damage(index, (TableDamageKind.UNKNOWN_INDEX, kind, 0))
@@ -663,7 +668,7 @@ class MapReader:
         if kind == IndexType.TWO_LEVEL:
             parts = []
             for place in zip(top_level[0]["offset"].tolist(), top_level[0]["stored"].tolist(), strict=True):
-                table.others.append(("index partition", Handle(*place)))
+                table.other_blocks.append(("index partition", Handle(*place)))
                 parts.append(self._read_index_block(Handle(*place)))
         start = 0
         for part in parts:

@@ -83,7 +83,7 @@ class SpanWalk:
             self.add_damage(TableDamageKind.BAD_HANDLE, offset, length, detail)
         elif self._is_zero(offset, length):
             self.findings.account.padding += length
-        elif (lost_end := self.table.lost) is not None:
+        elif (lost_end := self.table.lost_end) is not None:
             detail = f"{lost_end.detail}; what could be checked was read"
             self.findings.add_damage(Damage(self.fragment.path, offset, length, lost_end.kind, detail))
         elif any(flaw.kind == UNSUPPORTED for flaw in self.table.damages):
@@ -428,7 +428,8 @@ class TableRange(FileRange):
                 yield from self._drop_range(find_encryption(self.file, self.scan.storage) or error.damage, findings)
                 return
             except DiskError as error:
-                yield from self._drop_range(self._make_read_damage(error), findings)
+                kind, length = TableDamageKind.READ_ERROR.label, self.end - self.start
+                yield from self._drop_range(Damage(self.path, self.start, length, kind, str(error)), findings)
                 return
             yield from self.read(table, source, schema, findings)
             if self.end == self.file.size:
@@ -437,9 +438,6 @@ class TableRange(FileRange):
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the view, and the findings."""
         yield from RowReader(self, table, source, schema, findings).read_batches()
-
-    def _make_read_damage(self, error: DiskError) -> Damage:
-        return Damage(self.path, self.start, self.end - self.start, TableDamageKind.READ_ERROR.label, str(error))
 
     def _drop_range(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Report all of the range as lost, since nothing leads to its blocks; yield no rows."""

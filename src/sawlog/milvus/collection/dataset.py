@@ -590,7 +590,8 @@ class CollectionContents(Contents):
         for segment in self._selection.origins if shared.history else self._read:
             if not is_selected(segment, query) or segment.id in without:
                 continue
-            later = self.collection.list_deltas_after(segment) if shared.history else []
+            descendants = self.collection.find_compacted_to(segment) if shared.history else []
+            later = [log for descendant in descendants for log in descendant.deltas]
             delete_files = () if deletes == "ignore" else tuple(log.file for log in (*segment.deltas, *later))
             level_zero = across.get(segment.partition, ())
             first = True

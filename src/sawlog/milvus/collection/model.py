@@ -35,7 +35,7 @@ class Missing:
 
 
 class Slice(NamedTuple):
-    """Rows of a file: the first, the one after the last, and how many the file has."""
+    """Rows of a file: the first, the end of the range, and how many the file has."""
 
     first: int
     last: int
@@ -365,10 +365,6 @@ class Collection:
             else:
                 selected.add(id)
         return [segment for id, segment in segments.items() if id in selected]
-
-    def list_deltas_after(self, segment: Segment) -> list[LogFile]:
-        """Return the delta logs of segments that compaction made of a segment, and of those that it made of these."""
-        return [log for ancestor in self.find_compacted_to(segment) for log in ancestor.deltas]
 
     def find_compacted_to(self, segment: Segment) -> list[Segment]:
         """Return the segments that compaction made of a segment, and of those that it made of these."""

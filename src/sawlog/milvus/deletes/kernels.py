@@ -167,7 +167,7 @@ def _read_mark(marks: Any, hashed: Any) -> Any:
 
 @inlined
 def _find_slot(key: Any, hashed: Any, table: Any) -> Any:
-    """Return the slot of a key in the table, or the one it would take: the place of its first number."""
+    """Return the slot that a key has in the table, or would take, as the place of its first number."""
     mask = np.uint64(len(table) - 1)
     slot = hashed << _ONE & mask
     while table[slot + _ONE] >= 0 and table[slot] != key:

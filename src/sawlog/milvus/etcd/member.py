@@ -22,7 +22,7 @@ _PLACES = (
     (layout.SNAPSHOT_DIRECTORY, layout.DATABASE),
     (layout.DATABASE,),
 )
-"""Where the database is below a data directory, its member's directory, and the one of the member's snapshots."""
+"""Where the database is below a data directory, a member's directory, and the directory of a member's snapshots."""
 
 
 @dataclass(slots=True)

@@ -125,7 +125,7 @@ class AlarmMember(Message):
 
 
 class RequestOp(Message):
-    """An operation of a transaction: the one of these that is there. A transaction within stays bytes."""
+    """An operation of a transaction, which has exactly one of these fields. A transaction within stays bytes."""
 
     range = Field(1, decode_optional(RangeRequest))
     put = Field(2, decode_optional(PutRequest))

@@ -81,7 +81,8 @@ class Drives:
             for folder in {posixpath.dirname(drive.root), *named}:
                 folders |= {posixpath.join(folder, name) for name in raw.list_folders(folder or ".")}
             for folder in folders:
-                roots |= self._find_roots(folder, drive, raw)
+                peer = self._load_drive(folder, raw)
+                roots |= {folder} if peer is not None and peer.deployment == drive.deployment else set()
         ordered = sorted(roots, key=make_natural_key)
         first = next(
             (root for root in ordered if any(is_below(root, name) or is_below(name, root) for name in named)),
@@ -89,10 +90,6 @@ class Drives:
         )
         self.places[first] = tuple(ordered)
         return first
-
-    def _find_roots(self, folder: str, drive: Drive, raw: RawFiles) -> set[str]:
-        peer = self._load_drive(folder, raw)
-        return {folder} if peer is not None and peer.deployment == drive.deployment else set()
 
     def _load_drive(self, root: str, raw: RawFiles) -> Drive | None:
         if root not in self._drives:

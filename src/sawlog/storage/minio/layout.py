@@ -53,7 +53,7 @@ DELETE_TYPE = 2
 
 REED_SOLOMON = 1
 HIGHWAY_HASH = 1
-"""Numbers of the one erasure code and the one checksum of version 2."""
+"""Numbers of the only erasure code and the only checksum of version 2."""
 
 MAX_SHARDS = 256
 """Shards of an object at most: elements of the field of 8 bits."""

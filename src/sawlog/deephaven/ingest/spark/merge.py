@@ -98,9 +98,9 @@ def merge(
 ) -> Merge:
     """Merge all intraday locations of a date into history: `ROOT/Systems/NAMESPACE/Partitions/N/DATE/TABLE`.
 
-    Rows are sorted by the grouping columns, all rows of a value of the first of them in one internal partition; rows of
-    the same values stay in the order in which they were logged, or are sorted further by `sort`. Without grouping
-    columns, internal partitions hold the rows one after the other.
+    Rows are sorted by the grouping columns; all rows of a value of the first grouping column are in one internal
+    partition. Rows of the same values stay in the order in which they were logged, or are sorted further by `sort`.
+    Without grouping columns, internal partitions hold the rows one after the other.
 
     Every merged location records what it was made of. A later merge of the date takes only what is not there yet, into
     internal partitions of its own; when a partition was deleted since (DELETE_PARTITION), the date is rebuilt without
@@ -156,16 +156,16 @@ class _Plan:
     """The work of a merge.
 
     Attributes:
-        taken: Intraday locations to take, and the parts that they are.
-        kept: Parts that are taken out of the locations that are replaced.
+        incoming_parts: Intraday locations to take, and the parts that they are.
+        retained_parts: Parts that are taken out of the locations that are replaced.
         replaced: Historical locations that go.
         removed: Rows that go with them.
         expected: The digest that history must have in the end.
         advice: What to do when it has not, and nothing was written.
     """
 
-    taken: Mapping[str, Part]
-    kept: tuple[Part, ...]
+    incoming_parts: Mapping[str, Part]
+    retained_parts: tuple[Part, ...]
     replaced: tuple[Location, ...]
     removed: int
     expected: Digest
@@ -174,12 +174,12 @@ class _Plan:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts that the written locations are made of."""
-        return (*self.kept, *self.taken.values())
+        return (*self.retained_parts, *self.incoming_parts.values())
 
     @property
     def writes(self) -> bool:
         """Whether there is anything to do but the proof."""
-        return bool(self.taken or self.replaced)
+        return bool(self.incoming_parts or self.replaced)
 
 
 class MergeJob:
@@ -284,7 +284,7 @@ class MergeJob:
         ]
         if plan.removed:
             remarks.append(f"{plan.removed} rows went: their partitions were deleted after they had been merged")
-        added = sum(part.rows for part in plan.taken.values())
+        added = sum(part.rows for part in plan.incoming_parts.values())
         return Merge(
             plan.expected.rows, plan.expected.checksum, merged, paths, list(groups), added, plan.removed, True,
             remarks=remarks,
@@ -373,14 +373,15 @@ class MergeJob:
         numbers = {part.identity: number for number, part in enumerate(plan.parts)}
         tasks = []
         schemas = [] if self._intraday is None else [self._find_types()]
-        if plan.kept:
+        if plan.retained_parts:
             old = self._open(location.path for location in plan.replaced)
             schemas.append(find_view_schema(old))
             origins = {location.path: _retain_rows(location, numbers) for location in plan.replaced}
             tasks += plan_pieces(old, origins)
-        if plan.taken:
+        if plan.incoming_parts:
             tasks += plan_pieces(
-                self._open(plan.taken), {path: numbers[part.identity] for path, part in plan.taken.items()}
+                self._open(plan.incoming_parts),
+                {path: numbers[part.identity] for path, part in plan.incoming_parts.items()},
             )
         return tasks, unite_schemas(schemas)
 

@@ -271,8 +271,8 @@ def _pass_zeros(window: Any, pos: Any, state: Any) -> Any:
 def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """Find the next good entry after a bad one.
 
-    A good entry where the bad one ends by its own account is taken first: then only its content is damaged, and nothing
-    in it may be mistaken for entries; unless entries in it lead exactly there, for then it is its size that is damaged.
+    A good entry where the bad one says that it ends is taken first. Then only the content of the bad one is damaged,
+    and nothing in it may be mistaken for entries. If entries in it lead exactly there, its size is damaged instead.
     """
     if len(rules.totals) < 2:
         state.sums_wanted = 1

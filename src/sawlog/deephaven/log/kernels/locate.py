@@ -34,7 +34,7 @@ _WITH_SIZE = 3
 
 @inlined
 def _prepare(data: Any, body: Any, rules: Any, fixed: Any) -> Any:
-    """Lay out rows with the same columns as the one whose presence map is at `body`. Returns their lengths' number."""
+    """Lay out rows with the columns of the row whose presence map is at `body`. Returns how many lengths a row has."""
     segments = 0
     offset = np.int64(0)
     for place in range(len(rules.columns)):
