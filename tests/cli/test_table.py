@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import struct
 import subprocess
 import sys
@@ -14,8 +15,13 @@ from termios import TIOCSWINSZ
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from sawlog.cli.table import MIN_WIDTH, fit, measure_width
+from sawlog.cli.output import Page, measure_width
+from sawlog.cli.table import MIN_WIDTH, fit
+from tests.cli.conftest import RECORDS, Run, write_log
+
+DATABASE = Path(__file__).parents[1] / "golden" / "leveldb_database" / "pebble-2.1.7-minlz" / "db"
 
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=30), st.integers(20, 300))
@@ -68,3 +74,39 @@ def test_columns_without_room_are_named(log: Path) -> None:
     lines = on_terminal(20, "cat", log, "--view", "damage")
     assert lines[0].split() == ["file", "offset"]
     assert lines[-1].startswith("sawlog: columns without room: length, kind, detail, dropped;")
+
+
+def list_starts(text: str, *parts: str) -> list[int]:
+    """The cells where parts of lines begin, each in a line of its own."""
+    return [measure_width(line[: line.index(part)]) for part, line in zip(parts, text.splitlines(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    "names", [("a", "b"), ("a", "comparator"), ("日本語の列", "b"), ("", "tables of level 0"), ("a\x1b", "b")]
+)
+def test_facts_are_aligned_by_the_longest_name(names: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(zip(names, ("first", "second"), strict=True))
+    for show, least in ((Page().print_facts, Page.margin), (lambda rows: Page().print_grid("  ", rows), 0)):
+        show(rows)
+        first, second = list_starts(capsys.readouterr().out, "first", "second")
+        assert first == second >= max(least, *map(measure_width, names)) + (not least)
+
+
+def test_wide_text_is_wrapped_at_the_edge_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Page()
+    monkeypatch.setattr(page, "console", Console(force_terminal=True, width=40))
+    lines = page.wrap_text("名前 " * 30, 10)
+    assert max(map(measure_width, lines)) <= 30
+    assert "".join(lines).replace(" ", "") == "名前" * 30
+    assert page.wrap_text("", 10) == [""]
+
+
+def test_files_of_a_report_are_aligned_by_the_longest_verdict(run: Run, tmp_path: Path) -> None:
+    write_log(tmp_path / "000003.log", RECORDS)
+    shutil.copytree(DATABASE, tmp_path / "db")
+    for table in (tmp_path / "db").glob("*.sst"):
+        table.unlink()
+    lines = run("verify", tmp_path).out.splitlines()
+    files = [line for line in lines if line.startswith(("clean", "incomplete"))]
+    assert {line.split()[0] for line in files} == {"clean", "incomplete"}
+    assert len({len(line) - len(line.split(maxsplit=1)[1]) for line in files}) == 1

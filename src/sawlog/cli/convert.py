@@ -73,8 +73,7 @@ class Conversion(Result):
 
     def print_to(self, page: Page) -> None:
         page.print_line((render_count(self.rows, "row"), "bold"), (f" from {self.from_format} to {self.to_format}", ""))
-        for file in self.files:
-            page.print_fact("written", f"{file.final}, {render_size(file.size)}")
+        page.print_facts(("written", f"{file.final}, {render_size(file.size)}") for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +183,7 @@ class FolderConversion(Result):
     def print_to(self, page: Page) -> None:
         for part in self.parts:
             page.print_line((part.source, "bold"), (f"  {render_count(part.rows, 'row')} from {part.from_format}", ""))
-            for file in part.files:
-                page.print_fact("written", f"{file.final}, {render_size(file.size)}")
+            page.print_facts(("written", f"{file.final}, {render_size(file.size)}") for file in part.files)
         page.print_skipped(self.skipped)
         unwritten = sum(part.missed for part in self.skipped)
         remainder = f"; {render_count(unwritten, 'part')} not written" if unwritten else ""

@@ -110,8 +110,7 @@ class Comparison(Result):
         }
 
     def print_to(self, page: Page) -> None:
-        for name, change in self.columns.items():
-            page.print_fact("column", f"{name}: {change}")
+        page.print_facts(("column", f"{name}: {change}") for name, change in self.columns.items())
         for row in self.rows:
             sign, style = ("-", "red") if row.side == "a" else ("+", "green")
             page.print_line((f"{sign} row {row.number:,}  ", style), (row.line, ""))

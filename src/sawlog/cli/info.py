@@ -88,29 +88,30 @@ class Info(Result):
         return document
 
     def print_to(self, page: Page) -> None:
-        page.print_fact("format", f"{self.format.name} ({self.format.title})")
+        facts = [("format", f"{self.format.name} ({self.format.title})")]
         if len(self.files) == 1:
-            page.print_fact("file", self.files[0].path)
+            facts.append(("file", self.files[0].path))
         else:
-            page.print_fact("files", f"{len(self.files)}: {self.files[0].path} … {self.files[-1].path}")
-        page.print_fact("size", render_size(self.size))
-        for name, value in self.facts.items():
-            page.print_fact(name, str(value))
+            facts.append(("files", f"{len(self.files)}: {self.files[0].path} … {self.files[-1].path}"))
+        facts.append(("size", render_size(self.size)))
+        facts += [(name, str(value)) for name, value in self.facts.items()]
         if self.rows is not None:
-            page.print_fact("rows", f"{self.rows:,}")
+            facts.append(("rows", f"{self.rows:,}"))
         for path, tail in self.tails.items():
             if tail.status is not TailStatus.CLEAN:
-                page.print_fact("tail", (f"{path}: " if len(self.files) > 1 else "") + describe_tail(tail))
-        self._print_strips(page)
-        page.print_skipped(self.skipped)
+                facts.append(("tail", (f"{path}: " if len(self.files) > 1 else "") + describe_tail(tail)))
+        margin = page.measure_margin(name for name, _ in facts)
+        page.print_facts(facts, margin)
+        self._print_strips(page, margin)
+        page.print_skipped(self.skipped, margin)
         if any(skipped.missed for skipped in self.skipped):
-            page.print_fact("parts", f"listed by: sawlog ls {shlex.join(self.paths)}")
+            page.print_facts([("parts", f"listed by: sawlog ls {shlex.join(self.paths)}")], margin)
         page.print_line(("views", "bold"))
         page.print_grid("  ", self.format.views.items())
         page.print_line((f"columns of {self.view}", "bold"))
         page.print_grid("  ", ((column.name, _describe_column(column)) for column in self.schema))
 
-    def _print_strips(self, page: Page) -> None:
+    def _print_strips(self, page: Page, margin: int) -> None:
         """Print what the bytes of small files are for, a line per file, damage in red."""
         if not self.strips:
             return
@@ -118,12 +119,12 @@ class Info(Result):
 
         for file in self.strips:
             if len(self.files) > 1:
-                page.print_fact("", file.path)
-            runs = itertools.groupby(choose_cells(file, max(20, min(page.console.width, 130) - 10)))
+                page.print_facts([("", file.path)], margin)
+            runs = itertools.groupby(choose_cells(file, max(20, min(page.console.width, 130) - margin)))
             parts = [(SIGNS[use] * len(list(group)), _STYLES.get(use, "")) for use, group in runs]
-            page.print_line((f"{'map' if file is self.strips[0] else '':<10}", "bold"), *parts)
+            page.print_line((page.pad_text("map" if file is self.strips[0] else "", margin), "bold"), *parts)
         signs = "  ".join(f"{sign} {use or 'not read'}" for use, sign in SIGNS.items() if sign.strip())
-        page.print_line((" " * 10 + signs, "dim"))
+        page.print_line((" " * margin + signs, "dim"))
 
 
 def info(

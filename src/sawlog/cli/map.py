@@ -181,11 +181,12 @@ def _draw_single(dataset: Dataset, output: str, *, json: bool, browse: bool) -> 
 
 def _print(summary: Summary, output: str, page: Page) -> None:
     """Print a line of each part of a folder, and one for all."""
+    margin = page.measure_margin(entry.state for entry in summary.entries)
     for entry in summary.entries:
         style = "green" if entry.verdict is Verdict.CLEAN else "bold red"
         rows = "" if entry.rows is None else f", {render_count(entry.rows, 'row')} in {entry.page}"
         name = f"{entry.path} {entry.table}".strip()
-        page.print_line((f"{entry.state:<9} ", style), (name, "bold"), (f"  {entry.title}{rows}", ""))
+        page.print_line((page.pad_text(entry.state, margin), style), (name, "bold"), (f"  {entry.title}{rows}", ""))
     page.print_skipped(summary.skipped)
     page.print_line((f"{summary.states}; {render_count(summary.rows, 'row')}", "bold"), (f" drawn in {output}", ""))
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import codecs
 import contextlib
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from sawlog.errors import OptionError
 from sawlog.format.damage import Account, Damage, Skipped, Tail, TailStatus, Verdict, group_by_reason, judge_kind
@@ -69,14 +68,21 @@ class Outcome:
     def print_to(self, page: Page) -> None:
         """Print the result to a page, as text for people."""
         page.print_line((self.amount, "bold"), (f" {self.summary}", ""))
-        for name, value in self.facts:
-            page.print_fact(name, value)
+        page.print_facts(self.facts)
         if self.hint:
             page.print_line((f"  {self.hint}", ""))
 
 
 class Page:
-    """Text on stdout; plain where that is no terminal."""
+    """Text on stdout; plain where that is no terminal.
+
+    Attributes:
+        margin: Terminal cells before what follows names that are short.
+        file_margin: Terminal cells before what is said of a file, of which the verdict comes first.
+    """
+
+    margin: ClassVar = 10
+    file_margin: ClassVar = 9
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -93,17 +99,29 @@ class Page:
 
         self.console.print(Text.assemble(*((escape_unprintable(text), style) for text, style in parts)), soft_wrap=True)
 
-    def print_fact(self, name: str, value: str) -> None:
-        """Print a name in bold and what is known of it, on one line."""
-        self.print_line((f"{name:<9} ", "bold"), (value, ""))
+    def measure_margin(self, names: Iterable[str], min_cells: int = margin) -> int:
+        """Return the cells before what follows names in a column: room for the longest, and a space."""
+        return max([min_cells, *(measure_width(escape_unprintable(name)) + 1 for name in names)])
+
+    def pad_text(self, text: str, width: int) -> str:
+        """Return a text, escaped, that takes as many terminal cells, if it does not take more."""
+        text = escape_unprintable(text)
+        return text + " " * (width - measure_width(text))
+
+    def print_facts(self, facts: Iterable[tuple[str, str]], margin: int = 0) -> None:
+        """Print names in bold and what is known of each, a line each, aligned by the longest name or by a margin."""
+        facts = list(facts)
+        margin = margin or self.measure_margin(name for name, _ in facts)
+        for name, value in facts:
+            self.print_line((self.pad_text(name, margin), "bold"), (value, ""))
 
     def print_grid(self, indent: str, rows: Iterable[tuple[str, str]]) -> None:
         """Print names and descriptions, aligned, wrapped at the edge of a terminal."""
         rows = list(rows)
-        margin = max((len(name) for name, _ in rows), default=0) + 2
+        margin = self.measure_margin((name for name, _ in rows), 0) + 1
         for name, text in rows:
             first, *more_lines = self.wrap_text(escape_unprintable(text), len(indent) + margin)
-            self.print_line((indent, ""), (f"{escape_unprintable(name):<{margin}}", "bold"), (first, ""))
+            self.print_line((indent, ""), (self.pad_text(name, margin), "bold"), (first, ""))
             for line in more_lines:
                 self.print_line((f"{'':<{len(indent) + margin}}{line}", ""))
 
@@ -111,28 +129,38 @@ class Page:
         """Return a text in lines that fit a terminal next to `used` columns; one line where stdout is no terminal."""
         if not self.console.is_terminal:
             return [text]
-        return textwrap.wrap(text, max(20, self.console.width - used), break_on_hyphens=False) or [""]
+        lines = self.console.render_str(text).wrap(self.console, max(20, self.console.width - used))
+        return [line.plain.rstrip() for line in lines] or [""]
 
-    def print_skipped(self, skipped: Iterable[Skipped]) -> None:
+    def print_skipped(self, skipped: Iterable[Skipped], margin: int = 0) -> None:
         """Print which files were not read, one line per reason."""
         for reason, group in group_by_reason(skipped).items():
             names = [skipped.path for skipped in group[:_SHOWN_SKIPPED]]
             omission = f" and {len(group) - len(names):,} more" if len(group) > len(names) else ""
-            self.print_fact(
-                "not read",
-                f"{', '.join(names)}{omission}, {render_size(sum(skipped.bytes for skipped in group))}: {reason}",
-            )
+            size = render_size(sum(skipped.bytes for skipped in group))
+            self.print_facts([("not read", f"{', '.join(names)}{omission}, {size}: {reason}")], margin)
 
-    def print_damage(self, damages: list[Damage], count: int, *, every: bool = False) -> None:
-        """Print a line per damage, of `count` that there are."""
+    def print_damage(
+        self, damages: list[Damage], count: int, margin: int = file_margin, *, every: bool = False
+    ) -> None:
+        """Print a line per damage, of `count` that there are, after a margin."""
         listed = damages if every else damages[:_SHOWN_RANGES]
         for damage in listed:
             verdict = judge_kind(damage.kind)
             place = "" if verdict is Verdict.INCOMPLETE else f"at byte {damage.offset:,}, {damage.length:,} bytes: "
             style = "yellow" if verdict is Verdict.UNSUPPORTED else "red"
-            self.print_line((f"         {damage.kind} ", style), (f"{place}{damage.detail}", ""))
+            self.print_line((f"{'':<{margin}}{damage.kind} ", style), (f"{place}{damage.detail}", ""))
         if count > len(listed):
-            self.print_line((f"         and {count - len(listed):,} more; sawlog verify --all lists them", ""))
+            self.print_line((f"{'':<{margin}}and {count - len(listed):,} more; sawlog verify --all lists them", ""))
+
+
+def measure_width(text: str) -> int:
+    """Return the number of terminal cells that a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def write_page(page: str, path: str) -> None:

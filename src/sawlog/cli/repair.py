@@ -62,29 +62,26 @@ class _RepairOutcome:
             if len(files) > 1:
                 page.print_line((file.path, "bold"))
             count = sum(file.kinds.values())
-            self._print_account(page, file.rows, file.account, file.count(Verdict.DAMAGED))
-            if file.tail.status is not TailStatus.CLEAN:
-                page.print_fact("tail", describe_tail(file.tail))
+            tail = [] if file.tail.status is TailStatus.CLEAN else [("tail", describe_tail(file.tail))]
+            page.print_facts([*self._list_facts(file.rows, file.account, file.count(Verdict.DAMAGED)), *tail])
             page.print_damage(file.damages, count)
         if len(files) > 1:
             page.print_line((f"all {len(files)} files", "bold"))
             count = sum(file.count(Verdict.DAMAGED) for file in files)
-            self._print_account(page, self.report.rows, self.report.account, count)
-        for remark in self.report.remarks:
-            page.print_fact("meaning", f"{remark.path}: {remark.text}")
+            page.print_facts(self._list_facts(self.report.rows, self.report.account, count))
+        page.print_facts(("meaning", f"{remark.path}: {remark.text}") for remark in self.report.remarks)
         page.print_skipped(self.report.skipped)
         page.print_line((self.outcome, "bold"), (f"; written to {self.destination}", ""))
 
-    def _print_account(self, page: Page, rows: int, account: Account, damages: int) -> None:
-        page.print_fact("kept", f"{render_count(rows, 'row')}, {account.record:,} bytes")
+    def _list_facts(self, rows: int, account: Account, damages: int) -> list[tuple[str, str]]:
         losses = describe_places(damages) if damages else "nothing"
         if account.damage:
             losses = f"{account.damage:,} bytes in {render_count(damages, 'damaged range')}"
-        page.print_fact("lost", losses)
+        facts = [("kept", f"{render_count(rows, 'row')}, {account.record:,} bytes"), ("lost", losses)]
         if account.unsupported:
             label = "unchanged" if self.has_unsupported else "left out"
-            page.print_fact(label, f"{account.unsupported:,} bytes that this version does not support")
-        page.print_fact("source", f"{account.total:,} bytes: {describe_account(account)}")
+            facts.append((label, f"{account.unsupported:,} bytes that this version does not support"))
+        return [*facts, ("source", f"{account.total:,} bytes: {describe_account(account)}")]
 
 
 def repair(

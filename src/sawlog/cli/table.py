@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog.arrow import call_function, is_binary
 from sawlog.cli.errors import complain
-from sawlog.cli.output import Page
+from sawlog.cli.output import Page, measure_width
 from sawlog.format.printing import encode_texts, escape_unprintable
 
 _SAMPLE_ROWS = 200
@@ -72,15 +72,6 @@ def fit(natural: Sequence[int], room: int) -> list[int]:
         widths[index] = min(widths[index], max(min_widths[index], free // (shown_columns - count)))
         free -= widths[index]
     return widths
-
-
-def measure_width(text: str) -> int:
-    """Return the number of terminal cells that a text takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 class _Printer:

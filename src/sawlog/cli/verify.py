@@ -103,13 +103,14 @@ class _VerifyOutcome(HasVerdict):
         }
 
     def print_to(self, page: Page) -> None:
+        files, account = self.files, self.account
+        verdicts = Counter(file.verdict for file in files)
+        margin = page.measure_margin(verdicts, page.file_margin)
         for path in self.paths:
             if path.report is not None:
-                self._print_report(page, path.report)
-        files, account = self.files, self.account
+                self._print_report(page, path.report, margin)
         if not files:
             return
-        verdicts = Counter(file.verdict for file in files)
         datasets = sum(max(1, len(path.report.parts)) for path in self.paths if path.report is not None)
         inside = f" in {datasets} parts" if datasets > len(self.paths) else ""
         parts = [
@@ -129,29 +130,28 @@ class _VerifyOutcome(HasVerdict):
             parts.append(f"{render_count(unusable, 'path')} unusable")
         page.print_line(("; ".join(parts), "bold"))
 
-    def _print_report(self, page: Page, report: Report) -> None:
+    def _print_report(self, page: Page, report: Report, margin: int) -> None:
         for part in report.parts or [report]:
             if part.path:
                 page.print_line((part.path, "bold"), (f"  {load_formats()[part.format].title}", "cyan"))
             for file in part.files:
-                self._print_file(page, file)
+                self._print_file(page, file, margin)
             page.print_skipped(part.skipped)
-            if part.rescue:
-                page.print_fact("rescue", part.rescue)
+            page.print_facts([("rescue", part.rescue)] if part.rescue else [])
         page.print_skipped(report.own_skipped if report.parts else ())
 
-    def _print_file(self, page: Page, file: FileReport) -> None:
+    def _print_file(self, page: Page, file: FileReport, margin: int) -> None:
         size = f"  {render_count(file.rows, 'row')}, {render_size(file.size)}"
         page.print_line(
-            (f"{file.verdict:<8} ", _STYLES[file.verdict]),
+            (page.pad_text(file.verdict, margin), _STYLES[file.verdict]),
             (file.path, "bold"),
             (size, ""),
         )
-        page.print_line((f"         {describe_account(file.account)}; tail {describe_tail(file.tail)}", ""))
+        page.print_line((f"{'':<{margin}}{describe_account(file.account)}; tail {describe_tail(file.tail)}", ""))
         if file.notes:
             notes = ", ".join(f"{note.replace('_', ' ')} {count:,}" for note, count in sorted(file.notes.items()))
-            page.print_line((f"         notes: {notes}", "yellow"))
-        page.print_damage(file.damages, sum(file.kinds.values()), every=self.every)
+            page.print_line((f"{'':<{margin}}notes: {notes}", "yellow"))
+        page.print_damage(file.damages, sum(file.kinds.values()), margin, every=self.every)
 
 
 def verify(
