@@ -213,7 +213,7 @@ class LocalStore(FileStore):
                         if entry.is_dir(follow_symlinks=False):
                             inner.append(entry.name)
                         elif not entry.name.startswith(HIDDEN):
-                            file = self._find_file(os.path.join(directory, entry.name))
+                            file = self._find_file(entry.path)
                             if file is not None:
                                 yield file
             except OSError as error:

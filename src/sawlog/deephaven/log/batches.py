@@ -142,8 +142,8 @@ class RowBatch:
         self._stored, self._constants = described.stored, described.constants
         self._wanted, self._judged = described.gathered, described.judged
         self._has_lengths = described.has_lengths
-        self.columns = described.columns.copy()
-        self._facts = self.columns.view(gather.COLUMN, np.ndarray)
+        # Bytes are copied in a tenth of the time that records are.
+        self.columns = np.frombuffer(bytearray(described.columns), gather.COLUMN)
         self._tables: dict[str, pa.Array] = {}
         self._texts: dict[int, tuple[pa.Array, list[int]]] = {}
         self.bad_values: list[BadValue] = []
@@ -158,7 +158,7 @@ class RowBatch:
 
     def _arrange(self) -> None:
         """Give every column its place in arena and scratch."""
-        values, bodies = self._facts["values"], self._facts["body"]
+        values, bodies = self.columns["values"], self.columns["body"]
         rows = self.max_rows
         place = 0
 
@@ -179,8 +179,8 @@ class RowBatch:
                 values[index] = self._firsts[-1] + layout.COUNT_SIZE
                 bodies[index] = take(int(self._rooms[index]) + SLACK)
         self._arena_bytes = max(place, 1)
-        self._facts["room"] = self._rooms
-        self._facts["valid"] = 2 * np.arange(len(values)) * rows
+        self.columns["room"] = self._rooms
+        self.columns["valid"] = 2 * np.arange(len(values)) * rows
         self.scratch: NDArray[np.uint8] = np.empty(2 * len(values) * rows + 1, np.uint8)
         self.starts = np.zeros(rows, np.int64)
 
@@ -190,7 +190,8 @@ class RowBatch:
         self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
         for first in self._firsts:
             self.arena[first : first + layout.COUNT_SIZE] = 0
-        self._facts[["nulls", "used", "high"]] = 0
+        for name in ("nulls", "used", "high"):
+            self.columns[name] = 0
 
     def grow(self) -> None:
         """Make more room: not a single row found any."""
@@ -201,7 +202,7 @@ class RowBatch:
     def adapt(self, rows: int) -> None:
         """Allocate fresh buffers, of sizes by what was found in the last rows."""
         if rows and not rows == self.max_rows == self._most:
-            room = self._facts["used"] * self._most // rows
+            room = self.columns["used"] * self._most // rows
             room = np.where(self._has_lengths, np.minimum(room + room // 16, _MAX_ROOM), 0)
             if self.max_rows < self._most or (room > self._rooms).any():
                 grown_rooms = self._rooms * (self.max_rows > FIRST_ROWS)
@@ -214,8 +215,7 @@ class RowBatch:
         """Return the gathered rows as a batch of the schema; invalid values are null, and listed in `bad_values`."""
         # Plain numbers: to ask the records for one field after the other takes long.
         names = gather.COLUMN.names or ()
-        gathered = (dict(zip(names, row, strict=True)) for row in self._facts[self._wanted].tolist())
-        self._gathered = dict(zip(self._wanted, gathered, strict=True))
+        self._gathered = {place: dict(zip(names, self.columns[place].item(), strict=True)) for place in self._wanted}
         used = sum(rows * (facts["width"] or layout.COUNT_SIZE) + facts["used"] for facts in self._gathered.values())
         self._sparse = 2 * used < self._arena_bytes
         self.bad_values = []

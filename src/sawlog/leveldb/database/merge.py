@@ -789,12 +789,15 @@ class _RunQueue:
         return groups
 
 
+_NO_COVERS = _make_covers([])
+
+
 class _Deletions:
     """The range deletions of the files that are open, as far as they reach into the keys that are still to be read."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
-        self._covers = _make_covers([])
+        self._covers = _NO_COVERS
         self._is_complete = True
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -810,6 +813,8 @@ class _Deletions:
             self._covers = _make_covers(self._batches)
             self._is_complete = True
         keys, starts, sequences = self._covers
+        if not len(sequences):
+            return self._covers
         reached = range(len(sequences))
         first = max(
             bisect_right(reached, low, key=lambda cover: keys[starts[cover] : starts[cover + 1]].tobytes()) - 1, 0

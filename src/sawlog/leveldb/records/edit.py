@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -325,6 +324,7 @@ _PEBBLE_READERS: dict[int, tuple[str, Callable[[_Cursor], Any]]] = {
     PebbleTag.EXCISE_BOUNDS: ("excises", _read_excise),
     PebbleTag.MARKED_FILE: ("marked_files", _make_entry(**_PLACE).read),
 }
+_ABSENT = {column.name: column.absent for column in _COLUMNS if column.absent is not None}
 EDITS_SCHEMA = pa.schema([column.field for column in _COLUMNS])
 """One row per edit; null means that the edit does not say. From `column_family` on, all is RocksDB's, and from
 `new_backing_files` on Pebble's."""
@@ -354,7 +354,7 @@ def parse_edit(record: bytes, dialect: Dialect = "leveldb") -> dict[str, Any]:
 
 
 def _parse_row(record: bytes, dialect: Dialect) -> dict[str, Any]:
-    row = {column.name: copy(column.absent) for column in _COLUMNS if column.absent is not None}
+    row = {name: [] if absent == [] else absent for name, absent in _ABSENT.items()}
     for name, _, _, value in iterate_fields(record, dialect):
         if isinstance(row.get(name), list):
             row[name].append(value)

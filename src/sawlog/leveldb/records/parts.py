@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -29,8 +30,7 @@ class LogParts:
 
     def __init__(self, logs: Iterable[File]) -> None:
         numbers = {file: _parse_number(file) for file in logs}
-        counts = np.unique(list(numbers.values()), return_counts=True)
-        self._several = {int(number) for number, count in zip(*counts, strict=True) if count > 1}
+        self._several = {number for number, count in Counter(numbers.values()).items() if count > 1}
         self._last_parts = {number: file for file, number in numbers.items()}
         self._number = self._last = -1
 
