@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import Column
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u64, store_u32, store_u64
+from sawlog.kernels.memory import copy_bytes, load_u64, store_u16, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
 from sawlog.kernels.text import HIGH_BITS, measure_utf8, put_beyond_ascii, read_utf_16
@@ -32,6 +32,12 @@ _FRACTION = np.uint64(52)
 _EXPONENT, _BIAS = np.uint64(0x7FF), 1023
 _SINGLE_FRACTION, _SINGLE_EXPONENT, _SINGLE_BIAS = np.uint64(23), np.uint64(0xFF), 127
 _SIGN = np.uint64(1 << 63)
+
+_HUNDRED, _TEN_THOUSAND = np.uint64(100), np.uint64(10_000)
+_POWERS = np.array([10**width for width in range(20)], np.uint64)
+_MOST_WIDTH = np.uint64(len(_POWERS))
+_PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), "<u2").astype(np.uint64)
+"""The two digits of each number, as a number of 16 bits."""
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).copy()
@@ -74,13 +80,27 @@ def put_digits(out: Any, pos: Any, value: Any, width: Any) -> Any:
 
 @inlined
 def put_unsigned(out: Any, pos: Any, value: Any) -> Any:
-    """Write a uint64 in decimal."""
+    """Write a uint64 in decimal, four digits at a time; return the position after it."""
     width = _ONE
-    quotient = value // _TEN
-    while quotient > 0:
-        quotient //= _TEN
+    while width < _MOST_WIDTH and value >= _POWERS[width]:
         width += _ONE
-    return put_digits(out, pos, value, width)
+    cursor = pos + width
+    while value >= _TEN_THOUSAND:
+        quotient = value // _TEN_THOUSAND
+        remainder = value - quotient * _TEN_THOUSAND
+        hundreds = remainder // _HUNDRED
+        cursor -= _FOUR
+        store_u32(out, cursor, _PAIRS[hundreds] | _PAIRS[remainder - hundreds * _HUNDRED] << np.uint64(16))
+        value = quotient
+    if value >= _HUNDRED:
+        quotient = value // _HUNDRED
+        store_u16(out, cursor - _TWO, _PAIRS[value - quotient * _HUNDRED])
+        value = quotient
+    if value >= _TEN:
+        store_u16(out, pos, _PAIRS[value])
+    else:
+        out[pos] = np.uint64(48) + value
+    return pos + width
 
 
 @inlined

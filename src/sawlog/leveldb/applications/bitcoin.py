@@ -5,7 +5,7 @@ See `txdb.cpp`, `coins.h`, `compressor.cpp`, `chain.h` and `dbwrapper.cpp` in it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -210,6 +210,8 @@ class Chainstate(Bitcoin):
     """View of the set of unspent outputs, a row each."""
 
     title = "Bitcoin's chainstate: txid, output, height, amount, script of unspent outputs"
+    directory: ClassVar = "/chainstate"
+    own_key: ClassVar = layout.COIN + b".{33,37}"
     columns: ClassVar = make_columns(
         "kind txid output:int height:int coinbase:bool amount:int script_type script:bytes blocks:texts"
     )
@@ -240,16 +242,13 @@ class Chainstate(Bitcoin):
         layout.HEAD_BLOCKS: ("head_blocks", lambda key: {}, _read_hashes),
     }
 
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directory, or by its coins."""
-        del comparator
-        return path.endswith("/chainstate") or any(key[:1] == layout.COIN and 34 <= len(key) <= 38 for key in keys)
-
 
 class BlockIndex(Bitcoin):
     """View of the index of blocks: a row per block, file of blocks, or transaction."""
 
     title = "Bitcoin's index of blocks and transactions: hash, height, file, offset, header"
+    directory: ClassVar = "/blocks/index|/indexes/txindex"
+    own_key: ClassVar = b"[%b%b].{%d}" % (layout.BLOCK, layout.TRANSACTION, layout.HASH_SIZE)
     columns: ClassVar = make_columns(
         "kind hash height:int status:int transactions:int file:int offset:int undo_offset:int "
         "transaction_offset:int version:int previous merkle_root time:int bits:int nonce:int blocks:int "
@@ -299,11 +298,3 @@ class BlockIndex(Bitcoin):
         ),
         layout.BEST_BLOCK: ("best_block", lambda key: {}, _read_locator),
     }
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like Bitcoin's: by its directory, or by keys of blocks or transactions."""
-        del comparator
-        named = path.endswith(("/blocks/index", "/indexes/txindex"))
-        return named or any(
-            key[:1] in (layout.BLOCK, layout.TRANSACTION) and len(key) == 1 + layout.HASH_SIZE for key in keys
-        )

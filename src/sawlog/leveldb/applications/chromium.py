@@ -129,12 +129,9 @@ class LocalStorage(ApplicationView):
     """View of `localStorage`: a row per item of a page, and per piece of metadata on its origin."""
 
     title = "Chromium's Local Storage: kind, storage_key, key, value"
+    directory: ClassVar = "Local Storage/leveldb"
+    own_key: ClassVar = b"META(ACCESS)?:.*"
     columns: ClassVar = make_columns("kind storage_key key value time:time size:int")
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directory, or by metadata on origins."""
-        del comparator
-        return path.endswith("Local Storage/leveldb") or any(key.startswith((b"META:", b"METAACCESS:")) for key in keys)
 
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return all but the version."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -64,12 +65,9 @@ class SiteCharacteristics(ApplicationView):
     """View of what Chromium has seen sites do in the background: a row per host."""
 
     title = "Chromium's Site Characteristics: MD5 of a host, when it was loaded, what it does in the background (JSON)"
+    directory: ClassVar = "/Site Characteristics Database"
+    own_key: ClassVar = SITE_VERSION
     columns: ClassVar = make_columns("kind host_md5 time:time value")
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directory, or the key of its version."""
-        del comparator
-        return path.endswith("/Site Characteristics Database") or SITE_VERSION in keys
 
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return sites, and the version."""
@@ -229,12 +227,9 @@ class GcmStore(ApplicationView):
     """View of Google Cloud Messaging: registrations of applications, messages, and their keys."""
 
     title = "Chromium's GCM Store (push messages): kind, app, sender, scope, name, value, time"
+    directory: ClassVar = "/GCM Store(/Encryption)?"
+    own_key: ClassVar = b"|".join(map(re.escape, _SINGLE))
     columns: ClassVar = make_columns("kind app sender scope name value time:time")
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directories, or by keys that only it has."""
-        del comparator
-        return path.endswith(("/GCM Store", "/GCM Store/Encryption")) or not _SINGLE.keys().isdisjoint(keys)
 
     def make_context(self, entries: Entries, home: Home) -> bool:
         """Return whether the database holds the keys of applications, by its directory."""
@@ -393,9 +388,20 @@ _TIMES: Mapping[str, tuple[tuple[str, ...], int]] = {
 _SHARED_ROWS = MessageRows(
     SHARED, {name: {"time": _TIMES[name][0]} if name in _TIMES else {} for name in ("", *_CLIENTS)}
 )
-_NUMBERED_KEYS, _APART_KEYS = (
-    KeyPatterns([KeyPattern(_GLOBAL, ""), KeyPattern(b"", "", (*parts, Part("key", "bytes")), "")], _SHARED_ROWS)
-    for parts in ((Part("number", "int", b"_"),), ())
+_NUMBERED, _APART_KEYS, _SIGNAL_KEYS = range(3)
+"""Groups of keys: of the database that is shared, of one apart, and of signals apart."""
+_SIGNAL = "signal"
+_SHARED_KEYS = KeyPatterns(
+    [
+        *(KeyPattern(_GLOBAL, "", group=group) for group in (_NUMBERED, _APART_KEYS, _SIGNAL_KEYS)),
+        *(
+            KeyPattern(prefix, _SIGNAL, (Part(_SIGNAL, "bytes"),), _SIGNALS, group)
+            for prefix, group in ((b"%d_" % _CLIENTS.index(_SIGNALS), _NUMBERED), (b"", _SIGNAL_KEYS))
+        ),
+        KeyPattern(b"", "", (Part("number", "int", b"_"), Part("key")), "", _NUMBERED),
+        KeyPattern(b"", "", (Part("key"),), "", _APART_KEYS),
+    ],
+    _SHARED_ROWS,
 )
 _CLIENT_NODES = np.array([_SHARED_ROWS.nodes[name] for name in _CLIENTS])
 _CLIENT_UNITS = np.array([_TIMES.get(name, ((), 1))[1] for name in _CLIENTS])
@@ -409,13 +415,9 @@ class SharedProto(ApplicationView):
     """View of the database that many services of Chromium share: a row per message of protobuf."""
 
     title = "Chromium's shared_proto_db: name and number of a database in it, key, value (JSON), time"
+    directory: ClassVar = rf"/shared_proto_db(/metadata)?|(^|/)({'|'.join(_APART)})"
+    own_key: ClassVar = _GLOBAL
     columns: ClassVar = make_columns("database number:int key value time:time")
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directories, or the key of metadata on all."""
-        del comparator
-        named = path.endswith(("/shared_proto_db", "/shared_proto_db/metadata")) or path.rpartition("/")[2] in _APART
-        return named or _GLOBAL in keys
 
     def make_context(self, entries: Entries, home: Home) -> str:
         """Return the name of the directory: that of metadata on the others, and of a database apart."""
@@ -425,8 +427,12 @@ class SharedProto(ApplicationView):
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: str) -> PlainRows:
         """Return messages with a number or in a database apart."""
         name = _APART.get(context)
-        stored = (_NUMBERED_KEYS if name is None else _APART_KEYS).read(keys)
-        numbers = np.full(len(keys), _CLIENTS.index(name)) if name is not None else stored.select_numbers("number")
+        group = _NUMBERED if name is None else _SIGNAL_KEYS if name == _SIGNALS else _APART_KEYS
+        stored = _SHARED_KEYS.read(keys, np.full(len(keys), group, np.uint8))
+        are_signals = stored.are_of(_SIGNAL)
+        numbers = np.where(are_signals, _CLIENTS.index(_SIGNALS), stored.select_numbers("number"))
+        if name is not None:
+            numbers.fill(_CLIENTS.index(name))
         roots = stored.roots
         are_clients = (roots != k.UNREAD) & (numbers >= 0) & (numbers < len(_CLIENTS))
         is_metadata = context == "metadata"
@@ -435,16 +441,15 @@ class SharedProto(ApplicationView):
         else:
             roots[are_clients] = _CLIENT_NODES[numbers[are_clients]]
         rendered = _SHARED_ROWS.render(values, roots)
-        are_signals = are_clients & (numbers == _CLIENTS.index(_SIGNALS)) & (not is_metadata)
-        texts = _SHARED_ROWS.render(stored.find_spans("key"), np.where(are_signals, k.NOTHING, k.PLAIN_TEXT))
         units = np.ones(len(keys), np.int64)
         units[are_clients] = _CLIENT_UNITS[numbers[are_clients]]
-        is_plain = rendered.is_plain & texts.is_plain & (~are_signals | (stored.select_lengths("key") == _SIGNAL_SIZE))
-        keys_shown = texts.make_values(~are_signals)
+        is_whole = (stored.select_lengths(_SIGNAL) == _SIGNAL_SIZE) & (not is_metadata)
+        is_plain = rendered.is_plain & (~are_signals | is_whole)
+        keys_shown = stored.make_texts("key")
         if are_signals.any():
             keys_shown = call_function("coalesce", _show_signals(stored, are_signals & is_plain), keys_shown)
         columns = {
-            "database": _NAME_OF.take(numbers),
+            "database": take_texts(_NAME_OF.find_texts(numbers)),
             "number": make_fixed_array(pa.int64(), numbers),
             "key": keys_shown,
             "value": rendered.make_values(),
@@ -500,7 +505,7 @@ def _signal(key: bytes) -> tuple[str, str | None]:
 def _show_signals(stored: KeyRows, are_signals: NDArray[np.bool_]) -> pa.Array:
     """Return `_signal` of many keys, each of which has all of its bytes; null for others."""
     rows = np.flatnonzero(are_signals)
-    spans = stored.find_spans("key")
+    spans = stored.find_spans(_SIGNAL)
     data = spans.data[spans.starts[rows, np.newaxis] + np.arange(_SIGNAL_SIZE)]
     kinds = _KIND_OF.take(data[:, 0].astype(np.int64))
     numbers = data[:, 8:].copy().view(">u8").astype(np.uint64)

@@ -5,7 +5,7 @@ See `service_worker_database.cc` and `notification_database.cc` in Chromium's so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -301,16 +301,13 @@ class ServiceWorker(ApplicationView):
     """View of service workers: a row per registration, script, and piece of data that a service keeps for one."""
 
     title = "Chromium's service workers: kind, storage_key, scope, url of scripts, times, value (JSON)"
+    directory: ClassVar = "/Service Worker/Database"
+    own_key: ClassVar = b"INITDATA_.*"
     columns: ClassVar = make_columns(
         "kind storage_key registration_id:int version_id:int resource_id:int scope url name size:int "
         "time:time script_time:time value"
     )
     names: ClassVar = (_SITES, _AFTER_SITES)
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directory, or by keys that only it has."""
-        del comparator
-        return path.endswith("/Service Worker/Database") or any(key.startswith(b"INITDATA_") for key in keys)
 
     def make_context(self, entries: Entries, home: Home) -> Registrations:
         """Return sites of registrations, and registrations of versions, newest first."""
@@ -351,15 +348,16 @@ class ServiceWorker(ApplicationView):
         rendered = _WORKERS.render(values, np.where(are_data, names.roots, stored.roots))
         version_ids = stored.make_integers("version_id"), rendered.make_integers("version_id")
         registrations = stored.make_integers("registration_id")
-        sites = take_texts(stored.find_texts("storage_key"), rendered.find_values(stored.are_of("registration_site")))
         if are_resources.any():
             versions = context.versions.take(stored.select_numbers("version_id"))
             registrations = call_function("if_else", make_array(are_resources, pa.bool_()), versions, registrations)
         are_explained = are_resources | are_data | stored.are_of("has_user_data")
-        if are_explained.any():
-            known_sites = context.sites.find_texts(view_values(fill_null(registrations, -1), np.int64))
-            known_sites = known_sites._replace(lengths=np.where(are_explained, known_sites.lengths, -1))
-            sites = call_function("coalesce", sites, take_texts(known_sites))
+        known_sites = context.sites.find_texts(view_values(fill_null(registrations, -1), np.int64))
+        sites = take_texts(
+            stored.find_texts("storage_key"),
+            rendered.find_values(stored.are_of("registration_site")),
+            known_sites._replace(lengths=np.where(are_explained, known_sites.lengths, -1)),
+        )
         epochs = np.where(are_data, _EPOCHS[names.patterns], EPOCH)
         are_documents = are_data | stored.are_of("registration") | are_resources
         columns = {
@@ -480,15 +478,11 @@ class Notifications(ApplicationView):
     """View of notifications that sites have shown: a row for each, and for its images."""
 
     title = "Chromium's Platform Notifications: kind, origin, notification_id, title, body, times, value (JSON)"
+    directory: ClassVar = "/Platform Notifications"
+    own_key: ClassVar = b"(%b|%b).*\0p#.*" % (_DATA, _RESOURCES)
     columns: ClassVar = make_columns(
         "kind origin notification_id registration_id:int title body tag time:time timestamp:time value"
     )
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like Chromium's: by its directory, or keys with a 0 between origin and ID."""
-        del comparator
-        named = path.endswith("/Platform Notifications")
-        return named or any(key.startswith((_DATA, _RESOURCES)) and b"\0p#" in key for key in keys)
 
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return notifications and images."""

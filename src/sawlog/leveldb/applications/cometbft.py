@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -96,12 +96,9 @@ class CometBFT(ApplicationView):
     """View of a block store: a row per block's metadata, part, commit, or hash."""
 
     title = "CometBFT's block store (Cosmos): kind, height, part, hash, time, value (JSON)"
+    directory: ClassVar = "/blockstore.db"
+    own_key: ClassVar = STORE
     columns: ClassVar = make_columns("kind height:int part:int hash time:time value")
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directory, or the key of its state."""
-        del comparator
-        return path.endswith("/blockstore.db") or STORE in keys
 
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return entries whose fields ascend, as the application writes them."""

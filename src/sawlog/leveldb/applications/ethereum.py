@@ -6,7 +6,8 @@ are hexadecimal digits. Older blocks are in the freezer, which is no database.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
@@ -228,13 +229,9 @@ class Ethereum(ApplicationView):
     """View of the database of a chain: a row per header, body, list of receipts, transaction, account or node."""
 
     title = "go-ethereum's chaindata: kind, number, hash, path, name, time, value (JSON as in JSON-RPC)"
+    directory: ClassVar = "/chaindata"
+    own_key: ClassVar = b"|".join([*map(re.escape, _NAMES), b"ethereum-(config|genesis)-.*"])
     columns: ClassVar = make_columns("kind number:int hash path name time:time value")
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directory, or keys that only it has."""
-        del comparator
-        named = path.endswith("/chaindata") or not _NAMES.keys().isdisjoint(keys)
-        return named or any(key.startswith((b"ethereum-config-", b"ethereum-genesis-")) for key in keys)
 
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
         """Return all but settings, and values that are JSON already."""

@@ -6,7 +6,7 @@ See `sandbox_origin_database.cc` and `sandbox_directory_database.cc` in Chromium
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -178,16 +178,12 @@ class FileSystem(ApplicationView):
     """View of the files of sites: a row per site, file, directory, and name in a directory."""
 
     title = "Chromium's File System: kind, origin, directory, path, name, data_path, time of sites' files"
+    directory: ClassVar = f"File System/Origins|{_PLACE.pattern}"
+    own_key: ClassVar = b"(%b|%b).*" % (_ORIGIN, CHILD)
     columns: ClassVar = make_columns(
         "kind origin directory storage path name file_id:int parent_id:int data_path time:time number:int"
     )
     names: ClassVar = (b"0", b":")
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directories, or by its keys."""
-        del comparator
-        named = path.endswith("File System/Origins") or _PLACE.search(path) is not None
-        return named or any(key.startswith((_ORIGIN, CHILD)) for key in keys)
 
     def make_context(self, entries: Entries, home: Home) -> _Files:
         """Return the files by their IDs, newest first, and where the database is."""
@@ -230,9 +226,8 @@ class FileSystem(ApplicationView):
         names_here = find_texts(names, have_parents)
         directories = context.directories.find_texts(parents)
         are_short = (directories.lengths >= 0) & (directories.lengths + names_here.lengths < _MOST_PATH)
-        paths = take_texts(
-            directories, names_here._replace(lengths=np.where(are_short, names_here.lengths, -1)), ord("/")
-        )
+        short_names = names_here._replace(lengths=np.where(are_short, names_here.lengths, -1))
+        paths = take_texts(directories, short_names, separator=ord("/"))
         numbers = rendered.select_numbers(INTEGER)
         file_ids = np.where(are_children, numbers, stored.select_numbers("file_id"))
         directory, storage = (

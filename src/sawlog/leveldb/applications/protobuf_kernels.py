@@ -18,17 +18,19 @@ from sawlog.kernels.json_text import (
     is_json,
     put_base64,
     put_double,
+    put_integer,
     put_string,
     put_text,
+    put_unsigned,
     put_utf_16_string,
     widen_bits,
 )
-from sawlog.kernels.memory import are_bytes_equal, load_u32, load_u64, store_u16, store_u64
+from sawlog.kernels.memory import are_bytes_equal, load_u32, load_u64, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _U32, _ZERO
 from sawlog.kernels.protobuf import read_varint
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s, OutUInt64s, UInt64s
 from sawlog.kernels.text import HIGH_BITS, find_utf8_end, put_latin_1, put_utf_16
-from sawlog.kernels.vector import copy_short
+from sawlog.kernels.vector import copy_16, copy_short
 from sawlog.leveldb.applications.script_kernels import LEVEL, MAX_LEVELS, MAX_NAMES, NAME, put_script
 from sawlog.leveldb.records.kernels import Strings
 
@@ -55,11 +57,12 @@ NOTHING, PLAIN_TEXT, QUOTED_TEXT, JSON_TEXT, UTF_16_TEXT, MARKED_TEXT, DECIMAL, 
 an object; text that is JSON; text in UTF-16; text in UTF-16 or Latin-1 after the byte 0 or 1; an integer in digits,
 which is captured as number 0; no byte at all; a value that is left to Python."""
 
-_COLUMNS = "tag", "kind", "is_repeated", "target", "name", "name_end", "capture"
+_COLUMNS = "tag", "kind", "is_repeated", "target", "name", "name_end", "capture", "plain_tag"
 FIELD = make_record_type(*((name, np.uint64) for name in _COLUMNS))
 """A declared field. Its values begin with `tag`; `target` is the node of a message or the first value of an enum. From
 `name` to `name_end` there are a comma, its name in JSON and a colon. `capture` is one more than the number that its
-value is noted down as, or 0. The fields of a message end with a tag that is larger than any."""
+value is noted down as, or 0; `plain_tag` is the tag of a single value that is neither a message nor noted down, or 0.
+The fields of a message end with a tag that is larger than any."""
 NODE = make_record_type(("first", np.uint64), ("captures", np.uint64))
 """A message: its first field by number, and a bit for each number that is noted down in it or in messages in it."""
 _LEVEL = make_record_type(*((name, np.uint64) for name in ("field", "number", "items", "end")))
@@ -69,12 +72,11 @@ _MAX_DEPTH = 32
 """Messages in messages; declarations have fewer."""
 _STATE = make_record_type(("position", np.uint64), "slots", "names", "is_full")
 """How far the texts, the slots and the names in values of scripts are, and whether there was no room for a value."""
-ROOMS = (2, 16)
-"""Bytes of text that there is room for, for each byte of all values, at first and if it was not enough: short fields
+MAX_ROOM, MAX_ROW_ROOM = 16, 512
+"""Bytes of text that there is room for at most, for each byte of all values, and for each value besides: short fields
 have long names."""
-ROW_ROOM = 512
-"""Bytes that there is room for besides, for each value."""
-_SLACK = np.uint64(256)
+SLACK = 256
+_SLACK = np.uint64(SLACK)
 """More than the name of a field, and the text of a number with its brackets and commas."""
 
 
@@ -84,7 +86,7 @@ class Declared(NamedTuple):
     Attributes:
         nodes: `NODE`, by number of a message.
         fields: `FIELD`, those of a message one after the other, by number.
-        names: uint8, names in JSON.
+        names: uint8, names in JSON, and `SLACK` bytes.
         values: uint64, value i of all enums is `texts[values[i] : values[i + 1]]` in JSON.
         last_values: uint64, by first value of an enum: the one after its last.
         texts: uint8, names of values; empty for those that have none.
@@ -118,8 +120,8 @@ class Captures(NamedTuple):
     """Numbers and texts that were noted down.
 
     Attributes:
-        words: int64, by number of the capture and row: the number, or where the text begins.
-        lengths: int64, likewise: bytes of the text; -1 where there is none.
+        words: int64, by number of the capture and row: the number, or where the text begins; 0 where there is none.
+        lengths: int64, likewise: bytes of the text, 0 of a number; -1 where there is none.
     """
 
     words: Annotated[Any, Array(np.int64, 2, writable=True)]
@@ -135,7 +137,7 @@ class Rendered(NamedTuple):
         ends: int64, `ends[i + 1]` is the end of text i; `ends[0]` is 0.
         slots: int64, where in `out` doubles belong.
         doubles: uint64, their bits.
-        captures: `Captures`; lengths are -1 before.
+        captures: `Captures`.
     """
 
     is_plain: OutBytes
@@ -165,7 +167,7 @@ class Scratch(NamedTuple):
 def make_scratch() -> Scratch:
     """Return working memory with room for whatever is rendered."""
     messages, stack = np.empty(_MAX_DEPTH + 1, _LEVEL), np.empty(MAX_LEVELS, LEVEL)
-    return Scratch(messages, stack, np.empty(MAX_NAMES, NAME), np.empty(1, _STATE))
+    return Scratch(messages, stack, np.empty(MAX_NAMES, NAME), np.zeros(1, _STATE))
 
 
 _LONGEST_TAG, _LONGEST = np.uint64(5), _TEN
@@ -174,11 +176,7 @@ _SINGLE = np.uint64(1)
 _BYTES_TEXT = np.frombuffer(b'{"$bytes":', np.uint8).copy()
 _TRUE_TEXT, _FALSE_TEXT = (np.uint64(int.from_bytes(name, "little")) for name in (b"true", b"false"))
 _SPACES = np.uint64(0x2020202020202020)
-_DIGIT, _HUNDRED = np.uint64(48), np.uint64(100)
-_POWERS = np.array([10**width for width in range(20)], np.uint64)
-_MOST_WIDTH = np.uint64(len(_POWERS))
-_PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), "<u2").astype(np.uint64)
-"""The two digits of each number, as a number of 16 bits."""
+_DIGIT, _SIXTEEN = np.uint64(48), np.uint64(16)
 _MOST_DIGITS = np.uint64(18)
 
 
@@ -293,25 +291,6 @@ def _put_bytes(data: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) 
     return pos + _ONE
 
 
-@inlined
-def _put_decimal(out: Any, pos: Any, value: Any) -> Any:
-    """Write a uint64 in decimal, two digits at a time; return the position after it."""
-    width = _ONE
-    while width < _MOST_WIDTH and value >= _POWERS[width]:
-        width += _ONE
-    cursor = pos + width
-    while value >= _HUNDRED:
-        quotient = value // _HUNDRED
-        cursor -= _TWO
-        store_u16(out, cursor, _PAIRS[value - quotient * _HUNDRED])
-        value = quotient
-    if value >= _TEN:
-        store_u16(out, pos, _PAIRS[value])
-    else:
-        out[pos] = _DIGIT + value
-    return pos + width
-
-
 @always_inlined
 def _put_long_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) -> Any:
     """Write a value that was a varint; return what `_put_number` returns."""
@@ -323,11 +302,7 @@ def _put_long_number(declared: Any, field: Any, value: Any, out: Any, pos: Any) 
         if length > _ZERO:
             copy_short(out, pos, declared.texts, start, length)
             return pos + length
-    if kind != _UINT and np.int64(value) < 0:
-        out[pos] = 45
-        pos += _ONE
-        value = ~value + _ONE
-    return _put_decimal(out, pos, value)
+    return put_unsigned(out, pos, value) if kind == _UINT else put_integer(out, pos, value)
 
 
 @always_inlined
@@ -386,7 +361,7 @@ def _put_scalar(data: Any, field: Any, start: Any, end: Any, pos: Any, rendered:
         return _put_path(data, start, end, out, pos, state)
     if kind == _FIXED:
         value = load_u32(data, start) if end - start == _FOUR else load_u64(data, start)
-        return _put_decimal(out, pos, value)
+        return put_unsigned(out, pos, value)
     state.position = pos
     if kind == _SCRIPT:
         has_room = _has_room(out, pos, _SIX * (end - start), state)
@@ -420,12 +395,12 @@ def _put_packed(data: Any, declared: Any, field: Any, start: Any, end: Any, item
 def _put_undeclared(data: Any, tag: Any, start: Any, end: Any, out: Any, pos: Any, state: Any) -> Any:
     """Write a field by its number; return the position after it, which is 0 if there was no room."""
     out[pos] = 34
-    pos = _put_decimal(out, pos + _ONE, tag >> _THREE)
+    pos = put_unsigned(out, pos + _ONE, tag >> _THREE)
     out[pos] = 34
     out[pos + _ONE] = 58
     pos += _TWO
     if tag & _SEVEN == _ZERO:
-        return _put_decimal(out, pos, start)
+        return put_unsigned(out, pos, start)
     return _put_bytes(data, start, end, out, pos, state)
 
 
@@ -439,6 +414,14 @@ def _capture(field: Any, start: Any, end: Any, row: Any, captures: Any) -> Any:
         return True
     captures.lengths[slot, row] = 0
     return field.kind == _INT or np.int64(start) >= 0
+
+
+@always_inlined
+def _clear_captures(row: Any, captures: Any) -> None:
+    """Set nothing noted down of a row."""
+    for slot in range(len(captures.lengths)):
+        captures.words[slot, row] = 0
+        captures.lengths[slot, row] = -1
 
 
 @inlined
@@ -464,7 +447,10 @@ def _put_name(declared: Any, field: Any, has_comma: Any, out: Any, pos: Any) -> 
     """Return the position after the name of a field, which begins with a comma where another one is before it."""
     name = field.name if has_comma else field.name + _ONE
     length = field.name_end - name
-    copy_short(out, pos, declared.names, name, length)
+    copy_16(out, pos, declared.names, name)
+    copy_16(out, pos + _SIXTEEN, declared.names, name + _SIXTEEN)
+    if length > _TWO * _SIXTEEN:
+        copy_short(out, pos, declared.names, name, length)
     return pos + length
 
 
@@ -504,13 +490,24 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
             field_index += _ONE
         field = fields[field_index]
         kind, expected = field.kind, field.tag
-        is_declared = expected & ~_SEVEN == first_tag
-        is_list = is_declared and field.is_repeated != _ZERO
-        is_packed = is_list and tag & _SEVEN == _TWO and expected & _SEVEN == _ZERO
-        if items > _ZERO and not is_again:
-            out_pos = _put_byte(out, out_pos, 93)
-            items = _ZERO
-        if tag == expected or is_packed or (is_declared and kind == _FIXED and tag & _SEVEN == _ONE):
+        if tag == field.plain_tag and not is_again and items == _ZERO:
+            out_pos = _put_name(declared, field, has_comma, out, out_pos)
+        else:
+            is_declared = expected & ~_SEVEN == first_tag
+            is_list = is_declared and field.is_repeated != _ZERO
+            is_packed = is_list and tag & _SEVEN == _TWO and expected & _SEVEN == _ZERO
+            if items > _ZERO and not is_again:
+                out_pos = _put_byte(out, out_pos, 93)
+                items = _ZERO
+            if tag != expected and not is_packed and not (is_declared and kind == _FIXED and tag & _SEVEN == _ONE):
+                if is_again or (is_declared and kind == _OTHER):
+                    return _ZERO
+                if has_comma:
+                    out_pos = _put_byte(out, out_pos, 44)
+                out_pos = _put_undeclared(data, tag, start, pos, out, out_pos, state)
+                if out_pos == _ZERO:
+                    return _ZERO
+                continue
             if not is_again:
                 out_pos = _put_name(declared, field, has_comma, out, out_pos)
                 if is_list:
@@ -542,18 +539,12 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
                 field_index = declared.nodes[field.target].first
                 out_pos = _begin_message(declared.nodes[field.target], row, rendered, out_pos)
                 continue
-            if tag & _SEVEN == _ZERO:
-                out_pos = _put_number(declared, field, start, out, out_pos)
-            elif kind == _TEXT:
-                out_pos = _put_text(data, start, pos, out, out_pos, state)
-            else:
-                out_pos = _put_scalar(data, field, start, pos, out_pos, rendered, scratch)
-        elif is_again or (is_declared and kind == _OTHER):
-            return _ZERO
+        if tag & _SEVEN == _ZERO:
+            out_pos = _put_number(declared, field, start, out, out_pos)
+        elif kind == _TEXT:
+            out_pos = _put_text(data, start, pos, out, out_pos, state)
         else:
-            if has_comma:
-                out_pos = _put_byte(out, out_pos, 44)
-            out_pos = _put_undeclared(data, tag, start, pos, out, out_pos, state)
+            out_pos = _put_scalar(data, field, start, pos, out_pos, rendered, scratch)
         if out_pos == _ZERO:
             return _ZERO
 
@@ -619,32 +610,37 @@ def _put_value(data: Any, pos: Any, end: Any, root: Any, row: Any, declared: Any
 
 
 @kernel
-def render_values(values: Spans, roots: Int64s, declared: Declared, rendered: Rendered, scratch: Scratch) -> Int64:
+def render_values(
+    values: Spans, roots: Int64s, first: Int64, declared: Declared, rendered: Rendered, scratch: Scratch
+) -> Int64:
     """Render values; doubles are left out of texts: their places and bits are written down.
 
     Args:
         values: `Spans`.
         roots: int64, by row: the node of a message, or one of `NOTHING` to `UNREAD`.
+        first: The row to begin with.
         declared: `Declared`.
         rendered: `Rendered`.
         scratch: `Scratch`.
 
     Returns:
-        How many slots were written.
+        The row for which there was no room; after the last where there was enough.
     """
     state = scratch.state[0]
-    state.position = 0
-    state.slots = state.is_full = 0
-    for row in range(len(roots)):
+    state.is_full = 0
+    for row in range(first, len(roots)):
         position, slots = state.position, state.slots
+        _clear_captures(row, rendered.captures)
         start, end = np.uint64(values.starts[row]), np.uint64(values.ends[row])
         text_end, is_plain = _put_value(values.data, start, end, roots[row], row, declared, rendered, scratch)
         state.position = text_end if is_plain else position
         if not is_plain:
             state.slots = slots
+            if state.is_full != 0:
+                return row
         rendered.is_plain[row] = 1 if is_plain else 0
         rendered.ends[row + 1] = state.position
-    return state.slots
+    return len(roots)
 
 
 @inlined
@@ -836,12 +832,13 @@ def read_keys(keys: Spans, groups: Bytes, patterns: Patterns, kinds: OutBytes, c
         groups: uint8, by row: the group of patterns that count.
         patterns: `Patterns`.
         kinds: uint8, by row: the number of the pattern plus one; 0 for keys that are left to Python.
-        captures: `Captures`; lengths are -1.
+        captures: `Captures`.
     """
     data = keys.data
     for row in range(len(kinds)):
         start, end = np.uint64(keys.starts[row]), np.uint64(keys.ends[row])
         kinds[row] = 0
+        _clear_captures(row, captures)
         is_tried, tried_length = False, _ZERO
         word = _ZERO
         if np.uint64(len(data)) - start >= _EIGHT:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, compute_offsets, make_array, make_bitmap, view_binary
+from sawlog.arrow import Column, call_function, compute_offsets, make_array, make_bitmap, view_binary
 from sawlog.kernels.columns import gather_bytes
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import protobuf_kernels as k
@@ -24,10 +24,13 @@ MAX_BYTES = 16 << 20
 INTEGER = "integer"
 """The name by which a value is noted down that is an integer in digits."""
 _KINDS = tuple(k.KINDS)
-_END = (1 << 64) - 1, 0, 0, 0, 0, 0, 0
+_END = (1 << 64) - 1, 0, 0, 0, 0, 0, 0, 0
 """Comes after the fields of a message."""
 _SLOT_BYTES = 4
 """The least that a double takes: a float32."""
+_ROW_BYTES = 16
+_MARGIN = 9 / 8
+"""How much more room there is for text than the last values took, by their bytes and `_ROW_BYTES` for each."""
 
 
 class Captured:
@@ -45,10 +48,8 @@ class Captured:
     def __init__(self, names: Sequence[str], data: NDArray[np.uint8], rows: int) -> None:
         self._places = {name: place for place, name in enumerate(names)}
         self._data = data
-        words, lengths = (Column(np.int64, len(names) * rows).values.reshape(len(names), rows) for _ in range(2))
-        words.fill(0)
-        lengths.fill(-1)
-        self.captures = k.Captures(words, lengths)
+        shape = len(names), rows
+        self.captures = k.Captures(*(Column(np.int64, len(names) * rows).values.reshape(shape) for _ in range(2)))
 
     def select_numbers(self, name: str) -> NDArray[np.int64]:
         """Return the numbers of a name; see `are_there`."""
@@ -92,27 +93,38 @@ def find_texts(column: pa.Array, are_there: NDArray[np.bool_] | None = None) -> 
     )
 
 
-def take_texts(texts: k.Texts, second_texts: k.Texts | None = None, separator: int = -1) -> pa.Array:
+def take_texts(*sources: k.Texts, separator: int = -1) -> pa.Array:
     """Return texts as a column, null where there is none.
 
     Args:
-        texts: The texts.
-        second_texts: Those that take their place where they are not there.
-        separator: A byte between a text and the other one; neither takes the other's place.
+        sources: Of each row, the text of the first source that has it.
+        separator: A byte between the texts of two sources that both have one.
     """
-    are_there = texts.lengths >= 0
-    if second_texts is None:
-        if not are_there.any():
-            return pa.nulls(len(are_there), pa.string())
-        ends, data = gather_bytes(texts.data, texts.starts, np.maximum(texts.lengths, 0))
-        validity = None if are_there.all() else make_bitmap(are_there)
-        return pa.Array.from_buffers(pa.string(), len(are_there), [validity, ends, data])
-    have_second = second_texts.lengths >= 0
-    are_there = are_there | have_second if separator < 0 else are_there & have_second
-    size = sum(int(lengths.sum(where=lengths > 0)) for lengths in (texts.lengths, second_texts.lengths))
-    out, ends = Column(np.uint8, size + len(are_there)), np.zeros(len(are_there) + 1, np.int32)
-    k.combine_texts(texts, second_texts, separator, out.values, ends)
-    return make_text_array(pa.string(), out, ends, are_there)
+    present = [texts for texts in sources if (texts.lengths >= 0).any()]
+    rows = len(sources[0].lengths)
+    if len(present) < (1 if separator < 0 else 2):
+        return pa.nulls(rows, pa.string())
+    if len(present) > 2:
+        return call_function("coalesce", take_texts(*present[:2]), take_texts(*present[2:]))
+    are_there = [texts.lengths >= 0 for texts in present]
+    if len(present) == 1:
+        ends, data = gather_bytes(present[0].data, present[0].starts, np.maximum(present[0].lengths, 0))
+        return pa.Array.from_buffers(pa.string(), rows, [make_bitmap(are_there[0]), ends, data])
+    size = sum(int(texts.lengths.sum(where=have)) for texts, have in zip(present, are_there, strict=True))
+    out, ends = Column(np.uint8, size + rows), np.zeros(rows + 1, np.int32)
+    k.combine_texts(*present, separator, out.values, ends)
+    return make_text_array(
+        pa.string(), out, ends, np.logical_or(*are_there) if separator < 0 else np.logical_and(*are_there)
+    )
+
+
+def match_texts(texts: k.Texts, text: bytes) -> NDArray[np.bool_]:
+    """Return which texts consist of some bytes."""
+    are_equal: NDArray[np.bool_] = texts.lengths == len(text)
+    rows = np.flatnonzero(are_equal)
+    data = texts.data[texts.starts[rows, np.newaxis] + np.arange(len(text))]
+    are_equal[rows] = (data == np.frombuffer(text, np.uint8)).all(axis=1)
+    return are_equal
 
 
 class Part(NamedTuple):
@@ -235,20 +247,28 @@ class ValueRows(Captured):
 
     def __init__(self, messages: MessageRows, spans: k.Spans, roots: NDArray[np.int64], size: int) -> None:
         super().__init__(messages.names, spans.data, len(roots))
-        rows = len(roots)
+        rows, basis = len(roots), size + _ROW_BYTES * len(roots)
         is_plain, ends = np.zeros(rows, np.uint8), np.zeros(rows + 1, np.int64)
         slots, doubles = np.empty(size // _SLOT_BYTES + 1, np.int64), np.empty(size // _SLOT_BYTES + 1, np.uint64)
-        scratch = k.make_scratch()
-        for room in k.ROOMS:
-            out = Column(np.uint8, room * size + k.ROW_ROOM * (rows + 1))
+        scratch, row = k.make_scratch(), 0
+        limit = k.MAX_ROOM * size + k.MAX_ROW_ROOM * (rows + 1)
+        out = Column(np.uint8, min(int(messages.growth * basis) + k.MAX_ROW_ROOM, limit))
+        while True:
             rendered = k.Rendered(is_plain, out.values, ends, slots, doubles, self.captures)
-            used = k.render_values(spans, roots, messages.declared, rendered, scratch)
-            if not scratch.state[0]["is_full"]:
+            row = k.render_values(spans, roots, row, messages.declared, rendered, scratch)
+            if row == rows:
                 break
+            used, room = int(ends[row]), len(out.values)
+            if room == limit:
+                roots[row] = k.UNREAD
+            else:
+                full, out = out, Column(np.uint8, min(max(2 * room, int(_MARGIN * used * rows / max(row, 1))), limit))
+                out.values[:used] = full.values[:used]
+        messages.growth = _MARGIN * max(ends[-1] / max(basis, 1), 1)
         self.is_plain = is_plain != 0
-        if used:
-            numbers = to_json(doubles[:used].view(np.float64).tolist()).encode()
-            self._shown = make_text_array(pa.string(), *fill_numbers(out.values, ends, slots[:used], numbers))
+        if count := int(scratch.state[0]["slots"]):
+            numbers = to_json(doubles[:count].view(np.float64).tolist()).encode()
+            self._shown = make_text_array(pa.string(), *fill_numbers(out.values, ends, slots[:count], numbers))
         else:
             self._shown = make_text_array(pa.string(), out, ends.astype(np.int32))
 
@@ -270,6 +290,7 @@ class MessageRows:
         names: What numbers and texts are noted down as.
         nodes: By the name of a message that is a whole value: its number for the kernel.
         declared: What the kernel goes by.
+        growth: Bytes of text that there is room for at first, by those of values: more than the last ones took.
 
     Args:
         messages: Their declarations.
@@ -285,6 +306,7 @@ class MessageRows:
         aliases: Mapping[str, str] | None = None,
     ) -> None:
         self._messages = messages
+        self.growth = 2.0
         self.names = list(dict.fromkeys([INTEGER, *(name for paths in captures.values() for name in paths)]))
         self._numbers: dict[tuple[str, tuple[tuple[tuple[str, ...], int], ...]], int] = {}
         self._fields: list[list[tuple[int, ...]]] = []
@@ -305,7 +327,7 @@ class MessageRows:
         self.declared = k.Declared(
             np.array(nodes, k.NODE),
             np.array([field for fields in rows for field in fields], k.FIELD),
-            np.frombuffer(bytes(self._text), np.uint8),
+            np.frombuffer(bytes(self._text) + bytes(k.SLACK), np.uint8),
             compute_offsets([len(text) for text in texts]).astype(np.uint64),
             last_values,
             np.frombuffer(b"".join(texts), np.uint8),
@@ -337,7 +359,9 @@ class MessageRows:
             self._text += f',"{field.name}":'.encode()
             capture = next((slot + 1 for path, slot in below if not path and kind in ("int", "uint", "text")), 0)
             tag = number << 3 | k.KINDS[kind]
-            rows.append((tag, _KINDS.index(kind), int(field.is_repeated), target, start, len(self._text), capture))
+            is_plain = not field.is_repeated and not capture and kind not in ("message", "other")
+            bounds = start, len(self._text)
+            rows.append((tag, _KINDS.index(kind), field.is_repeated, target, *bounds, capture, is_plain * tag))
         return node
 
     def render(self, values: pa.Array | k.Spans, roots: NDArray[np.int64]) -> ValueRows:
@@ -351,7 +375,7 @@ class MessageRows:
         size = int((spans.ends - spans.starts).sum())
         if size > MAX_BYTES:
             roots, size = np.full(len(roots), k.UNREAD), 0
-        return ValueRows(self, spans, np.ascontiguousarray(roots), size)
+        return ValueRows(self, spans, np.array(roots), size)
 
 
 def make_spans(values: pa.Array) -> k.Spans:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from sawlog.arrow import call_function, cast, fill_null, make_array, make_constant, unpack_booleans, view_values
+from sawlog.arrow import call_function, cast, fill_null, make_array, make_constant, view_values
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
-from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, convert_times
+from sawlog.leveldb.applications.protobuf_rows import (
+    KeyPattern,
+    KeyPatterns,
+    MessageRows,
+    Part,
+    convert_times,
+    match_texts,
+)
 from sawlog.leveldb.applications.view import (
     EPOCH,
     ApplicationView,
@@ -33,7 +39,7 @@ from sawlog.leveldb.columns import convert_codes
 _KEY = re.compile(rb"(?:([A-Z]+)-)?([a-z][a-z0-9_]*)-(?:(dt|md)-(.*)|GlobalMetadata)", re.DOTALL)
 """Keys: the kind of storage, the data type, whether the entry is an entity or metadata on it, and the entity's key."""
 _KINDS = {b"dt": "data", b"md": "metadata", None: "state"}
-_STATE_KEY = "GlobalMetadata"
+_STATE_KEY = b"GlobalMetadata"
 SCHEMA = b"_mts_schema_descriptor"
 _PICKLED = "sessions"
 """The data type whose keys are not text."""
@@ -239,18 +245,16 @@ class SyncData(ApplicationView):
     """View of the database of entities that are synced: a row per entity, metadata on it, or state of a data type."""
 
     title = "Chromium's Sync Data: kind, storage, data_type, key, time, value (JSON)"
+    directory: ClassVar = "/Sync Data/LevelDB"
+    own_key: ClassVar = SCHEMA
     columns: ClassVar = make_columns("kind storage data_type key time:time value")
-
-    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like the application's: by its directory, or the key of its schema."""
-        del comparator
-        return path.endswith("/Sync Data/LevelDB") or SCHEMA in keys
 
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
         """Return all that is without the kind of a storage."""
         del context
         stored = _ENTITY_KEYS.read(keys)
-        data_types, names, forms = (stored.make_texts(name) for name in ("data_type", "key", "form"))
+        data_types, names = (stored.make_texts(name) for name in ("data_type", "key"))
+        forms = stored.find_texts("form")
         encoded = call_function("dictionary_encode", data_types)
         types = encoded.dictionary.to_pylist()
         type_places = view_values(fill_null(encoded.indices, len(types)), np.int32)
@@ -260,12 +264,12 @@ class SyncData(ApplicationView):
             [*(_READINGS.get(name, _OTHER if name[:1].isalpha() else _NEITHER) for name in types), _NEITHER],
             np.int64,
         )[type_places].T
-        are_metadata, are_schemas = _are_equal(forms, "md"), stored.are_of("schema")
+        are_metadata, are_schemas = match_texts(forms, b"md"), stored.are_of("schema")
         have_keys, has_node = stored.are_there("key"), stored.are_there("node")
-        are_entities = (are_metadata | _are_equal(forms, "dt")) & have_keys & (nodes != k.UNREAD)
-        are_states = _are_equal(forms, _STATE_KEY) & ~have_keys & are_names[type_places]
+        are_entities = (are_metadata | match_texts(forms, b"dt")) & have_keys & (nodes != k.UNREAD)
+        are_states = match_texts(forms, _STATE_KEY) & ~have_keys & are_names[type_places]
         roots = np.where(are_entities, np.where(are_metadata, _ENTITIES.nodes["Metadata"], nodes), stored.roots)
-        roots[are_entities & _are_equal(names, _VERSION.decode("ascii"))] = _ENTITIES.nodes["Version"]
+        roots[are_entities & match_texts(stored.find_texts("key"), _VERSION)] = _ENTITIES.nodes["Version"]
         roots[are_states] = _ENTITIES.nodes["State"]
         rendered = _ENTITIES.render(values, roots)
         are_metadata |= stored.are_of(_KINDS[b"md"])
@@ -306,11 +310,6 @@ class SyncData(ApplicationView):
         return make_row(
             row, wrong, read_columns(entry.value, partial(_read_data, name) if kind == b"dt" else _read_metadata)
         )
-
-
-def _are_equal(texts: pa.Array, text: str) -> NDArray[np.bool_]:
-    """Return a mask of the texts that equal another."""
-    return unpack_booleans(fill_null(call_function("equal", texts, text), False))
 
 
 def _decode_key(data_type: str, stored: bytes) -> tuple[str, str | None]:

@@ -188,18 +188,24 @@ class ApplicationView(ABC):
     """One line about it."""
     columns: ClassVar[pa.Schema]
     """What it decodes; all of it may be null."""
+    directory: ClassVar[str] = "(?!)"
+    """A regular expression: how paths of its databases end."""
+    own_key: ClassVar[bytes] = b"(?!)"
+    """A regular expression of keys that only its databases have."""
     names: ClassVar[tuple[bytes, bytes | None] | None] = None
     """Between which keys there is what other entries are explained by; `None`: each explains itself."""
 
-    @abstractmethod
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
-        """Return whether a database looks like one of the application's.
+        """Return whether a database looks like one of the application's: by `directory`, or by one of `own_key`.
 
         Args:
             path: Its directory.
             comparator: The name of the order of its keys.
             keys: Some of its keys, such as the first and last ones of tables.
         """
+        del comparator
+        is_named = re.search(rf"({self.directory})\Z", path) is not None
+        return is_named or any(re.fullmatch(self.own_key, key, re.DOTALL) for key in keys)
 
     def make_context(self, entries: Entries, home: Home) -> Any:
         """Return what explains other entries, made of those in the range `names`, deleted and older ones included.
