@@ -13,9 +13,13 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.deephaven.log import Logger
+from sawlog.deephaven.table.options import WriteOptions
+from sawlog.deephaven.table.writer import LocationWriter
 from sawlog.format.contract import TASK_BYTES
 from sawlog.format.damage import MAX_LISTED, Damage, Findings
 from sawlog.format.planning import MAX_FRAGMENTS_PER_TASK, pack
+from sawlog.storage import Storage
 
 RECORDS = [b"alpha", b"", b"gamma" * 10_000, b"delta"]
 
@@ -86,6 +90,18 @@ def test_times_without_a_zone_are_refused(format: str, tmp_path: Path) -> None:
         with pytest.raises(sawlog.SchemaError, match=f"column 'at' is .*, and {format} holds no times without a zone"):
             sawlog.write(pa.table({"at": values}), tmp_path / "out", format=format)
         assert not (tmp_path / "out").exists()
+
+
+def test_writers_that_take_rows_as_they_come_refuse_such_times_too(tmp_path: Path) -> None:
+    """A logger took them for numbers, and a location for instants."""
+    schema = pa.schema([pa.field("at", pa.list_(pa.timestamp("ns")))])
+    with pytest.raises(sawlog.SchemaError, match=r"column 'at' is .*, and deephaven_log holds no times without a zone"):
+        Logger(tmp_path / "a.bin", schema)
+    with pytest.raises(
+        sawlog.SchemaError, match=r"column 'at' is .*, and deephaven_table holds no times without a zone"
+    ):
+        LocationWriter(str(tmp_path / "a"), schema, WriteOptions(), Storage())
+    assert not any(tmp_path.iterdir())
 
 
 def sawlog_dataset(directory: Path) -> object:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import pyarrow as pa
 
-from sawlog.arrow import validate_batches
+from sawlog.arrow import check_times, validate_batches
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.index import with_index
 from sawlog.dataset.opening import Filters, find, list_input_names, make_storage, open_found, resolve_threads
@@ -245,13 +245,9 @@ def begin_writing(
         SchemaError: For names that end at a NUL wherever they leave Python, and for times without a zone, unless the
             format holds them: they would come back as instants.
     """
-    check_names(schema)
-    for field in schema if isinstance(format, Format) and not format.writes_local_times else ():
-        if _has_local_time(field.type):
-            raise SchemaError(
-                f"column {field.name!r} is {field.type}, and {format.name} holds no times without a zone:"
-                ' give it one, as cast(pa.timestamp("us", "UTC")) does'
-            )
+    _check_names(schema)
+    if isinstance(format, Format) and not format.writes_local_times:
+        check_times(schema, format.name)
     if partition_by is None:
         return format.writer(path, schema, options, storage)
     if not isinstance(format, WritesPartitions):
@@ -260,15 +256,7 @@ def begin_writing(
     return format.open_partitioned_writer(path, partition_by, schema, options, storage)
 
 
-def _has_local_time(kind: pa.DataType) -> bool:
-    """Return whether values of a type are, or have in them, times without a zone."""
-    if pa.types.is_dictionary(kind):
-        return _has_local_time(kind.value_type)
-    inner_types = (kind.field(index).type for index in range(kind.num_fields))
-    return (pa.types.is_timestamp(kind) and kind.tz is None) or any(map(_has_local_time, inner_types))
-
-
-def check_names(schema: pa.Schema) -> None:
+def _check_names(schema: pa.Schema) -> None:
     """Refuse names that would be cut off.
 
     Raises:
@@ -402,7 +390,7 @@ def _open_tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
         return data.schema, validate_batches([data])
     if hasattr(data, "__arrow_c_stream__"):
         if isinstance(declared_schema := getattr(data, "schema", None), pa.Schema):
-            check_names(declared_schema)
+            _check_names(declared_schema)
         reader = pa.RecordBatchReader.from_stream(data)
         return reader.schema, validate_batches(reader)
     raise SchemaError(f"cannot write {type(data).__name__}: expected a table, a record batch reader or an Arrow stream")

@@ -161,12 +161,12 @@ def validate_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
     """
     first_row = 0
     for batch in batches:
-        validate_batch(batch, first_row)
+        _validate_batch(batch, first_row)
         yield batch
         first_row += batch.num_rows
 
 
-def validate_batch(batch: pa.RecordBatch, first_row: int) -> None:
+def _validate_batch(batch: pa.RecordBatch, first_row: int) -> None:
     """Check one batch as `validate_batches` does.
 
     Raises:
@@ -177,6 +177,28 @@ def validate_batch(batch: pa.RecordBatch, first_row: int) -> None:
             row = _find_faulty_row(array)
             place = "" if row is None else f", row {first_row + row}"
             raise SchemaError(f"column {name!r}{place}: not a valid Arrow array of type {array.type}: {message}")
+
+
+def check_times(schema: pa.Schema, format_name: str) -> None:
+    """Refuse times without a zone, which would come back as instants.
+
+    Raises:
+        SchemaError: For a column that is, or has in it, such times.
+    """
+    for field in schema:
+        if _has_local_time(field.type):
+            raise SchemaError(
+                f"column {field.name!r} is {field.type}, and {format_name} holds no times without a zone:"
+                ' give it one, as cast(pa.timestamp("us", "UTC")) does'
+            )
+
+
+def _has_local_time(kind: pa.DataType) -> bool:
+    """Return whether values of a type are, or have in them, times without a zone."""
+    if pa.types.is_dictionary(kind):
+        return _has_local_time(kind.value_type)
+    inner_types = (kind.field(index).type for index in range(kind.num_fields))
+    return (pa.types.is_timestamp(kind) and kind.tz is None) or any(map(_has_local_time, inner_types))
 
 
 def _find_fault(array: pa.Array) -> str | None:

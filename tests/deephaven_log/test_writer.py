@@ -100,7 +100,7 @@ def test_constants_and_enums(tmp_path: Path):
             pa.field("Host", pa.string()),
             pa.field("Side", pa.dictionary(pa.int8(), pa.string())),
             pa.field("Id", pa.int64()),
-            pa.field("At", pa.timestamp("us")),
+            pa.field("At", pa.timestamp("us", "UTC")),
         ]
     )
     path = tmp_path / "log.bin"
@@ -115,7 +115,7 @@ def test_constants_and_enums(tmp_path: Path):
                 )
             )
         with pytest.raises(SchemaError, match="not a whole number of ms"):
-            log.write(data.set_column(1, "At", pa.array([0, 1, 2], pa.timestamp("us"))))
+            log.write(data.set_column(1, "At", pa.array([0, 1, 2], pa.timestamp("us", "UTC"))))
     found = sawlog.read(path, timestamp_columns={"At": "ms"})
     assert found.schema.metadata == {b"sawlog.application_version": b"3"}
     assert found.drop_columns(["At"]).to_pylist() == [

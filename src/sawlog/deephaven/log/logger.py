@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from sawlog.arrow import validate_batches
+from sawlog.arrow import check_times, validate_batches
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.columns import read_enum_table
 from sawlog.deephaven.log.encode import SINGLE_FLAGS, Encoder
@@ -58,7 +58,7 @@ class Logger:
 
     Raises:
         OptionError: When the file exists and `append` is not set, or options contradict each other.
-        SchemaError: When a log cannot hold the columns.
+        SchemaError: When a log cannot hold the columns, as times without a zone.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class Logger:
         max_entry_bytes: int = layout.VENDOR_MAX_ENTRY,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        check_times(schema, "deephaven_log")
         self._path = normalize(path)
         self._schema = schema
         self._constants = dict(constants or {})

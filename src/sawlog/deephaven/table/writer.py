@@ -7,7 +7,7 @@ from dataclasses import replace as altered
 
 import pyarrow as pa
 
-from sawlog.arrow import fill_null, find_index, make_scalar
+from sawlog.arrow import check_times, fill_null, find_index, make_scalar
 from sawlog.deephaven.schema_xml import parse_schema
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.column_specs import choose_spec
@@ -37,7 +37,7 @@ class LocationWriter(Writer):
         marker: What the temporary name contains.
 
     Raises:
-        SchemaError: When column files cannot hold the columns.
+        SchemaError: When column files cannot hold the columns, as times without a zone.
         OptionError: For columns to group, or to give a type, that there are not; for a directory that is no location.
     """
 
@@ -51,6 +51,7 @@ class LocationWriter(Writer):
         replace: bool = False,
         marker: str = "",
     ) -> None:
+        check_times(schema, "deephaven_table")
         self.storage = storage
         self._path = directory.rstrip("/") or directory
         self._replace = replace
