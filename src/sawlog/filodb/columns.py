@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -83,7 +84,7 @@ def make_row_fields(selection: Selection, options: ReadOptions, *, apart: bool =
         SchemaError: When a column has different types in different schemas.
     """
     layouts = selection.layouts
-    fields = list(_make_fields(layouts, options, selection.raw, apart=apart))
+    fields = list(_make_fields(layouts, replace(options, schema=None), selection.raw, apart=apart))
     extra_names = list(options.extras)
     if len(layouts) > 1 and "schema" not in extra_names:
         fields.insert(0, _make_extra_field("_schema", "schema", selection))
@@ -106,15 +107,16 @@ def make_series_fields(selection: Selection, options: ReadOptions) -> tuple[View
     if selection.plain:
         raise SchemaError(f"records of schema {selection.layouts[0].name!r} have no partition columns, so no part keys")
     heads = (_make_extra_field("schema", "schema", selection), _make_extra_field("schema_id", "schema_id", selection))
-    columns = _make_fields(selection.layouts, options, False)
+    columns = _make_fields(selection.layouts, replace(options, schema=None), False)
     records = [layout.record for layout in selection.layouts]
     names = {column.name for record in records for column in record.columns[record.partition_field_start or 0 :]}
     partition = tuple(field for field in columns if field.name in names)
     return (*heads, _make_extra_field("partition_hash", "hash", selection), *partition)
 
 
+@lru_cache(maxsize=64)  # files that are opened one by one mostly have the same schemas
 def _make_fields(
-    layouts: Sequence[Layout], options: ReadOptions, raw: bool, *, apart: bool = False
+    layouts: tuple[Layout, ...], options: ReadOptions, raw: bool, *, apart: bool = False
 ) -> tuple[ViewField, ...]:
     """Return the columns of all layouts: data columns first, then partition columns, in the order they are found."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -126,12 +126,7 @@ class Selection:
     @cached_property
     def tables(self) -> Tables:
         """The tables for all records."""
-        layouts: list[RecordSchema | None] = [record_layout.record for record_layout in self.layouts]
-        schema_index = np.full(1 << 16, len(layouts) if self.raw else s.UNKNOWN, np.int16)
-        schema_index[list(self.known_ids)] = s.NOT_WANTED if self.is_explicit else s.UNEXPECTED
-        for number, record_layout in enumerate(self.layouts):
-            schema_index[record_layout.schema_id or 0] = number
-        return Tables([*layouts, None] if self.raw else layouts, schema_index, plain=self.plain)
+        return _make_tables(self.layouts, self.known_ids, self.is_explicit, self.raw)
 
     @cached_property
     def pool(self) -> Pool:
@@ -140,6 +135,18 @@ class Selection:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("pool", "tables")}
+
+
+@lru_cache(maxsize=8)  # files that are opened one by one mostly have the same schemas
+def _make_tables(layouts: tuple[Layout, ...], known_ids: frozenset[int], is_explicit: bool, raw: bool) -> Tables:
+    """Return the tables of a `Selection`."""
+    records: list[RecordSchema | None] = [record_layout.record for record_layout in layouts]
+    schema_index = np.full(1 << 16, len(layouts) if raw else s.UNKNOWN, np.int16)
+    schema_index[list(known_ids)] = s.NOT_WANTED if is_explicit else s.UNEXPECTED
+    for number, record_layout in enumerate(layouts):
+        schema_index[record_layout.schema_id or 0] = number
+    plain = any(record_layout.schema_id is None for record_layout in layouts)
+    return Tables([*records, None] if raw else records, schema_index, plain=plain)
 
 
 def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selection:
