@@ -13,19 +13,8 @@ from sawlog.arrow import call_function, cast, make_array, view_binary
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import bedrock_kernels as k
 from sawlog.leveldb.applications import bedrock_layout as layout
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.script_values import MAX_DEPTH, encode_base64, render_number, to_json
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Cursor,
-    Entry,
-    PlainRows,
-    TextColumn,
-    UnknownBytesError,
-    decode_text,
-    make_columns,
-    make_text_array,
-    read_columns,
-)
 from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.records.kernels import Strings
 
@@ -40,10 +29,10 @@ class Place(NamedTuple):
     subchunk: int | None
 
 
-def _read_tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
+def _read_tag(cursor: view.Cursor, kind: int, depth: int = 0) -> Any:
     """Return the payload of a tag of NBT, little endian."""
     if depth > MAX_DEPTH:
-        raise UnknownBytesError(f"tags in tags, deeper than {MAX_DEPTH}")
+        raise view.UnknownBytesError(f"tags in tags, deeper than {MAX_DEPTH}")
     if kind in layout.NUMBERS:
         return render_number(
             struct.unpack(layout.NUMBERS[kind], cursor.take(struct.calcsize(layout.NUMBERS[kind]), "number"))[0]
@@ -56,48 +45,48 @@ def _read_tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
     if kind == layout.LIST:
         inner, length = cursor.take_byte(), _read_count(cursor)
         if length > cursor.left:
-            raise UnknownBytesError(f"a list of {length} tags in {cursor.left} bytes, at byte {cursor.position}")
+            raise view.UnknownBytesError(f"a list of {length} tags in {cursor.left} bytes, at byte {cursor.position}")
         return [_read_tag(cursor, inner, depth + 1) for _ in range(length)]
     if kind != layout.COMPOUND:
-        raise UnknownBytesError(f"tag {kind} of NBT, before byte {cursor.position}")
+        raise view.UnknownBytesError(f"tag {kind} of NBT, before byte {cursor.position}")
     return _read_compound(cursor, depth)
 
 
-def _read_compound(cursor: Cursor, depth: int) -> dict[str, Any]:
+def _read_compound(cursor: view.Cursor, depth: int) -> dict[str, Any]:
     """Return tags by their names; from one that is not understood on, the bytes, as nothing says where it ends."""
     tags: dict[str, Any] = {}
     while kind := cursor.take_byte():
         start = cursor.position
         try:
             name = _free_name(_read_name(cursor), tags, cursor)
-        except UnknownBytesError as unknown:
+        except view.UnknownBytesError as unknown:
             return tags | {_free_name("", tags, cursor): _read_undecoded_bytes(cursor, start, unknown)}
         start = cursor.position
         try:
             tags[name] = _read_tag(cursor, kind, depth + 1)
-        except UnknownBytesError as unknown:
+        except view.UnknownBytesError as unknown:
             return tags | {name: _read_undecoded_bytes(cursor, start, unknown)}
         if cursor.reasons and not cursor.left:
             break
     return tags
 
 
-def _read_undecoded_bytes(cursor: Cursor, start: int, unknown: UnknownBytesError) -> dict[str, str]:
+def _read_undecoded_bytes(cursor: view.Cursor, start: int, unknown: view.UnknownBytesError) -> dict[str, str]:
     """Return the bytes from `start` on, all of which are read then, and note why they are not decoded."""
     cursor.reasons.append(str(unknown))
     cursor.position = start
     return {"$bytes": encode_base64(cursor.take_remainder())}
 
 
-def _read_name(cursor: Cursor) -> str:
+def _read_name(cursor: view.Cursor) -> str:
     """Return the name of a tag; bytes that are not UTF-8 are shown as U+FFFD, for a reason that is noted."""
-    name, reason = decode_text(cursor.take(cursor.take_unsigned(2), "name"), "utf-8")
+    name, reason = view.decode_text(cursor.take(cursor.take_unsigned(2), "name"), "utf-8")
     if reason is not None:
         cursor.reasons.append(f"name of a tag before byte {cursor.position}: {reason}")
     return name
 
 
-def _free_name(name: str, tags: Mapping[str, Any], cursor: Cursor) -> str:
+def _free_name(name: str, tags: Mapping[str, Any], cursor: view.Cursor) -> str:
     """Return a name that no tag of a compound has yet; a second tag of a name gets a number."""
     if name not in tags:
         return name
@@ -108,15 +97,15 @@ def _free_name(name: str, tags: Mapping[str, Any], cursor: Cursor) -> str:
     return f"{name}#{number}"
 
 
-def _read_count(cursor: Cursor) -> int:
+def _read_count(cursor: view.Cursor) -> int:
     """Return a count, which is not negative."""
     count = cursor.take_unsigned(4)
     if count >> 31:
-        raise UnknownBytesError(f"a negative count, before byte {cursor.position}")
+        raise view.UnknownBytesError(f"a negative count, before byte {cursor.position}")
     return count
 
 
-def _read_text(cursor: Cursor) -> Any:
+def _read_text(cursor: view.Cursor) -> Any:
     """Return a text, or its bytes where it is not UTF-8, as the keys of actors are not."""
     data = cursor.take(cursor.take_unsigned(2), "text")
     try:
@@ -126,7 +115,7 @@ def _read_text(cursor: Cursor) -> Any:
         return {"$bytes": encode_base64(data)}
 
 
-def _read_roots(cursor: Cursor) -> list[Any]:
+def _read_roots(cursor: view.Cursor) -> list[Any]:
     """Return tags with names, one after the other."""
     tags: list[Any] = []
     while cursor.left:
@@ -134,20 +123,20 @@ def _read_roots(cursor: Cursor) -> list[Any]:
         try:
             kind, _ = cursor.take_byte(), _read_name(cursor)
             tags.append(_read_tag(cursor, kind))
-        except UnknownBytesError as unknown:
+        except view.UnknownBytesError as unknown:
             if not tags:
                 raise
             tags.append(_read_undecoded_bytes(cursor, start, unknown))
     return tags
 
 
-def _read_root(cursor: Cursor) -> Any:
+def _read_root(cursor: view.Cursor) -> Any:
     """Return one tag, or several as a list."""
     tags = _read_roots(cursor)
     return tags[0] if len(tags) == 1 else tags
 
 
-def _read_dictionary(cursor: Cursor) -> Any:
+def _read_dictionary(cursor: view.Cursor) -> Any:
     """Return the metadata of chunks: a count, then of each its hash, which `MetaDataHash` names, and a tag of NBT."""
     entries: list[dict[str, Any]] = []
     for _ in range(_read_count(cursor)):
@@ -160,18 +149,18 @@ def _read_dictionary(cursor: Cursor) -> Any:
     return entries
 
 
-def _read_number(cursor: Cursor) -> Any:
+def _read_number(cursor: view.Cursor) -> Any:
     """Return an integer of all bytes."""
     if not 0 < cursor.left <= 8:
-        raise UnknownBytesError(f"an integer of {cursor.left} bytes")
+        raise view.UnknownBytesError(f"an integer of {cursor.left} bytes")
     return cursor.take_unsigned(cursor.left)
 
 
-def _read_subchunk(cursor: Cursor) -> Any:
+def _read_subchunk(cursor: view.Cursor) -> Any:
     """Return layers of 16 by 16 by 16 blocks: the kinds of blocks, and how many there are of each."""
     version = cursor.take_byte()
     if version not in layout.VERSIONS:
-        raise UnknownBytesError(f"version {version} of a subchunk")
+        raise view.UnknownBytesError(f"version {version} of a subchunk")
     layers = 1 if version == 1 else cursor.take_byte()
     subchunk: dict[str, Any] = {"version": version}
     if version == 9:
@@ -180,11 +169,11 @@ def _read_subchunk(cursor: Cursor) -> Any:
     return subchunk
 
 
-def _read_layer(cursor: Cursor) -> list[Any]:
+def _read_layer(cursor: view.Cursor) -> list[Any]:
     """Return the numbers of blocks, which are packed into words of 32 bits, and the kinds that they stand for."""
     bits = cursor.take_byte() >> 1
     if bits not in layout.BLOCK_BITS:
-        raise UnknownBytesError(f"{bits} bits per block, before byte {cursor.position}")
+        raise view.UnknownBytesError(f"{bits} bits per block, before byte {cursor.position}")
     counts = np.array([layout.BLOCKS])
     size = 1
     if bits:
@@ -194,7 +183,7 @@ def _read_layer(cursor: Cursor) -> list[Any]:
         counts = np.bincount(numbers.reshape(-1)[: layout.BLOCKS].astype(np.int64))
         size = _read_count(cursor)
     if len(counts) > size or size > cursor.left:
-        raise UnknownBytesError(
+        raise view.UnknownBytesError(
             f"{size} kinds of blocks, where block {len(counts) - 1} is used, at byte {cursor.position}"
         )
     palette = []
@@ -204,11 +193,11 @@ def _read_layer(cursor: Cursor) -> list[Any]:
     return palette
 
 
-def _refuse_value(cursor: Cursor) -> Any:
-    raise UnknownBytesError(f"{cursor.left}{_UNDECODED}")
+def _refuse_value(cursor: view.Cursor) -> Any:
+    raise view.UnknownBytesError(f"{cursor.left}{_UNDECODED}")
 
 
-_READERS: Mapping[str, Callable[[Cursor], Any]] = {
+_READERS: Mapping[str, Callable[[view.Cursor], Any]] = {
     "": _refuse_value,
     "number": _read_number,
     "roots": _read_roots,
@@ -242,11 +231,11 @@ _SLOT_BYTES = 4
 """The least that a double takes: a float32 in a list."""
 
 
-class Bedrock(ApplicationView):
+class Bedrock(view.ApplicationView):
     """View of a Minecraft Bedrock world: a row per part of a chunk, actor, player or other thing."""
 
     title = "Minecraft Bedrock's worlds: kind, x, z, dimension, subchunk, name, value (JSON)"
-    columns: ClassVar = make_columns("kind x:int32 z:int32 dimension:int32 subchunk:int32 name value")
+    columns: ClassVar = view.make_columns("kind x:int32 z:int32 dimension:int32 subchunk:int32 name value")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like Bedrock's: half of its first keys are of chunks, actors or by names."""
@@ -254,7 +243,7 @@ class Bedrock(ApplicationView):
         recognized = sum(_read_named_key(key) is not None or _is_within_world(parse_chunk_key(key)) for key in keys)
         return bool(keys) and 2 * recognized >= len(keys)
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> view.PlainRows | None:
         """Return entries whose values are decoded as a whole, but for the dictionary of metadata."""
         del context
         rows = len(keys)
@@ -262,7 +251,7 @@ class Bedrock(ApplicationView):
         size = int(contents.offsets[-1] - contents.offsets[0])
         if size > _MAX_BYTES:
             return None
-        names = TextColumn(rows, int(entries.offsets[-1] - entries.offsets[0]))
+        names = view.TextColumn(rows, int(entries.offsets[-1] - entries.offsets[0]))
         kinds, places = np.empty(rows, np.uint8), np.zeros((4, rows), np.int32)
         texts, ends = np.empty(k.ROOM * size + k.ROW_ROOM * (rows + 1), np.uint8), np.zeros(rows + 1, np.int64)
         slots, doubles = np.empty(size // _SLOT_BYTES + 1, np.int64), np.empty(size // _SLOT_BYTES + 1, np.uint64)
@@ -283,15 +272,15 @@ class Bedrock(ApplicationView):
         columns |= {
             "kind": convert_codes(kinds, k.KINDS),
             "name": names.take(pa.string(), is_actor | is_named),
-            "value": make_text_array(pa.string(), data, data_ends, ~k.UNDECODED[kinds]),
+            "value": view.make_text_array(pa.string(), data, data_ends, ~k.UNDECODED[kinds]),
             "reason": call_function("binary_join_element_wise", "value: ", cast(sizes, pa.string()), _UNDECODED, ""),
         }
-        return PlainRows(kinds > 0, columns)
+        return view.PlainRows(kinds > 0, columns)
 
-    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: Any) -> Mapping[str, Any]:
         """Return the place of a chunk, or a name; values are NBT for the most part."""
         del context
-        read: Callable[[Cursor], Any]
+        read: Callable[[view.Cursor], Any]
         if (named := _read_named_key(entry.key)) is not None:
             row, read = named
         elif (place := parse_chunk_key(entry.key)) is not None:
@@ -299,17 +288,17 @@ class Bedrock(ApplicationView):
             read = _READERS[content]
             row = {"kind": kind, "x": place.x, "z": place.z, "dimension": place.dimension, "subchunk": place.subchunk}
         else:
-            raise UnknownBytesError(f"a key of {len(entry.key)} bytes that is neither of a chunk nor a known name")
+            raise view.UnknownBytesError(f"a key of {len(entry.key)} bytes that is neither of a chunk nor a known name")
 
         def decode_value(data: bytes) -> dict[str, Any]:
-            cursor = Cursor(data)
+            cursor = view.Cursor(data)
             value = to_json(read(cursor))
             return cursor.explain({"value": value})
 
-        return row | read_columns(entry.value, decode_value)
+        return row | view.read_columns(entry.value, decode_value)
 
 
-def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
+def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[view.Cursor], Any]] | None:
     """Return the columns of a key that is not of a chunk, and the reader of its value; `None` for unknown ones."""
     tail = key.removeprefix(layout.ACTOR)
     if tail != key and len(tail) == layout.ACTOR_SIZE:
@@ -323,7 +312,7 @@ def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]
             "z": z,
             "dimension": int.from_bytes(tail[8:], "little", signed=True),
         }, _read_actors
-    name, wrong = decode_text(key, "utf-8")
+    name, wrong = view.decode_text(key, "utf-8")
     if name in layout.NAMES or name.startswith(layout.PREFIXES):
         return {
             "kind": "named",
@@ -333,7 +322,7 @@ def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]
     return None
 
 
-def _read_actors(cursor: Cursor) -> Any:
+def _read_actors(cursor: view.Cursor) -> Any:
     """Return the numbers of actors, as their keys have them."""
     return [
         cursor.take(layout.ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // layout.ACTOR_SIZE))

@@ -14,18 +14,7 @@ import pyarrow as pa
 from sawlog.arrow import make_array, make_fixed_array, view_binary
 from sawlog.leveldb.applications import bitcoin_kernels as k
 from sawlog.leveldb.applications import bitcoin_layout as layout
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Cursor,
-    Entries,
-    Entry,
-    Home,
-    PlainRows,
-    TextColumn,
-    UnknownBytesError,
-    make_columns,
-    read_columns,
-)
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.records.kernels import Strings
 
@@ -33,7 +22,7 @@ _KINDS = ("", "block", "transaction", "coin")
 """By the kinds of the kernels."""
 
 
-def read_varint(cursor: Cursor) -> int:
+def read_varint(cursor: view.Cursor) -> int:
     """Return a number of Bitcoin's: seven bits per byte, high ones first.
 
     Every byte but the last adds one, so that there is one encoding only.
@@ -42,7 +31,7 @@ def read_varint(cursor: Cursor) -> int:
     for length, byte in enumerate(cursor.data[start : start + layout.MAX_VARINT_BYTES], 1):
         value = value << 7 | byte & 127
         if value >> layout.VARINT_BITS:
-            raise UnknownBytesError(f"varint of more than {layout.VARINT_BITS} bits at byte {start}")
+            raise view.UnknownBytesError(f"varint of more than {layout.VARINT_BITS} bits at byte {start}")
         if byte < 128:
             cursor.position += length
             return value
@@ -61,11 +50,11 @@ def decompress_amount(code: int) -> int:
         code = code * 10 + digit
     satoshis: int = (code + 1) * 10**exponent
     if satoshis >> layout.VARINT_BITS:
-        raise UnknownBytesError(f"an amount of {satoshis} satoshis")
+        raise view.UnknownBytesError(f"an amount of {satoshis} satoshis")
     return satoshis
 
 
-def read_script(cursor: Cursor) -> tuple[str, bytes]:
+def read_script(cursor: view.Cursor) -> tuple[str, bytes]:
     """Return the kind and the bytes of a compressed script."""
     size = read_varint(cursor)
     if size == layout.P2PKH:
@@ -78,7 +67,9 @@ def read_script(cursor: Cursor) -> tuple[str, bytes]:
         x = cursor.take(layout.PUBLIC_KEY_SIZE, "public key")
         return "p2pk", _wrap_parts(layout.UNCOMPRESSED_PARTS, x + _compute_y(int.from_bytes(x, "big"), size & 1))
     if size - layout.SPECIAL > layout.MOST_SCRIPT:
-        raise UnknownBytesError(f"a script of {size - layout.SPECIAL} bytes, of which {layout.MOST_SCRIPT} are allowed")
+        raise view.UnknownBytesError(
+            f"a script of {size - layout.SPECIAL} bytes, of which {layout.MOST_SCRIPT} are allowed"
+        )
     return "other", cursor.take(size - layout.SPECIAL, "script")
 
 
@@ -92,41 +83,41 @@ def _compute_y(x: int, odd: int) -> bytes:
     square = (pow(x, 3, layout.FIELD) + layout.CURVE) % layout.FIELD
     y = pow(square, (layout.FIELD + 1) // 4, layout.FIELD)
     if x >= layout.FIELD or y * y % layout.FIELD != square:
-        raise UnknownBytesError("a public key that is not on the curve")
+        raise view.UnknownBytesError("a public key that is not on the curve")
     return (y if y & 1 == odd else layout.FIELD - y).to_bytes(32, "big")
 
 
-def read_hash(cursor: Cursor) -> str:
+def read_hash(cursor: view.Cursor) -> str:
     """Return a hash as people write it: the last byte first."""
     return cursor.take(layout.HASH_SIZE, "hash")[::-1].hex()
 
 
-def _read_coin(cursor: Cursor) -> dict[str, Any]:
+def _read_coin(cursor: view.Cursor) -> dict[str, Any]:
     code, compressed = read_varint(cursor), read_varint(cursor)
     row: dict[str, Any] = {"height": code >> 1, "coinbase": bool(code & 1)}
     try:
         row["amount"] = decompress_amount(compressed)
-    except UnknownBytesError as unknown:
+    except view.UnknownBytesError as unknown:
         cursor.reasons.append(str(unknown))
     start = cursor.position
     try:
         row["script_type"], row["script"] = read_script(cursor)
-    except UnknownBytesError as unknown:
+    except view.UnknownBytesError as unknown:
         cursor.reasons.append(f"{unknown}: the script is as it is stored")
         cursor.position = start
         row["script"] = cursor.take_remainder()
     return row
 
 
-def _read_hashes(cursor: Cursor) -> dict[str, Any]:
+def _read_hashes(cursor: view.Cursor) -> dict[str, Any]:
     """Return blocks, such as those between which the chainstate is while it is written."""
     count = cursor.take_byte()
     if count * layout.HASH_SIZE > cursor.left:
-        raise UnknownBytesError(f"{count} hashes in {cursor.left} bytes")
+        raise view.UnknownBytesError(f"{count} hashes in {cursor.left} bytes")
     return {"blocks": [read_hash(cursor) for _ in range(count)]}
 
 
-def _read_block(cursor: Cursor) -> dict[str, Any]:
+def _read_block(cursor: view.Cursor) -> dict[str, Any]:
     """Return the columns of a block: what is known of it, then its header."""
     read_varint(cursor)  # the version that wrote it
     row: dict[str, Any] = {
@@ -145,7 +136,7 @@ def _read_block(cursor: Cursor) -> dict[str, Any]:
     return row | {"previous": previous[::-1].hex(), "merkle_root": merkle_root[::-1].hex()}
 
 
-def _make_varints_reader(*names: str) -> Callable[[Cursor], dict[str, Any]]:
+def _make_varints_reader(*names: str) -> Callable[[view.Cursor], dict[str, Any]]:
     return lambda cursor: {name: read_varint(cursor) for name in names}
 
 
@@ -154,35 +145,37 @@ _FILE_FIELDS = _make_varints_reader(
 )
 
 
-def _read_setting(cursor: Cursor) -> dict[str, Any]:
+def _read_setting(cursor: view.Cursor) -> dict[str, Any]:
     return {"value": cursor.take_remainder().decode("ascii", "backslashreplace")}
 
 
-def _read_locator(cursor: Cursor) -> dict[str, Any]:
+def _read_locator(cursor: view.Cursor) -> dict[str, Any]:
     """Return the hash of the block up to which an index has come, the first of a list of blocks."""
     cursor.take(4, "version")
     return {"hash": next(iter(_read_hashes(cursor)["blocks"]), None)}
 
 
-class Bitcoin(ApplicationView):
+class Bitcoin(view.ApplicationView):
     """Base of the views of both databases: values may be obfuscated."""
 
     names: ClassVar = (layout.OBFUSCATION, layout.OBFUSCATION + b"\0")
-    kinds: ClassVar[Mapping[bytes, tuple[str, Callable[[Cursor], dict[str, Any]], Callable[[Cursor], dict[str, Any]]]]]
+    kinds: ClassVar[
+        Mapping[bytes, tuple[str, Callable[[view.Cursor], dict[str, Any]], Callable[[view.Cursor], dict[str, Any]]]]
+    ]
     """By the first byte of keys: what they are of, and how the rest of the key and the value are read."""
 
-    def make_context(self, entries: Entries, home: Home) -> bytes:
+    def make_context(self, entries: view.Entries, home: view.Home) -> bytes:
         """Return the bytes with which values are XORed."""
         del home
         newest = next((entry.value for entry in entries if entry.value), b"\0")
         return newest[1:] if newest[:1] == bytes([len(newest) - 1]) else b""
 
-    def decode(self, entry: Entry, context: bytes) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: bytes) -> Mapping[str, Any]:
         """Return the key by its first byte; the value, after its obfuscation is undone."""
         if entry.key == layout.OBFUSCATION:
             return {"kind": "obfuscation"}
         if entry.key[:1] not in self.kinds:
-            raise UnknownBytesError(f"a key that begins with {entry.key[:1]!r}")
+            raise view.UnknownBytesError(f"a key that begins with {entry.key[:1]!r}")
         kind, key, value = self.kinds[entry.key[:1]]
         row = {"kind": kind} | _read_whole(entry.key[1:], key)
 
@@ -191,7 +184,7 @@ class Bitcoin(ApplicationView):
             plain_data = int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")
             return _read_whole(plain_data.to_bytes(len(data), "big"), value)
 
-        return row | read_columns(entry.value, decode_value)
+        return row | view.read_columns(entry.value, decode_value)
 
 
 def _mask_of(context: bytes) -> k.Mask:
@@ -200,9 +193,9 @@ def _mask_of(context: bytes) -> k.Mask:
     return k.Mask(mask, np.empty(k.MOST_VALUE, np.uint8))
 
 
-def _read_whole(data: bytes, read: Callable[[Cursor], dict[str, Any]]) -> dict[str, Any]:
+def _read_whole(data: bytes, read: Callable[[view.Cursor], dict[str, Any]]) -> dict[str, Any]:
     """Return the columns that `read` makes of all of the bytes."""
-    cursor = Cursor(data)
+    cursor = view.Cursor(data)
     return cursor.explain(read(cursor))
 
 
@@ -212,16 +205,16 @@ class Chainstate(Bitcoin):
     title = "Bitcoin's chainstate: txid, output, height, amount, script of unspent outputs"
     directory: ClassVar = "/chainstate"
     own_key: ClassVar = layout.COIN + b".{33,37}"
-    columns: ClassVar = make_columns(
+    columns: ClassVar = view.make_columns(
         "kind txid output:int height:int coinbase:bool amount:int script_type script:bytes blocks:texts"
     )
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> view.PlainRows:
         """Return coins."""
         rows = len(keys)
         stored, contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
         room = int(contents.offsets[-1] - contents.offsets[0])
-        hashes, scripts = TextColumn(rows, rows * k.DIGITS), TextColumn(rows, room + rows * k.SCRIPT_ROOM)
+        hashes, scripts = view.TextColumn(rows, rows * k.DIGITS), view.TextColumn(rows, room + rows * k.SCRIPT_ROOM)
         kinds, numbers = np.empty(rows, np.uint8), np.zeros((len(k.COIN_NUMBERS), rows), np.int64)
         coins = k.Coins(kinds, numbers, k.Texts(*hashes.buffers), k.Texts(*scripts.buffers))
         k.decode_coins(stored, contents, _mask_of(context), coins)
@@ -234,7 +227,7 @@ class Chainstate(Bitcoin):
             "script_type": convert_codes(script_types, layout.SCRIPT_TYPES),
             "script": scripts.take(pa.binary()),
         }
-        return PlainRows(kinds != k.DOUBTFUL, columns)
+        return view.PlainRows(kinds != k.DOUBTFUL, columns)
 
     kinds: ClassVar = {
         layout.COIN: ("coin", lambda key: {"txid": read_hash(key), "output": read_varint(key)}, _read_coin),
@@ -249,16 +242,16 @@ class BlockIndex(Bitcoin):
     title = "Bitcoin's index of blocks and transactions: hash, height, file, offset, header"
     directory: ClassVar = "/blocks/index|/indexes/txindex"
     own_key: ClassVar = b"[%b%b].{%d}" % (layout.BLOCK, layout.TRANSACTION, layout.HASH_SIZE)
-    columns: ClassVar = make_columns(
+    columns: ClassVar = view.make_columns(
         "kind hash height:int status:int transactions:int file:int offset:int undo_offset:int "
         "transaction_offset:int version:int previous merkle_root time:int bits:int nonce:int blocks:int "
         "size:int undo_size:int first_height:int last_height:int first_time:int last_time:int name value"
     )
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> view.PlainRows:
         """Return blocks and transactions."""
         rows = len(keys)
-        hashes, previous, roots = (TextColumn(rows, rows * k.DIGITS) for _ in range(3))
+        hashes, previous, roots = (view.TextColumn(rows, rows * k.DIGITS) for _ in range(3))
         kinds, present = np.empty(rows, np.uint8), np.zeros(rows, np.uint32)
         numbers = np.zeros((len(k.BLOCK_NUMBERS), rows), np.int64)
         texts = [k.Texts(*column.buffers) for column in (hashes, previous, roots)]
@@ -275,7 +268,7 @@ class BlockIndex(Bitcoin):
             "previous": previous.take(pa.string(), is_block),
             "merkle_root": roots.take(pa.string(), is_block),
         }
-        return PlainRows(kinds != k.DOUBTFUL, columns)
+        return view.PlainRows(kinds != k.DOUBTFUL, columns)
 
     kinds: ClassVar = {
         layout.BLOCK: ("block", lambda key: {"hash": read_hash(key)}, _read_block),

@@ -11,21 +11,9 @@ import pyarrow as pa
 from sawlog.arrow import call_function, make_array, make_constant, unpack_booleans
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer
 from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, convert_times
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Entries,
-    Entry,
-    Home,
-    PlainRows,
-    UnknownBytesError,
-    convert_time,
-    decode_text,
-    make_columns,
-    make_row,
-    read_columns,
-)
 
 _AREAS = {
     "Local Extension Settings": "local",
@@ -46,23 +34,25 @@ _SHARED_KEYS = KeyPatterns(
 )
 
 
-class ChromeStorage(ApplicationView):
+class ChromeStorage(view.ApplicationView):
     """View of `chrome.storage`: a row per key of an extension."""
 
     title = "Chromium's chrome.storage of extensions: area, extension, key, value (JSON)"
-    columns: ClassVar = make_columns("area extension key value")
+    columns: ClassVar = view.make_columns("area extension key value")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like the application's: by its directory."""
         del comparator, keys
         return _parse_directory(path)[0] is not None
 
-    def make_context(self, entries: Entries, home: Home) -> tuple[str | None, str | None]:
+    def make_context(self, entries: view.Entries, home: view.Home) -> tuple[str | None, str | None]:
         """Return the area and the extension, by the directory."""
         del entries
         return _parse_directory(home.path)
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: tuple[str | None, str | None]) -> PlainRows:
+    def decode_plain_rows(
+        self, keys: pa.Array, values: pa.Array, context: tuple[str | None, str | None]
+    ) -> view.PlainRows:
         """Return values that are JSON."""
         area, extension = context
         is_shared = area in _SHARED.values()
@@ -77,17 +67,17 @@ class ChromeStorage(ApplicationView):
             "value": rendered.make_values(),
         }
         is_plain = rendered.is_plain & (stored.select_lengths("extension") > 0) if is_shared else rendered.is_plain
-        return PlainRows(is_plain, columns)
+        return view.PlainRows(is_plain, columns)
 
-    def decode(self, entry: Entry, context: tuple[str | None, str | None]) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: tuple[str | None, str | None]) -> Mapping[str, Any]:
         """Return the value as it is stored, if it is JSON."""
         area, extension = context
-        key, wrong = decode_text(entry.key, "utf-8")
+        key, wrong = view.decode_text(entry.key, "utf-8")
         if area in _SHARED.values():
             extension, _, key = key.partition(".")
         row = {"area": area, "extension": extension or None, "key": key, "reason": wrong}
         if entry.value is not None:
-            value, damage = decode_text(entry.value, "utf-8")
+            value, damage = view.decode_text(entry.value, "utf-8")
             decoded = decode_json(value)
             if isinstance(decoded, Undecodable):
                 damage = f"not JSON: {decoded.detail}"
@@ -125,15 +115,15 @@ _ITEM_KEYS = KeyPatterns(
 )
 
 
-class LocalStorage(ApplicationView):
+class LocalStorage(view.ApplicationView):
     """View of `localStorage`: a row per item of a page, and per piece of metadata on its origin."""
 
     title = "Chromium's Local Storage: kind, storage_key, key, value"
     directory: ClassVar = "Local Storage/leveldb"
     own_key: ClassVar = b"META(ACCESS)?:.*"
-    columns: ClassVar = make_columns("kind storage_key key value time:time size:int")
+    columns: ClassVar = view.make_columns("kind storage_key key value time:time size:int")
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> view.PlainRows:
         """Return all but the version."""
         del context
         stored = _ITEM_KEYS.read(keys)
@@ -148,9 +138,9 @@ class LocalStorage(ApplicationView):
             "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time")),
             "size": rendered.make_integers("size"),
         }
-        return PlainRows(rendered.is_plain & names.is_plain, columns)
+        return view.PlainRows(rendered.is_plain & names.is_plain, columns)
 
-    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: Any) -> Mapping[str, Any]:
         """Return items in two encodings, metadata in protobuf, the version as text."""
         del context
         if entry.key == _VERSION:
@@ -158,16 +148,16 @@ class LocalStorage(ApplicationView):
             return {"kind": "version", "value": value}
         prefix = next((candidate for candidate in _PREFIXES if entry.key.startswith(candidate)), None)
         if prefix is None:
-            raise UnknownBytesError(f"a key that begins with neither of {', '.join(map(repr, _PREFIXES))}")
+            raise view.UnknownBytesError(f"a key that begins with neither of {', '.join(map(repr, _PREFIXES))}")
         suffix = entry.key[len(prefix) :]
         if prefix != _ITEM:
-            origin, wrong = decode_text(suffix, "utf-8")
-            metadata = read_columns(entry.value, _read_metadata)
-            return make_row({"kind": _PREFIXES[prefix], "storage_key": origin}, wrong, metadata)
+            origin, wrong = view.decode_text(suffix, "utf-8")
+            metadata = view.read_columns(entry.value, _read_metadata)
+            return view.make_row({"kind": _PREFIXES[prefix], "storage_key": origin}, wrong, metadata)
         stored, end, name = suffix.partition(b"\0")
         if not end:
-            raise UnknownBytesError("an item without the byte 0 after its origin")
-        origin, wrong = decode_text(stored, "utf-8")
+            raise view.UnknownBytesError("an item without the byte 0 after its origin")
+        origin, wrong = view.decode_text(stored, "utf-8")
         row: dict[str, Any] = {"kind": "item", "storage_key": origin}
         for column, data in (("key", name), ("value", entry.value)):
             if data is not None:
@@ -180,14 +170,14 @@ def _decode_string(data: bytes) -> tuple[str | None, str | None]:
     """Return a string after the byte that says how it is encoded, and what is wrong with it."""
     if not data or data[0] not in _ENCODINGS:
         return None, f"encoding {data[:1].hex() or 'missing'}, expected {' or '.join(map(str, _ENCODINGS))}"
-    return decode_text(data[1:], _ENCODINGS[data[0]])
+    return view.decode_text(data[1:], _ENCODINGS[data[0]])
 
 
 def _read_metadata(value: bytes) -> dict[str, Any]:
     """Return the time and size, which are fields of a message in protobuf."""
     fields, reason = _METADATA.read(value, "Metadata")
     time, size = (find_integer(fields, name) for name in ("time", "size"))
-    return {"time": convert_time(time), "size": size, "reason": reason}
+    return {"time": view.convert_time(time), "size": size, "reason": reason}
 
 
 MAP, NAMESPACE = b"map-", b"namespace-"
@@ -231,11 +221,11 @@ class _Maps:
         return {name: column.take(places) for name, column in self._columns.items()}
 
 
-class SessionStorage(ApplicationView):
+class SessionStorage(view.ApplicationView):
     """View of `sessionStorage`: a row per item of a page, and per origin in a tab."""
 
     title = "Chromium's Session Storage: kind, namespaces (tabs), storage_key, key, value"
-    columns: ClassVar = make_columns("kind namespaces:texts storage_key map_id key value")
+    columns: ClassVar = view.make_columns("kind namespaces:texts storage_key map_id key value")
     names: ClassVar = (NAMESPACE, NAMESPACE[:-1] + b".")
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
@@ -244,7 +234,7 @@ class SessionStorage(ApplicationView):
         named = path.endswith("/Session Storage")
         return named or all(any(key.startswith(start) for key in keys) for start in (MAP, NAMESPACE))
 
-    def make_context(self, entries: Entries, home: Home) -> _Maps:
+    def make_context(self, entries: view.Entries, home: view.Home) -> _Maps:
         """Return the tabs that have maps, newest first."""
         del home
         keys, values = _TAB_KEYS.read(entries.keys), _MAP_IDS.read(entries.values)
@@ -265,7 +255,7 @@ class SessionStorage(ApplicationView):
                 tabs.setdefault(number, {}).setdefault(tab, origin)
         return _Maps(tabs)
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: _Maps) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: _Maps) -> view.PlainRows:
         """Return items."""
         stored = _MAP_KEYS.read(keys)
         rendered = _SETTINGS.render(values, stored.roots)
@@ -277,9 +267,9 @@ class SessionStorage(ApplicationView):
             "key": stored.make_texts("key"),
             "value": rendered.make_values(),
         }
-        return PlainRows(rendered.is_plain & (stored.select_lengths("map_id") > 0), columns)
+        return view.PlainRows(rendered.is_plain & (stored.select_lengths("map_id") > 0), columns)
 
-    def decode(self, entry: Entry, context: _Maps) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: _Maps) -> Mapping[str, Any]:
         """Return items in UTF-16, numbers of maps as text."""
         key, value = entry.key, entry.value
         if key in _SINGLE:
@@ -291,12 +281,12 @@ class SessionStorage(ApplicationView):
             return row | {"reason": wrong}
         number, end, name = key.removeprefix(MAP).partition(b"-")
         if not key.startswith(MAP) or not end or not number.isdigit():
-            raise UnknownBytesError("neither a key of an item (map-) nor of an origin in a tab (namespace-)")
-        item, wrong = decode_text(name, "utf-8")
+            raise view.UnknownBytesError("neither a key of an item (map-) nor of an origin in a tab (namespace-)")
+        item, wrong = view.decode_text(name, "utf-8")
         map_id = number.decode("ascii")
         row = {"kind": "item", **context.rows.get(map_id, {}), "map_id": map_id, "key": item}
         if value is not None:
-            row["value"], damage = decode_text(value, "utf-16-le")
+            row["value"], damage = view.decode_text(value, "utf-16-le")
             wrong = wrong or (damage and f"value: {damage}")
         return row | {"reason": wrong}
 
@@ -304,6 +294,6 @@ class SessionStorage(ApplicationView):
 def _parse_namespace(key: bytes) -> tuple[str, str, str | None]:
     """Return the tab and the origin of a key, and what is wrong with them."""
     suffix = key[len(NAMESPACE) :]
-    tab, wrong = decode_text(suffix[:_ID_LENGTH], "utf-8")
-    origin, wrong_too = decode_text(suffix[_ID_LENGTH + 1 :], "utf-8")
+    tab, wrong = view.decode_text(suffix[:_ID_LENGTH], "utf-8")
+    origin, wrong_too = view.decode_text(suffix[_ID_LENGTH + 1 :], "utf-8")
     return tab, origin, wrong or wrong_too

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import call_function, cast, make_array, make_fixed_array
 from sawlog.leveldb.applications import protobuf_kernels as k
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_rows import (
     KeyPattern,
@@ -24,22 +25,6 @@ from sawlog.leveldb.applications.protobuf_rows import (
     convert_times,
     make_spans,
     take_texts,
-)
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Cursor,
-    Entries,
-    Entry,
-    Home,
-    PlainRows,
-    UnknownBytesError,
-    convert_time,
-    decode_text,
-    make_columns,
-    make_row,
-    parse_integer,
-    read_columns,
-    read_text,
 )
 
 SITE_VERSION = b"database_metadata"
@@ -61,15 +46,15 @@ _SITE_KEYS = KeyPatterns(
 )
 
 
-class SiteCharacteristics(ApplicationView):
+class SiteCharacteristics(view.ApplicationView):
     """View of what Chromium has seen sites do in the background: a row per host."""
 
     title = "Chromium's Site Characteristics: MD5 of a host, when it was loaded, what it does in the background (JSON)"
     directory: ClassVar = "/Site Characteristics Database"
     own_key: ClassVar = SITE_VERSION
-    columns: ClassVar = make_columns("kind host_md5 time:time value")
+    columns: ClassVar = view.make_columns("kind host_md5 time:time value")
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> view.PlainRows:
         """Return sites, and the version."""
         del context
         stored = _SITE_KEYS.read(keys)
@@ -82,29 +67,31 @@ class SiteCharacteristics(ApplicationView):
             ),
             "value": rendered.make_values(),
         }
-        return PlainRows(rendered.is_plain & np.isin(stored.select_lengths("host_md5"), (-1, _DIGITS)), columns)
+        return view.PlainRows(rendered.is_plain & np.isin(stored.select_lengths("host_md5"), (-1, _DIGITS)), columns)
 
-    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: Any) -> Mapping[str, Any]:
         """Return a message in protobuf."""
         del context
         if entry.key == SITE_VERSION:
-            return {"kind": "version"} | read_columns(entry.value, _read_text)
+            return {"kind": "version"} | view.read_columns(entry.value, _read_text)
         if len(entry.key) != _DIGITS or entry.key.strip(b"0123456789abcdef"):
-            raise UnknownBytesError("a key that is not the MD5 of a host")
-        return {"kind": "site", "host_md5": entry.key.decode("ascii")} | read_columns(entry.value, _read_site)
+            raise view.UnknownBytesError("a key that is not the MD5 of a host")
+        return {"kind": "site", "host_md5": entry.key.decode("ascii")} | view.read_columns(entry.value, _read_site)
 
 
 def _read_site(value: bytes) -> dict[str, Any]:
     site, reason = SITES.read(value, "Site")
-    return make_message_columns(site, reason) | {"time": convert_time(find_integer(site, "last_loaded"), 1_000_000, 0)}
+    return make_message_columns(site, reason) | {
+        "time": view.convert_time(find_integer(site, "last_loaded"), 1_000_000, 0)
+    }
 
 
-_read_text = partial(read_text, "value")
+_read_text = partial(view.read_text, "value")
 
 
 def _read_time(value: bytes) -> dict[str, Any]:
     """Return the time that a value is: microseconds since 1601, in decimal digits."""
-    return {"time": convert_time(parse_integer(value))}
+    return {"time": view.convert_time(view.parse_integer(value))}
 
 
 PUSH = Messages("""
@@ -120,7 +107,7 @@ _DATA_MESSAGE = 8
 
 
 def _read_encrypted(value: bytes) -> dict[str, Any]:
-    raise UnknownBytesError(f"encrypted by the browser ({value[:3].decode('ascii', 'replace')})")
+    raise view.UnknownBytesError(f"encrypted by the browser ({value[:3].decode('ascii', 'replace')})")
 
 
 def _read_registration(value: bytes) -> dict[str, Any]:
@@ -146,9 +133,9 @@ def _read_incoming(value: bytes) -> dict[str, Any]:
 def _read_outgoing(value: bytes) -> dict[str, Any]:
     """Return a message of the protocol, after its tag."""
     if value[:1] != bytes([_DATA_MESSAGE]):
-        raise UnknownBytesError(f"a message with tag {value[:1].hex() or 'missing'}, expected {_DATA_MESSAGE:02x}")
+        raise view.UnknownBytesError(f"a message with tag {value[:1].hex() or 'missing'}, expected {_DATA_MESSAGE:02x}")
     message, reason = PUSH.read(value[1:], "DataMessage")
-    row = make_message_columns(message, reason) | {"time": convert_time(find_integer(message, "sent"), 1_000_000)}
+    row = make_message_columns(message, reason) | {"time": view.convert_time(find_integer(message, "sent"), 1_000_000)}
     for column, name in (("app", "category"), ("sender", "to")):
         row |= {column: message[name]} if isinstance(message.get(name), str) else {}
     return row
@@ -158,7 +145,7 @@ def _read_account(value: bytes) -> dict[str, Any]:
     """Return an address, its status, when that changed, and the ID of a message."""
     parts = value.split(b"&")
     if len(parts) not in (3, 4):
-        raise UnknownBytesError(f"{len(parts)} parts of an account, expected 3 or 4")
+        raise view.UnknownBytesError(f"{len(parts)} parts of an account, expected 3 or 4")
     return _read_text(value) | _read_time(parts[2])
 
 
@@ -223,20 +210,20 @@ _PUSH_VALUES = KeyPatterns(
 )
 
 
-class GcmStore(ApplicationView):
+class GcmStore(view.ApplicationView):
     """View of Google Cloud Messaging: registrations of applications, messages, and their keys."""
 
     title = "Chromium's GCM Store (push messages): kind, app, sender, scope, name, value, time"
     directory: ClassVar = "/GCM Store(/Encryption)?"
     own_key: ClassVar = b"|".join(map(re.escape, _SINGLE))
-    columns: ClassVar = make_columns("kind app sender scope name value time:time")
+    columns: ClassVar = view.make_columns("kind app sender scope name value time:time")
 
-    def make_context(self, entries: Entries, home: Home) -> bool:
+    def make_context(self, entries: view.Entries, home: view.Home) -> bool:
         """Return whether the database holds the keys of applications, by its directory."""
         del entries
         return home.path.endswith("/Encryption")
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: bool) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: bool) -> view.PlainRows:
         """Return messages, settings, registrations, and keys of applications."""
         patterns = _ENCRYPTION_KEYS if context else _PUSH_KEYS
         stored = patterns.read(keys)
@@ -247,7 +234,7 @@ class GcmStore(ApplicationView):
         rendered = _PUSH_ROWS.render(spans._replace(starts=spans.starts + are_sent), roots)
         columns = {"kind": stored.kinds, **{name: stored.make_texts(name) for name in patterns.names}}
         if context:
-            return PlainRows(rendered.is_plain, {**columns, "value": rendered.make_values()})
+            return view.PlainRows(rendered.is_plain, {**columns, "value": rendered.make_values()})
         texts = _PUSH_VALUES.read(spans, stored.patterns)
         are_texts = (texts.patterns > 0) & (texts.select_lengths("sender") != 0)
         numbers = np.where(are_texts, texts.select_numbers("time"), rendered.select_numbers("sent"))
@@ -264,18 +251,18 @@ class GcmStore(ApplicationView):
             "value": take_texts(texts.find_texts("value"), rendered.find_values(rendered.is_plain)),
             "time": convert_times(numbers, are_times, np.where(are_texts, 1, 1_000_000)),
         }
-        return PlainRows(rendered.is_plain | are_texts, columns)
+        return view.PlainRows(rendered.is_plain | are_texts, columns)
 
-    def decode(self, entry: Entry, context: bool) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: bool) -> Mapping[str, Any]:
         """Return the text, and protobuf where a message or keys are stored."""
         if context:
             return _decode_row("encryption_keys", ("app", "sender"), entry.key, entry.value, _read_keys)
         if entry.key in _SINGLE:
             kind, read = _SINGLE[entry.key]
-            return {"kind": kind} | read_columns(entry.value, read)
+            return {"kind": kind} | view.read_columns(entry.value, read)
         prefix = next((prefix for prefix in _PREFIXES if entry.key.startswith(prefix)), None)
         if prefix is None:
-            raise UnknownBytesError("a key that is none of Google Cloud Messaging's")
+            raise view.UnknownBytesError("a key that is none of Google Cloud Messaging's")
         kind, column, read = _PREFIXES[prefix]
         suffix = entry.key[len(prefix) :]
         if kind == "registration" and suffix.startswith(_TOKEN):
@@ -291,9 +278,9 @@ def _decode_row(
     kind: str, columns: Sequence[str], key: bytes, value: bytes | None, read: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
     """Return columns of a key, of which all but the last end with a comma, and those of its value."""
-    name, wrong = decode_text(key, "utf-8")
+    name, wrong = view.decode_text(key, "utf-8")
     parts = dict(zip(columns, name.split(",", len(columns) - 1), strict=False))
-    return make_row({"kind": kind, **parts}, wrong, read_columns(value, read))
+    return view.make_row({"kind": kind, **parts}, wrong, view.read_columns(value, read))
 
 
 _NAMES = """
@@ -336,12 +323,14 @@ _GLOBAL = b"__global"
 
 def unpickle_text(data: bytes, reasons: list[str]) -> str:
     """Return the text of a `base::Pickle`: UTF-8, or UTF-16 on Windows."""
-    cursor = Cursor(data)
+    cursor = view.Cursor(data)
     try:
         payload, length = cursor.take_unsigned(4), cursor.take_unsigned(4)
         is_wide = payload != -(-(4 + length) // 4) * 4
-        path, wrong = decode_text(cursor.take(2 * length if is_wide else length), "utf-16-le" if is_wide else "utf-8")
-    except UnknownBytesError as unknown:
+        path, wrong = view.decode_text(
+            cursor.take(2 * length if is_wide else length), "utf-16-le" if is_wide else "utf-8"
+        )
+    except view.UnknownBytesError as unknown:
         path, wrong = data.decode("utf-8", "replace"), f"path: {unknown}"
     reasons += [wrong] if wrong else []
     return path
@@ -411,20 +400,20 @@ _SIGNAL_SIZE = 32
 _KIND_OF = Lookup(np.arange(256), make_array(list(map(chr, range(256))), pa.string()))
 
 
-class SharedProto(ApplicationView):
+class SharedProto(view.ApplicationView):
     """View of the database that many services of Chromium share: a row per message of protobuf."""
 
     title = "Chromium's shared_proto_db: name and number of a database in it, key, value (JSON), time"
     directory: ClassVar = rf"/shared_proto_db(/metadata)?|(^|/)({'|'.join(_APART)})"
     own_key: ClassVar = _GLOBAL
-    columns: ClassVar = make_columns("database number:int key value time:time")
+    columns: ClassVar = view.make_columns("database number:int key value time:time")
 
-    def make_context(self, entries: Entries, home: Home) -> str:
+    def make_context(self, entries: view.Entries, home: view.Home) -> str:
         """Return the name of the directory: that of metadata on the others, and of a database apart."""
         del entries
         return home.path.rpartition("/")[2]
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: str) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: str) -> view.PlainRows:
         """Return messages with a number or in a database apart."""
         name = _APART.get(context)
         group = _NUMBERED if name is None else _SIGNAL_KEYS if name == _SIGNALS else _APART_KEYS
@@ -455,25 +444,27 @@ class SharedProto(ApplicationView):
             "value": rendered.make_values(),
             "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time"), units),
         }
-        return PlainRows(is_plain, columns)
+        return view.PlainRows(is_plain, columns)
 
-    def decode(self, entry: Entry, context: str) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: str) -> Mapping[str, Any]:
         """Return a key that begins with a number and `_`; a message in protobuf."""
         if entry.key == _GLOBAL:
-            return {"key": _GLOBAL.decode("ascii")} | read_columns(entry.value, _read_shared_metadata)
+            return {"key": _GLOBAL.decode("ascii")} | view.read_columns(entry.value, _read_shared_metadata)
         name, suffix = _APART.get(context), entry.key
         if name is not None:
             number = _CLIENTS.index(name)
         else:
             digits, separator, suffix = entry.key.partition(b"_")
             if not separator:
-                raise UnknownBytesError("a key without a number and _ at its beginning")
-            number = parse_integer(digits)
+                raise view.UnknownBytesError("a key without a number and _ at its beginning")
+            number = view.parse_integer(digits)
             name = _CLIENTS[number] if 0 <= number < len(_CLIENTS) else None
         is_metadata = context == "metadata"
-        key, wrong = _signal(suffix) if name == _SIGNALS and not is_metadata else decode_text(suffix, "utf-8")
+        key, wrong = _signal(suffix) if name == _SIGNALS and not is_metadata else view.decode_text(suffix, "utf-8")
         read = _read_shared_metadata if is_metadata else partial(_read_shared, name or "")
-        return make_row({"database": name, "number": number, "key": key}, wrong, read_columns(entry.value, read))
+        return view.make_row(
+            {"database": name, "number": number, "key": key}, wrong, view.read_columns(entry.value, read)
+        )
 
 
 def _read_shared_metadata(value: bytes) -> dict[str, Any]:
@@ -486,19 +477,19 @@ def _read_shared(name: str, value: bytes) -> dict[str, Any]:
     row = make_message_columns(message, reason)
     if name in _TIMES:
         path, unit = _TIMES[name]
-        row["time"] = convert_time(find_integer(message, *path), unit)
+        row["time"] = view.convert_time(find_integer(message, *path), unit)
     return row
 
 
 def _signal(key: bytes) -> tuple[str, str | None]:
     """Return the kind, hash of the name, end and begin of the days of samples, as Chromium prints a key."""
-    cursor = Cursor(key)
+    cursor = view.Cursor(key)
     try:
         kind = cursor.take(8, "kind")[:1].decode("latin-1")
         numbers = [int.from_bytes(cursor.take(8, "number"), "big") for _ in range(3)]
         cursor.check_end()
-    except UnknownBytesError as unknown:
-        return decode_text(key, "utf-8")[0], f"key: {unknown}"
+    except view.UnknownBytesError as unknown:
+        return view.decode_text(key, "utf-8")[0], f"key: {unknown}"
     return ":".join([kind, *map(str, numbers)]), None
 
 

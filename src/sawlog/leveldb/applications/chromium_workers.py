@@ -15,6 +15,7 @@ import pyarrow as pa
 from sawlog.arrow import call_function, fill_null, make_array, unpack_booleans, view_binary, view_values
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_rows import (
     KeyPattern,
@@ -26,24 +27,6 @@ from sawlog.leveldb.applications.protobuf_rows import (
     take_texts,
 )
 from sawlog.leveldb.applications.script_values import decode_script_value, encode_base64, to_json
-from sawlog.leveldb.applications.view import (
-    EPOCH,
-    ApplicationView,
-    Entries,
-    Entry,
-    Home,
-    PlainRows,
-    UnknownBytesError,
-    convert_time,
-    decode_text,
-    make_columns,
-    make_row,
-    parse_integer,
-    put_rows,
-    read_columns,
-    read_integer,
-    read_text,
-)
 from sawlog.leveldb.records.kernels import Strings
 
 MESSAGES = Messages("""
@@ -144,7 +127,7 @@ _USER_DATA: Mapping[str, str] = {
 """How the names of what services keep for a worker begin, and the messages that it is; without a name, it is text."""
 _TIMES: Mapping[str, tuple[str, int]] = {
     "Fetch": ("creation_microseconds_since_unix_epoch", 0),
-    "Content": ("timestamp", EPOCH),
+    "Content": ("timestamp", view.EPOCH),
 }
 """Fields that hold the time of a message, and from when it counts."""
 
@@ -166,7 +149,7 @@ class Kind(NamedTuple):
 
 
 def _read_version(value: bytes) -> dict[str, Any]:
-    return {"value": to_json(parse_integer(value))}
+    return {"value": to_json(view.parse_integer(value))}
 
 
 def _read_registration(value: bytes) -> dict[str, Any]:
@@ -177,8 +160,8 @@ def _read_registration(value: bytes) -> dict[str, Any]:
         "scope": _find_text(message, "scope_url"),
         "url": _find_text(message, "script_url"),
         "size": _limit_size(find_integer(message, "resources_total_size_bytes")),
-        "time": convert_time(find_integer(message, "last_update_check_time")),
-        "script_time": convert_time(find_integer(message, "script_response_time")),
+        "time": view.convert_time(find_integer(message, "last_update_check_time")),
+        "script_time": view.convert_time(find_integer(message, "script_response_time")),
     }
 
 
@@ -204,7 +187,9 @@ def _read_user_data(name: str, value: bytes) -> dict[str, Any]:
     if kind:
         message, reason = MESSAGES.read(value, kind)
         path, epoch = _TIMES.get(kind, ("", 0))
-        return make_message_columns(message, reason) | {"time": convert_time(find_integer(message, path), 1, epoch)}
+        return make_message_columns(message, reason) | {
+            "time": view.convert_time(find_integer(message, path), 1, epoch)
+        }
     try:
         document: Any = value.decode("utf-8")
     except UnicodeDecodeError:
@@ -214,15 +199,15 @@ def _read_user_data(name: str, value: bytes) -> dict[str, Any]:
 
 _KINDS: Mapping[bytes, Kind] = {
     b"INITDATA_DB_VERSION": Kind("version", (), _read_version),
-    b"INITDATA_NEXT_REGISTRATION_ID": Kind("next_registration_id", (), partial(read_integer, "registration_id")),
-    b"INITDATA_NEXT_VERSION_ID": Kind("next_version_id", (), partial(read_integer, "version_id")),
-    b"INITDATA_NEXT_RESOURCE_ID": Kind("next_resource_id", (), partial(read_integer, "resource_id")),
+    b"INITDATA_NEXT_REGISTRATION_ID": Kind("next_registration_id", (), partial(view.read_integer, "registration_id")),
+    b"INITDATA_NEXT_VERSION_ID": Kind("next_version_id", (), partial(view.read_integer, "version_id")),
+    b"INITDATA_NEXT_RESOURCE_ID": Kind("next_resource_id", (), partial(view.read_integer, "resource_id")),
     b"INITDATA_DISKCACHE_MIGRATION_NOT_NEEDED": Kind("disk_cache_migrated", ()),
     b"INITDATA_OLD_DISKCACHE_DELETION_NOT_NEEDED": Kind("old_disk_cache_deleted", ()),
     b"INITDATA_UNIQUE_ORIGIN:": Kind("site", ("storage_key",)),
     b"INITDATA_FOREIGN_FETCH_ORIGIN:": Kind("foreign_fetch_site", ("storage_key",)),
     b"REG:": Kind("registration", ("storage_key", "registration_id"), _read_registration),
-    b"REGID_TO_ORIGIN:": Kind("registration_site", ("registration_id",), partial(read_text, "storage_key")),
+    b"REGID_TO_ORIGIN:": Kind("registration_site", ("registration_id",), partial(view.read_text, "storage_key")),
     b"REG_HAS_USER_DATA:": Kind("has_user_data", ("name", "registration_id")),
     b"REG_USER_DATA:": Kind("user_data", ("registration_id", "name")),
     b"RES:": Kind("resource", ("version_id", "resource_id"), _read_resource),
@@ -297,19 +282,19 @@ class Registrations(NamedTuple):
     versions: Lookup
 
 
-class ServiceWorker(ApplicationView):
+class ServiceWorker(view.ApplicationView):
     """View of service workers: a row per registration, script, and piece of data that a service keeps for one."""
 
     title = "Chromium's service workers: kind, storage_key, scope, url of scripts, times, value (JSON)"
     directory: ClassVar = "/Service Worker/Database"
     own_key: ClassVar = b"INITDATA_.*"
-    columns: ClassVar = make_columns(
+    columns: ClassVar = view.make_columns(
         "kind storage_key registration_id:int version_id:int resource_id:int scope url name size:int "
         "time:time script_time:time value"
     )
     names: ClassVar = (_SITES, _AFTER_SITES)
 
-    def make_context(self, entries: Entries, home: Home) -> Registrations:
+    def make_context(self, entries: view.Entries, home: view.Home) -> Registrations:
         """Return sites of registrations, and registrations of versions, newest first."""
         del home
         stored, values = _WORKER_KEYS.read(entries.keys), fill_null(entries.values, b"")
@@ -325,7 +310,7 @@ class ServiceWorker(ApplicationView):
         for entry in entries.filter(make_array(~is_plain, pa.bool_())):
             try:
                 doubtful_rows.append(_decode_row(entry))
-            except UnknownBytesError:
+            except view.UnknownBytesError:
                 doubtful_rows.append({})  # which its own row says
         columns = {
             "registration_id": stored.make_integers("registration_id"),
@@ -333,14 +318,14 @@ class ServiceWorker(ApplicationView):
             "storage_key": take_texts(stored.find_texts("storage_key"), texts.find_values(are_sites)),
         }
         numbers, version_ids, sites = (
-            put_rows(
+            view.put_rows(
                 column, np.flatnonzero(~is_plain), make_array([row.get(name) for row in doubtful_rows], column.type)
             )
             for name, column in columns.items()
         )
         return Registrations(_explain(numbers, sites), _explain(version_ids, numbers))
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Registrations) -> view.PlainRows:
         """Return all but numbers, and data of services that are not known."""
         stored = _WORKER_KEYS.read(keys)
         names = _USER_KEYS.read(stored.find_spans("name"))
@@ -358,7 +343,7 @@ class ServiceWorker(ApplicationView):
             rendered.find_values(stored.are_of("registration_site")),
             known_sites._replace(lengths=np.where(are_explained, known_sites.lengths, -1)),
         )
-        epochs = np.where(are_data, _EPOCHS[names.patterns], EPOCH)
+        epochs = np.where(are_data, _EPOCHS[names.patterns], view.EPOCH)
         are_documents = are_data | stored.are_of("registration") | are_resources
         columns = {
             "kind": stored.kinds,
@@ -373,9 +358,9 @@ class ServiceWorker(ApplicationView):
             "script_time": convert_times(rendered.select_numbers("script_time"), rendered.are_there("script_time")),
             "value": rendered.make_values(are_documents),
         }
-        return PlainRows(rendered.is_plain, columns)
+        return view.PlainRows(rendered.is_plain, columns)
 
-    def decode(self, entry: Entry, context: Registrations) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: Registrations) -> Mapping[str, Any]:
         """Return IDs and names of the key, a message in protobuf or text, and the site of the registration."""
         row = _decode_row(entry)
         if row["kind"] == "resource" and (number := context.versions.find(row["version_id"])) is not None:
@@ -391,31 +376,31 @@ def _explain(numbers: pa.Array, values: pa.Array) -> Lookup:
     return Lookup(view_values(numbers.filter(are_there), np.int64), values.filter(are_there))
 
 
-def _decode_row(entry: Entry) -> dict[str, Any]:
+def _decode_row(entry: view.Entry) -> dict[str, Any]:
     """Return columns of an entry, without those that others explain."""
     head, colon, suffix = entry.key.partition(b":")
     kind = _KINDS.get(head + colon)
     if kind is None:
-        raise UnknownBytesError("a key that is none of the service workers'")
+        raise view.UnknownBytesError("a key that is none of the service workers'")
     row: dict[str, Any] = {"kind": kind.kind}
     wrong = None
     split = suffix.split if kind.key[:1] == ("registration_id",) else suffix.rsplit
     parts = split(b"\0", len(kind.key) - 1) if kind.key else []
     if len(parts) != len(kind.key):
-        raise UnknownBytesError(f"a key of {kind.kind} without the byte 0 in it")
+        raise view.UnknownBytesError(f"a key of {kind.kind} without the byte 0 in it")
     for column, part in zip(kind.key, parts, strict=True):
         if column in _IDS:
-            row[column] = parse_integer(part)
+            row[column] = view.parse_integer(part)
         else:
-            row[column], damage = decode_text(part, "utf-8")
+            row[column], damage = view.decode_text(part, "utf-8")
             wrong = wrong or damage
     read = partial(_read_user_data, row["name"]) if kind.kind == "user_data" else kind.read
-    return make_row(row, wrong, read_columns(entry.value, read or _read_nothing))
+    return view.make_row(row, wrong, view.read_columns(entry.value, read or _read_nothing))
 
 
 def _read_nothing(value: bytes) -> dict[str, Any]:
     if value:
-        raise UnknownBytesError(f"{len(value)} bytes, where nothing is expected")
+        raise view.UnknownBytesError(f"{len(value)} bytes, where nothing is expected")
     return {}
 
 
@@ -426,7 +411,7 @@ def _decode_script(data: bytes, reasons: list[str]) -> Any:
     try:
         document, reason = decode_script_value(data)
         value = decode_json(document)
-    except UnknownBytesError as unknown:
+    except view.UnknownBytesError as unknown:
         value, reason = {"$bytes": encode_base64(data)}, str(unknown)
     if isinstance(value, Undecodable):
         value, reason = {"$bytes": encode_base64(data)}, value.detail
@@ -474,17 +459,17 @@ _NOTIFICATION_KEYS = KeyPatterns(
 )
 
 
-class Notifications(ApplicationView):
+class Notifications(view.ApplicationView):
     """View of notifications that sites have shown: a row for each, and for its images."""
 
     title = "Chromium's Platform Notifications: kind, origin, notification_id, title, body, times, value (JSON)"
     directory: ClassVar = "/Platform Notifications"
     own_key: ClassVar = b"(%b|%b).*\0p#.*" % (_DATA, _RESOURCES)
-    columns: ClassVar = make_columns(
+    columns: ClassVar = view.make_columns(
         "kind origin notification_id registration_id:int title body tag time:time timestamp:time value"
     )
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> view.PlainRows:
         """Return notifications and images."""
         del context
         stored = _NOTIFICATION_KEYS.read(keys)
@@ -500,21 +485,21 @@ class Notifications(ApplicationView):
             },
             "value": rendered.make_values(),
         }
-        return PlainRows(rendered.is_plain, columns)
+        return view.PlainRows(rendered.is_plain, columns)
 
-    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: Any) -> Mapping[str, Any]:
         """Return the origin and the ID of the key, and a message in protobuf."""
         del context
         prefix = next((prefix for prefix in (_DATA, _RESOURCES) if entry.key.startswith(prefix)), None)
         if prefix is None:
-            raise UnknownBytesError("a key that is none of a notification's")
+            raise view.UnknownBytesError("a key that is none of a notification's")
         site, end, identifier = entry.key[len(prefix) :].partition(b"\0")
         if not end:
-            raise UnknownBytesError("a notification without the byte 0 after its origin")
-        (origin, wrong), (name, wrong_too) = decode_text(site, "utf-8"), decode_text(identifier, "utf-8")
+            raise view.UnknownBytesError("a notification without the byte 0 after its origin")
+        (origin, wrong), (name, wrong_too) = view.decode_text(site, "utf-8"), view.decode_text(identifier, "utf-8")
         kind, read = ("notification", _read_notification) if prefix == _DATA else ("resources", _read_images)
         row = {"kind": kind, "origin": origin, "notification_id": name}
-        return make_row(row, wrong or wrong_too, read_columns(entry.value, read))
+        return view.make_row(row, wrong or wrong_too, view.read_columns(entry.value, read))
 
 
 def _read_notification(value: bytes) -> dict[str, Any]:
@@ -525,8 +510,8 @@ def _read_notification(value: bytes) -> dict[str, Any]:
     return make_message_columns(message, reason) | {
         "registration_id": find_integer(message, "service_worker_registration_id"),
         **{name: _find_text(content, name) for name in ("title", "body", "tag")},
-        "time": convert_time(find_integer(message, "creation_time_millis")),
-        "timestamp": convert_time(find_integer(content, "timestamp")),
+        "time": view.convert_time(find_integer(message, "creation_time_millis")),
+        "timestamp": view.convert_time(find_integer(content, "timestamp")),
     }
 
 

@@ -11,19 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import call_function, make_array, view_binary
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_kernels import DECIMAL, PLAIN_TEXT, find_integers
 from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPattern, KeyPatterns, MessageRows, Part
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Entry,
-    PlainRows,
-    UnknownBytesError,
-    decode_text,
-    make_columns,
-    parse_integer,
-    read_columns,
-)
 from sawlog.leveldb.records.kernels import Strings
 
 _KEY = re.compile(rb"(H|P|C|SC|EC):(\d{1,18})(?::(\d{1,9}))?")
@@ -92,15 +83,15 @@ _TOTAL_TAGS = np.array([3 << 3 | 2, 1 << 3], np.int64)
 """Tags of a part's proof, and of the number of parts in it."""
 
 
-class CometBFT(ApplicationView):
+class CometBFT(view.ApplicationView):
     """View of a block store: a row per block's metadata, part, commit, or hash."""
 
     title = "CometBFT's block store (Cosmos): kind, height, part, hash, time, value (JSON)"
     directory: ClassVar = "/blockstore.db"
     own_key: ClassVar = STORE
-    columns: ClassVar = make_columns("kind height:int part:int hash time:time value")
+    columns: ClassVar = view.make_columns("kind height:int part:int hash time:time value")
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> view.PlainRows:
         """Return entries whose fields ascend, as the application writes them."""
         del context
         stored = _KEYS.read(keys)
@@ -126,34 +117,34 @@ class CometBFT(ApplicationView):
             "time": make_array(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
             "value": rendered.make_values(~stored.are_of("hash")),
         }
-        return PlainRows(is_plain, columns)
+        return view.PlainRows(is_plain, columns)
 
-    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: Any) -> Mapping[str, Any]:
         """Return a height in decimal digits; a message in protobuf."""
         del context
         if entry.key == STORE:
-            return {"kind": "store"} | read_columns(entry.value, partial(MESSAGES.show, name="Store"))
+            return {"kind": "store"} | view.read_columns(entry.value, partial(MESSAGES.show, name="Store"))
         if entry.key == _VERSION:
-            return {"kind": "version"} | read_columns(entry.value, _read_plain)
+            return {"kind": "version"} | view.read_columns(entry.value, _read_plain)
         if entry.key.startswith(_HASH_PREFIX):
             name = entry.key[len(_HASH_PREFIX) :].decode("ascii", "backslashreplace")
-            return {"kind": "hash", "hash": name} | read_columns(entry.value, _read_height)
+            return {"kind": "hash", "hash": name} | view.read_columns(entry.value, _read_height)
         match = _KEY.fullmatch(entry.key)
         if match is None:
-            raise UnknownBytesError("a key that is none of a block store with the layout v1")
+            raise view.UnknownBytesError("a key that is none of a block store with the layout v1")
         start, height, part = match.groups()
         kind, name = _KINDS[start]
         row = {"kind": kind, "height": int(height), "part": None if part is None else int(part)}
-        return row | read_columns(entry.value, partial(_read_message, name))
+        return row | view.read_columns(entry.value, partial(_read_message, name))
 
 
 def _read_plain(value: bytes) -> dict[str, Any]:
-    plain, wrong = decode_text(value, "utf-8")
+    plain, wrong = view.decode_text(value, "utf-8")
     return {"value": plain, "reason": wrong}
 
 
 def _read_height(value: bytes) -> dict[str, Any]:
-    return {"height": parse_integer(value)}
+    return {"height": view.parse_integer(value)}
 
 
 def _read_message(name: str, value: bytes) -> dict[str, Any]:

@@ -17,19 +17,8 @@ import pyarrow as pa
 from sawlog.arrow import Column, make_array, view_binary
 from sawlog.leveldb.applications import ethereum_kernels as k
 from sawlog.leveldb.applications import ethereum_layout as layout
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.script_values import to_json
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Cursor,
-    Entry,
-    PlainRows,
-    TextColumn,
-    UnknownBytesError,
-    decode_text,
-    make_columns,
-    make_text_array,
-    read_columns,
-)
 from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.records.kernels import Strings
 
@@ -42,13 +31,13 @@ def read_rlp(data: bytes) -> Item:
     Raises:
         UnknownBytesError: When the bytes end too early or too late, or are nested too deep.
     """
-    cursor = Cursor(data)
+    cursor = view.Cursor(data)
     item = _read_item(cursor, 0)
     cursor.check_end()
     return item
 
 
-def _read_item(cursor: Cursor, depth: int) -> Item:
+def _read_item(cursor: view.Cursor, depth: int) -> Item:
     """Return the next item."""
     first = cursor.take_byte()
     if first < layout.STRING:
@@ -60,15 +49,15 @@ def _read_item(cursor: Cursor, depth: int) -> Item:
     if base == layout.STRING:
         return cursor.take(size, "string")
     if depth == layout.MOST_NESTED:
-        raise UnknownBytesError(f"lists in lists, deeper than {layout.MOST_NESTED}, before byte {cursor.position}")
+        raise view.UnknownBytesError(f"lists in lists, deeper than {layout.MOST_NESTED}, before byte {cursor.position}")
     if size > cursor.left:
-        raise UnknownBytesError(f"list of {size} bytes at byte {cursor.position}, where {cursor.left} are left")
+        raise view.UnknownBytesError(f"list of {size} bytes at byte {cursor.position}, where {cursor.left} are left")
     end = cursor.position + size
     items: list[Item] = []
     while cursor.position < end:
         items.append(_read_item(cursor, depth + 1))
     if cursor.position > end:
-        raise UnknownBytesError(f"an item that ends after its list, before byte {cursor.position}")
+        raise view.UnknownBytesError(f"an item that ends after its list, before byte {cursor.position}")
     return items
 
 
@@ -115,7 +104,7 @@ def _render_transaction(item: Item) -> Any:
     if isinstance(item, list):
         return {"type": "0x0", **_render_fields(layout.LEGACY, item)}
     if not item or item[0] not in layout.TYPED:
-        raise UnknownBytesError(
+        raise view.UnknownBytesError(
             f"a transaction of type {item[:1].hex() or 'missing'}, expected 1 to {max(layout.TYPED)}"
         )
     fields = _render_fields(layout.TYPED[item[0]], read_rlp(item[1:]))
@@ -160,7 +149,7 @@ def _read_hash(value: bytes) -> dict[str, Any]:
 def _read_number(value: bytes) -> dict[str, Any]:
     """Return the number of a block."""
     if len(value) > layout.NUMBER_SIZE or int.from_bytes(value, "big") >> 63:
-        raise UnknownBytesError(f"{len(value)} bytes, expected a number of less than 64 bits")
+        raise view.UnknownBytesError(f"{len(value)} bytes, expected a number of less than 64 bits")
     return {"number": int.from_bytes(value, "big")}
 
 
@@ -174,7 +163,7 @@ def _read_lookup(value: bytes) -> dict[str, Any]:
 
 
 def _read_json(value: bytes) -> dict[str, Any]:
-    plain, wrong = decode_text(value, "utf-8")
+    plain, wrong = view.decode_text(value, "utf-8")
     return {"value": plain, "reason": wrong}
 
 
@@ -225,21 +214,21 @@ _MOST_TEXT = 64 << 20
 """Bytes of JSON that are made at a time; where there are more, entries are decoded one by one."""
 
 
-class Ethereum(ApplicationView):
+class Ethereum(view.ApplicationView):
     """View of the database of a chain: a row per header, body, list of receipts, transaction, account or node."""
 
     title = "go-ethereum's chaindata: kind, number, hash, path, name, time, value (JSON as in JSON-RPC)"
     directory: ClassVar = "/chaindata"
     own_key: ClassVar = b"|".join([*map(re.escape, _NAMES), b"ethereum-(config|genesis)-.*"])
-    columns: ClassVar = make_columns("kind number:int hash path name time:time value")
+    columns: ClassVar = view.make_columns("kind number:int hash path name time:time value")
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> view.PlainRows | None:
         """Return all but settings, and values that are JSON already."""
         del context
         rows = len(keys)
         entries, contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
         key_bytes, size = (int(part.offsets[-1] - part.offsets[0]) for part in (entries, contents))
-        hashes, paths = TextColumn(rows, rows * k.HASH_TEXT), TextColumn(rows, rows + key_bytes)
+        hashes, paths = view.TextColumn(rows, rows * k.HASH_TEXT), view.TextColumn(rows, rows + key_bytes)
         kinds, present = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
         numbers, times, ends = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows + 1, np.int32)
         stack = np.empty(layout.MOST_NESTED, k.LEVEL)
@@ -259,7 +248,7 @@ class Ethereum(ApplicationView):
         has_number, has_hash, has_path, has_time, has_value = (
             present & column != 0 for column in (k.NUMBER, k.HASH, k.PATH, k.TIME, k.VALUE)
         )
-        return PlainRows(
+        return view.PlainRows(
             kinds != k.DOUBTFUL,
             {
                 "kind": convert_codes(kinds, k.KINDS),
@@ -267,15 +256,15 @@ class Ethereum(ApplicationView):
                 "hash": hashes.take(pa.string(), has_hash),
                 "path": paths.take(pa.string(), has_path),
                 "time": make_array(times, pa.int64(), ~has_time).view(self.columns.field("time").type),
-                "value": make_text_array(pa.string(), text, ends, has_value),
+                "value": view.make_text_array(pa.string(), text, ends, has_value),
             },
         )
 
-    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: Any) -> Mapping[str, Any]:
         """Return a key by its beginning and length; a value in RLP, JSON, or as it is."""
         del context
         row, read = _parse_key(entry.key)
-        return {**read_columns(entry.value, read), **row}
+        return {**view.read_columns(entry.value, read), **row}
 
 
 def _parse_key(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]]]:
@@ -323,7 +312,7 @@ def _parse_state_key(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict
         return {"kind": "index"}, _read_nothing
     if key[:1] == layout.BLOOM_BITS and len(key) == layout.BLOOM_SIZE:
         return {"kind": "bloom_bits", "hash": render_data(key[-layout.HASH_SIZE :])}, _read_nothing
-    raise UnknownBytesError("a key that is none of go-ethereum's chain database")
+    raise view.UnknownBytesError("a key that is none of go-ethereum's chain database")
 
 
 def _render_path(path: bytes) -> str:

@@ -25,6 +25,7 @@ from sawlog.arrow import (
     view_offsets,
 )
 from sawlog.leveldb.applications import protobuf_kernels as k
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.protobuf_rows import (
     INTEGER,
@@ -37,24 +38,6 @@ from sawlog.leveldb.applications.protobuf_rows import (
     convert_times,
     find_texts,
     take_texts,
-)
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Cursor,
-    Entries,
-    Entry,
-    Home,
-    PlainRows,
-    UnknownBytesError,
-    convert_time,
-    decode_text,
-    make_columns,
-    make_row,
-    parse_integer,
-    put_rows,
-    read_columns,
-    read_integer,
-    read_text,
 )
 from sawlog.leveldb.columns import convert_codes
 
@@ -158,34 +141,34 @@ class _Files:
         while parent:
             row = self.rows.get(parent)
             if row is None:
-                raise UnknownBytesError(f"path: there is no directory {parent}")
+                raise view.UnknownBytesError(f"path: there is no directory {parent}")
             _, parent, directory = row
             names.append(directory)
             length += len(directory) + 1
             if length > _MOST_PATH:
-                raise UnknownBytesError(f"path: more than {_MOST_PATH} characters, or a directory is in itself")
+                raise view.UnknownBytesError(f"path: more than {_MOST_PATH} characters, or a directory is in itself")
         return "/" + "/".join(reversed(names))
 
     def with_path(self, row: dict[str, Any], parent: int, name: str) -> dict[str, Any]:
         """Return a row with the path of what has a name in a directory."""
         try:
             return {**row, "path": self.build_path(parent, name)}
-        except UnknownBytesError as unknown:
+        except view.UnknownBytesError as unknown:
             return {**row, "reason": row.get("reason") or str(unknown)}
 
 
-class FileSystem(ApplicationView):
+class FileSystem(view.ApplicationView):
     """View of the files of sites: a row per site, file, directory, and name in a directory."""
 
     title = "Chromium's File System: kind, origin, directory, path, name, data_path, time of sites' files"
     directory: ClassVar = f"File System/Origins|{_PLACE.pattern}"
     own_key: ClassVar = b"(%b|%b).*" % (_ORIGIN, CHILD)
-    columns: ClassVar = make_columns(
+    columns: ClassVar = view.make_columns(
         "kind origin directory storage path name file_id:int parent_id:int data_path time:time number:int"
     )
     names: ClassVar = (b"0", b":")
 
-    def make_context(self, entries: Entries, home: Home) -> _Files:
+    def make_context(self, entries: view.Entries, home: view.Home) -> _Files:
         """Return the files by their IDs, newest first, and where the database is."""
         place = _PLACE.search(home.path)
         stored = _KEYS.read(entries.keys)
@@ -197,12 +180,12 @@ class FileSystem(ApplicationView):
         for index, entry in zip(doubtful.tolist(), entries.filter(make_array(~is_plain, pa.bool_())), strict=True):
             try:
                 row = {} if entry.value is None else _read_file(entry.value)
-                numbers[index] = parse_integer(entry.key)
-            except UnknownBytesError:
+                numbers[index] = view.parse_integer(entry.key)
+            except view.UnknownBytesError:
                 row = {}  # which its own row says
             rows.append(row)
             are_directories[index], parents[index] = row.get("kind") == "directory", row.get("parent_id", 0)
-        names = put_rows(
+        names = view.put_rows(
             records.make_texts("name"), doubtful, make_array([row.get("name") for row in rows], pa.string())
         )
         are_there = unpack_booleans(call_function("is_valid", names))
@@ -214,7 +197,7 @@ class FileSystem(ApplicationView):
             names.filter(make_array(are_there, pa.bool_())),
         )
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: _Files) -> view.PlainRows:
         """Return all that have a path, or need none."""
         stored = _KEYS.read(keys)
         records = _RECORDS.read(values, stored.patterns)
@@ -251,34 +234,36 @@ class FileSystem(ApplicationView):
             "time": convert_times(records.select_numbers("time"), records.are_there("time")),
             "number": make_array(numbers, pa.int64(), have_parents | ~rendered.are_there(INTEGER)),
         }
-        return PlainRows((rendered.is_plain | are_files) & (are_short | ~have_parents), columns)
+        return view.PlainRows((rendered.is_plain | are_files) & (are_short | ~have_parents), columns)
 
-    def decode(self, entry: Entry, context: _Files) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: _Files) -> Mapping[str, Any]:
         """Return sites in the database of all sites, files and the names in directories in the others."""
         key, value, _ = entry
         if key.startswith(_ORIGIN):
-            origin, wrong = decode_text(key[len(_ORIGIN) :], "utf-8")
-            return make_row(
-                {"kind": "origin", "origin": origin}, wrong, read_columns(value, partial(read_text, "directory"))
+            origin, wrong = view.decode_text(key[len(_ORIGIN) :], "utf-8")
+            return view.make_row(
+                {"kind": "origin", "origin": origin},
+                wrong,
+                view.read_columns(value, partial(view.read_text, "directory")),
             )
         if key in _COUNTERS:
             return {
                 **context.columns,
                 "kind": _COUNTERS[key],
-                **read_columns(value, partial(read_integer, "number")),
+                **view.read_columns(value, partial(view.read_integer, "number")),
             }
         if key.startswith(CHILD):
             digits, colon, stored = key[len(CHILD) :].partition(b":")
             if not colon:
-                raise UnknownBytesError("a name in a directory without a colon before it")
-            name, wrong = decode_text(stored, "utf-8")
-            columns = {**context.columns, "kind": "child", "parent_id": parse_integer(digits), "name": name}
-            row = make_row(columns, wrong, read_columns(value, partial(read_integer, "file_id")))
+                raise view.UnknownBytesError("a name in a directory without a colon before it")
+            name, wrong = view.decode_text(stored, "utf-8")
+            columns = {**context.columns, "kind": "child", "parent_id": view.parse_integer(digits), "name": name}
+            row = view.make_row(columns, wrong, view.read_columns(value, partial(view.read_integer, "file_id")))
             return context.with_path(row, row["parent_id"], name)
-        number = parse_integer(key)
+        number = view.parse_integer(key)
         last = context.rows.get(number)
         kind = "file" if last is None else last[0]
-        row = {"kind": kind, **read_columns(value, _read_file), **context.columns, "file_id": number}
+        row = {"kind": kind, **view.read_columns(value, _read_file), **context.columns, "file_id": number}
         if value is None:
             return row if last is None else context.with_path(row, *last[1:])
         return context.with_path(row, row["parent_id"], row["name"]) if "name" in row else row
@@ -297,24 +282,24 @@ def _make_kinds(stored: KeyRows, records: KeyRows) -> pa.Array:
 
 def _read_file(value: bytes) -> dict[str, Any]:
     """Return columns of a file or a directory, which has no data: a `base::Pickle`, after the number of its bytes."""
-    cursor = Cursor(value)
+    cursor = view.Cursor(value)
     if (size := cursor.take_unsigned(4)) > cursor.left:
-        raise UnknownBytesError(f"{size} bytes of a file's record, where {cursor.left} are left")
+        raise view.UnknownBytesError(f"{size} bytes of a file's record, where {cursor.left} are left")
     parent = _read_signed(cursor)
     (data_path, wrong), (name, wrong_too) = _read_padded(cursor), _read_padded(cursor)
     row: dict[str, Any] = {"kind": "file" if data_path else "directory", "parent_id": parent, "name": name}
-    row |= {"data_path": data_path or None, "time": convert_time(_read_signed(cursor))}
+    row |= {"data_path": data_path or None, "time": view.convert_time(_read_signed(cursor))}
     cursor.reasons += [reason for reason in (wrong, wrong_too) if reason]
     return cursor.explain(row)
 
 
-def _read_signed(cursor: Cursor) -> int:
+def _read_signed(cursor: view.Cursor) -> int:
     return int.from_bytes(cursor.take(8, "integer"), "little", signed=True)
 
 
-def _read_padded(cursor: Cursor) -> tuple[str, str | None]:
+def _read_padded(cursor: view.Cursor) -> tuple[str, str | None]:
     """Return a text after its length, up to a multiple of four bytes."""
     length = cursor.take_unsigned(4)
     stored = cursor.take(length, "text")
     cursor.take(-length % 4, "padding")
-    return decode_text(stored, "utf-8")
+    return view.decode_text(stored, "utf-8")

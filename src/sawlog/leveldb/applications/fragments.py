@@ -90,7 +90,7 @@ class Decoded(Fragment):
         context = None
         if decoded:
             names = None
-            if view.names is not None and self._has_all_keys:
+            if view.names is not None and view.names[1] is not None and self._has_all_keys:
                 ahead = _ReadAhead(view.names, batches, findings)
                 batches, names = ahead.deliver(), ahead.names
             context = (self.context or ReadOnce[Any]()).get(

@@ -17,6 +17,7 @@ from sawlog.guard import Undecodable
 from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import indexed_db_kernels as k
 from sawlog.leveldb.applications import indexed_db_layout as layout
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.script_kernels import ROOM
 from sawlog.leveldb.applications.script_values import (
     MAX_DEPTH,
@@ -25,19 +26,6 @@ from sawlog.leveldb.applications.script_values import (
     render_date,
     render_number,
     to_json,
-)
-from sawlog.leveldb.applications.view import (
-    ApplicationView,
-    Cursor,
-    Entries,
-    Entry,
-    Home,
-    PlainRows,
-    UnknownBytesError,
-    decode_text,
-    make_columns,
-    make_text_array,
-    read_columns,
 )
 from sawlog.leveldb.codecs import expand
 from sawlog.leveldb.columns import convert_codes
@@ -69,33 +57,33 @@ class Names:
         external: Lists of external objects with their sequence numbers, by the place and the bytes of the record's key.
     """
 
-    home: Home
+    home: view.Home
     databases: dict[int, tuple[str, str]] = field(default_factory=dict)
     stores: dict[tuple[int, int], str] = field(default_factory=dict)
     indexes: dict[layout.Place, str] = field(default_factory=dict)
     external: dict[tuple[int, int, bytes], list[tuple[int, bytes]]] = field(default_factory=dict)
 
 
-def _read_integer(cursor: Cursor) -> Any:
+def _read_integer(cursor: view.Cursor) -> Any:
     """Return all bytes that are left, little endian."""
     if not 0 < cursor.left <= 8:
-        raise UnknownBytesError(f"an integer of {cursor.left} bytes")
+        raise view.UnknownBytesError(f"an integer of {cursor.left} bytes")
     return cursor.take_unsigned(cursor.left)
 
 
-def _read_string(cursor: Cursor) -> str:
+def _read_string(cursor: view.Cursor) -> str:
     """Return all bytes that are left, in UTF-16."""
     if cursor.left & 1:
-        raise UnknownBytesError(f"a text of UTF-16 with {cursor.left} bytes")
+        raise view.UnknownBytesError(f"a text of UTF-16 with {cursor.left} bytes")
     return cursor.take_remainder().decode("utf-16-be", "surrogatepass")
 
 
-def _read_sized_string(cursor: Cursor) -> str:
+def _read_sized_string(cursor: view.Cursor) -> str:
     """Return a text after the number of its units of 16 bits."""
     return cursor.take(2 * cursor.take_varint(), "text").decode("utf-16-be", "surrogatepass")
 
 
-def _read_key_path(cursor: Cursor) -> Any:
+def _read_key_path(cursor: view.Cursor) -> Any:
     """Return no path, one, or several."""
     if cursor.data[:2] != b"\0\0" or len(cursor.data) < 3:
         return _read_string(cursor)
@@ -103,11 +91,11 @@ def _read_key_path(cursor: Cursor) -> Any:
     if kind == 2:
         return [_read_sized_string(cursor) for _ in range(_read_count(cursor))]
     if kind > 2:
-        raise UnknownBytesError(f"type {kind} of a key path")
+        raise view.UnknownBytesError(f"type {kind} of a key path")
     return _read_sized_string(cursor) if kind else None
 
 
-def _read_journal(cursor: Cursor) -> Any:
+def _read_journal(cursor: view.Cursor) -> Any:
     """Return databases and numbers of blobs."""
     blobs = []
     while cursor.left:
@@ -115,19 +103,19 @@ def _read_journal(cursor: Cursor) -> Any:
     return blobs
 
 
-def _read_flag(cursor: Cursor) -> Any:
+def _read_flag(cursor: view.Cursor) -> Any:
     return bool(cursor.take_byte())
 
 
-def _skip_value(cursor: Cursor) -> Any:
+def _skip_value(cursor: view.Cursor) -> Any:
     cursor.take_remainder()
 
 
-def _read_bytes(cursor: Cursor) -> Any:
+def _read_bytes(cursor: view.Cursor) -> Any:
     return {"$bytes": encode_base64(cursor.take_remainder())}
 
 
-Read = Callable[[Cursor], Any]
+Read = Callable[[view.Cursor], Any]
 _GLOBAL: Mapping[int, tuple[str, Read]] = {
     0: ("schema_version", _read_integer),
     1: ("max_database_id", _read_integer),
@@ -173,11 +161,11 @@ _STORE_METADATA, _INDEX_METADATA, _DATABASE_NAME = 50, 100, 201
 """Bytes after the prefix of a database: metadata of an object store, of an index; and after that of no database."""
 
 
-class IndexedDB(ApplicationView):
+class IndexedDB(view.ApplicationView):
     """View of IndexedDB: a row per record, entry of an index, and piece of metadata."""
 
     title = "Chromium's IndexedDB: kind, database, object_store, index, key, value (JSON)"
-    columns: ClassVar = make_columns(
+    columns: ClassVar = view.make_columns(
         "kind origin database object_store index key value version:int database_id:int object_store_id:int index_id:int"
     )
     names: ClassVar = (b"", None)
@@ -187,14 +175,14 @@ class IndexedDB(ApplicationView):
         del path, keys
         return comparator == layout.COMPARATOR
 
-    def make_context(self, entries: Entries, home: Home) -> Names:
+    def make_context(self, entries: view.Entries, home: view.Home) -> Names:
         """Return the names of databases, object stores and indexes, newest first, and lists of external objects."""
         names = Names(home)
         for entry in entries:
             if entry.value is not None:
                 try:
-                    _note(names, Cursor(entry.key), entry.value, entry.sequence)
-                except UnknownBytesError:
+                    _note(names, view.Cursor(entry.key), entry.value, entry.sequence)
+                except view.UnknownBytesError:
                     continue  # which its own row says
         return names
 
@@ -204,7 +192,7 @@ class IndexedDB(ApplicationView):
         k.mark_names(Strings(*view_binary(keys)), marks)
         return marks.view(np.bool_)
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Names) -> PlainRows | None:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Names) -> view.PlainRows | None:
         """Return records, entries of indexes and what exists, if their values are such as JSON has."""
         rows = len(keys)
         entries, contents = Strings(*view_binary(keys)), Strings(*view_binary(values))
@@ -227,11 +215,11 @@ class IndexedDB(ApplicationView):
             "object_store_id": make_fixed_array(pa.int64(), numbers[k.STORE]),
             "index_id": make_array(numbers[k.INDEX], pa.int64(), ~is_index),
         }
-        return PlainRows(kinds > 0, columns)
+        return view.PlainRows(kinds > 0, columns)
 
-    def decode(self, entry: Entry, context: Names) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: Names) -> Mapping[str, Any]:
         """Return the key by its prefix, which says what the value is."""
-        cursor = Cursor(entry.key)
+        cursor = view.Cursor(entry.key)
         place = layout.read_place(cursor)
         row: dict[str, Any] = {"origin": None, "database": None}
         if place.database:
@@ -260,9 +248,9 @@ class IndexedDB(ApplicationView):
                 row["value"] = to_json(_read_key(cursor))
             read = _read_index_entry
         else:
-            raise UnknownBytesError(f"index ID {place.index_id}")
+            raise view.UnknownBytesError(f"index ID {place.index_id}")
         cursor.check_end()
-        return row | read_columns(entry.value, read)
+        return row | view.read_columns(entry.value, read)
 
 
 def _allocate_texts(rows: int, size: int) -> k.Texts:
@@ -275,7 +263,9 @@ def _allocate_texts(rows: int, size: int) -> k.Texts:
 def _build_column(texts: k.Texts, used: int, are_there: NDArray[np.bool_] | None) -> pa.Array:
     """Return texts as a column, with the doubles that belong into so many slots."""
     doubles = to_json(texts.doubles[:used].view(np.float64).tolist()).encode()
-    return make_text_array(pa.string(), *fill_numbers(texts.out, texts.ends, texts.slots[:used], doubles), are_there)
+    return view.make_text_array(
+        pa.string(), *fill_numbers(texts.out, texts.ends, texts.slots[:used], doubles), are_there
+    )
 
 
 def _look_up_names(places: NDArray[np.int64], context: Names) -> dict[str, pa.Array]:
@@ -297,18 +287,18 @@ def _of_store(database: int, store: int, context: Names) -> dict[str, Any]:
     return {"object_store": context.stores.get((database, store)), "object_store_id": store}
 
 
-def _read_count(cursor: Cursor) -> int:
+def _read_count(cursor: view.Cursor) -> int:
     """Return the number of things that follow, each of which has a byte at least."""
     count = cursor.take_varint()
     if count > cursor.left:
-        raise UnknownBytesError(f"{count} values in {cursor.left} bytes, at byte {cursor.position}")
+        raise view.UnknownBytesError(f"{count} values in {cursor.left} bytes, at byte {cursor.position}")
     return count
 
 
-def _read_key(cursor: Cursor, depth: int = 0) -> Any:
+def _read_key(cursor: view.Cursor, depth: int = 0) -> Any:
     """Return a key as scripts know it."""
     if depth > MAX_DEPTH:
-        raise UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
+        raise view.UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
     kind = cursor.take_byte()
     if kind == layout.NO_KEY:
         return None
@@ -322,13 +312,13 @@ def _read_key(cursor: Cursor, depth: int = 0) -> Any:
         return [_read_key(cursor, depth + 1) for _ in range(_read_count(cursor))]
     if kind == layout.BINARY:
         return {"$bytes": encode_base64(cursor.take(cursor.take_varint(), "key"))}
-    raise UnknownBytesError(f"type {kind} of a key, at byte {cursor.position - 1}")
+    raise view.UnknownBytesError(f"type {kind} of a key, at byte {cursor.position - 1}")
 
 
-def _read_metadata(place: layout.Place, cursor: Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
+def _read_metadata(place: layout.Place, cursor: view.Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
     """Return the metadata of a database, of one of its parts, or of all databases."""
     if place.index_id:
-        raise UnknownBytesError(f"index ID {place.index_id} without an object store")
+        raise view.UnknownBytesError(f"index ID {place.index_id} without an object store")
     row: dict[str, Any] = {}
     tag = cursor.take_byte()
     level, table = ("database", DATABASE) if place.database else ("global", _GLOBAL)
@@ -342,7 +332,7 @@ def _read_metadata(place: layout.Place, cursor: Cursor, value: bytes | None, con
             row |= {"index": context.indexes.get(index), "index_id": index.index_id}
         tag = cursor.take_byte()
     if tag not in table:
-        raise UnknownBytesError(f"metadata {tag} of level {level}")
+        raise view.UnknownBytesError(f"metadata {tag} of level {level}")
     name, read = table[tag]
     if not place.database and tag == _DATABASE_NAME:
         (origin, wrong), (database, wrong_too) = (
@@ -352,23 +342,23 @@ def _read_metadata(place: layout.Place, cursor: Cursor, value: bytes | None, con
         row |= {"origin": origin, "database": database, "reason": wrong or wrong_too}
 
     def decode_value(data: bytes) -> dict[str, Any]:
-        stored = Cursor(data)
+        stored = view.Cursor(data)
         value = to_json(read(stored))
         return stored.explain({"value": value})
 
-    return row | {"kind": f"{level}.{name}"} | read_columns(value, decode_value)
+    return row | {"kind": f"{level}.{name}"} | view.read_columns(value, decode_value)
 
 
-def _read_id(cursor: Cursor) -> int:
+def _read_id(cursor: view.Cursor) -> int:
     return cursor.take_varint(63)
 
 
 def _replace_surrogates(name: str) -> tuple[str, str | None]:
     """Return a name as text that UTF-8 has."""
-    return decode_text(name.encode("utf-16-le", "surrogatepass"), "utf-16-le")
+    return view.decode_text(name.encode("utf-16-le", "surrogatepass"), "utf-16-le")
 
 
-def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
+def _note(names: Names, cursor: view.Cursor, value: bytes, sequence: int) -> None:
     """Take down what an entry says of others; the newest of equal keys comes first."""
     place = layout.read_place(cursor)
     if place.store:
@@ -385,53 +375,53 @@ def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
             _replace_surrogates(_read_sized_string(cursor))[0],
             _replace_surrogates(_read_sized_string(cursor))[0],
         )
-        names.databases.setdefault(_read_integer(Cursor(value)), (origin, name))
+        names.databases.setdefault(_read_integer(view.Cursor(value)), (origin, name))
     elif place.database and tag == _STORE_METADATA:
         store = cursor.take_varint()
         if cursor.take_remainder() == b"\0":
-            names.stores.setdefault((place.database, store), _replace_surrogates(_read_string(Cursor(value)))[0])
+            names.stores.setdefault((place.database, store), _replace_surrogates(_read_string(view.Cursor(value)))[0])
     elif place.database and tag == _INDEX_METADATA:
         store, index = cursor.take_varint(), cursor.take_varint()
         if cursor.take_remainder() == b"\0":
             index_place = layout.Place(place.database, store, index)
-            names.indexes.setdefault(index_place, _replace_surrogates(_read_string(Cursor(value)))[0])
+            names.indexes.setdefault(index_place, _replace_surrogates(_read_string(view.Cursor(value)))[0])
 
 
 def _read_version(value: bytes) -> dict[str, Any]:
     """The version as Chromium's `EncodeInt` writes it: little endian, where records and index entries have varints."""
-    version = _read_integer(Cursor(value))
+    version = _read_integer(view.Cursor(value))
     if version >> 63:
-        raise UnknownBytesError(f"version {version} of a record")
+        raise view.UnknownBytesError(f"version {version} of a record")
     return {"version": version}
 
 
 def _read_index_entry(value: bytes) -> dict[str, Any]:
     """Return the version, and the key of the record."""
-    cursor = Cursor(value)
+    cursor = view.Cursor(value)
     row: dict[str, Any] = {"version": _read_id(cursor)}
     try:
         row["value"] = to_json(_read_key(cursor))
-    except UnknownBytesError as unknown:
+    except view.UnknownBytesError as unknown:
         return row | {"reason": str(unknown)}
     return cursor.explain(row)
 
 
 def _read_externals(value: bytes) -> dict[str, Any]:
     """Return blobs, files and handles; from one that is not understood on, the bytes."""
-    cursor = Cursor(value)
+    cursor = view.Cursor(value)
     objects: list[dict[str, Any]] = []
     end = 0
     try:
         for external in _iterate_externals(cursor):
             objects.append(external)
             end = cursor.position
-    except UnknownBytesError as unknown:
+    except view.UnknownBytesError as unknown:
         objects.append({"$bytes": encode_base64(value[end:])})
         return {"value": to_json(objects), "reason": str(unknown)}
     return {"value": to_json(objects)}
 
 
-def _iterate_externals(cursor: Cursor) -> Iterator[dict[str, Any]]:
+def _iterate_externals(cursor: view.Cursor) -> Iterator[dict[str, Any]]:
     """Yield blobs, files and handles that belong to a record."""
     while cursor.left:
         kind = cursor.take_byte()
@@ -439,7 +429,7 @@ def _iterate_externals(cursor: Cursor) -> Iterator[dict[str, Any]]:
             yield {"type": "handle", "token": encode_base64(cursor.take(cursor.take_varint(), "token"))}
             continue
         if kind not in (BLOB, FILE):
-            raise UnknownBytesError(f"type {kind} of an external object, at byte {cursor.position - 1}")
+            raise view.UnknownBytesError(f"type {kind} of an external object, at byte {cursor.position - 1}")
         external: dict[str, Any] = {"type": "blob", "number": cursor.take_varint()}
         external |= {"media_type": _read_sized_string(cursor), "size": cursor.take_varint()}
         if kind == FILE:
@@ -449,7 +439,7 @@ def _iterate_externals(cursor: Cursor) -> Iterator[dict[str, Any]]:
 
 def _read_record(value: bytes, place: layout.Place, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
     """Return the version, and the value, be it compressed or in a blob."""
-    cursor = Cursor(value)
+    cursor = view.Cursor(value)
     version = _read_id(cursor)
 
     data = cursor.take_remainder()
@@ -457,14 +447,14 @@ def _read_record(value: bytes, place: layout.Place, key: bytes, sequence: int, c
         for _ in range(_WRAPPINGS):
             if data[:2] != bytes([layout.VERSION_TAG, layout.WRAPPED]) or data[2:3] == bytes([layout.VERSION_TAG]):
                 break
-            data = _unwrap(Cursor(data, 2), place, key, sequence, context)
+            data = _unwrap(view.Cursor(data, 2), place, key, sequence, context)
         text, reason = decode_script_value(data)
-    except UnknownBytesError as unknown:
+    except view.UnknownBytesError as unknown:
         return {"version": version, "reason": str(unknown)}
     return {"version": version, "value": text, "reason": reason}
 
 
-def _unwrap(cursor: Cursor, place: layout.Place, key: bytes, sequence: int, context: Names) -> bytes:
+def _unwrap(cursor: view.Cursor, place: layout.Place, key: bytes, sequence: int, context: Names) -> bytes:
     """Return the bytes that a compressed value expands to, or the content of its blob."""
     kind = cursor.take_byte()
     if kind == layout.IN_BLOB:
@@ -472,20 +462,22 @@ def _unwrap(cursor: Cursor, place: layout.Place, key: bytes, sequence: int, cont
         newer = [
             version for version in context.external.get((place.database, place.store, key), ()) if version[0] > sequence
         ]
-        objects = list(_iterate_externals(Cursor(min(newer)[1]))) if newer else []
+        objects = list(_iterate_externals(view.Cursor(min(newer)[1]))) if newer else []
         blob = objects[position] if position < len(objects) else {}
         if blob.get("size") != size:
-            raise UnknownBytesError(f"the value is in a blob of {size} bytes, and no entry says in which")
+            raise view.UnknownBytesError(f"the value is in a blob of {size} bytes, and no entry says in which")
         return context.home.read(_build_blob_path(context.home.path, place.database, blob["number"]))
     if kind != layout.IN_SNAPPY:
-        raise UnknownBytesError(f"wrapping {kind}, expected {layout.IN_BLOB} (blob) or {layout.IN_SNAPPY} (Snappy)")
+        raise view.UnknownBytesError(
+            f"wrapping {kind}, expected {layout.IN_BLOB} (blob) or {layout.IN_SNAPPY} (Snappy)"
+        )
     data = cursor.take_remainder()
-    size = Cursor(data).take_varint(32)
+    size = view.Cursor(data).take_varint(32)
     if size > _SNAPPY_RATIO * len(data) or size > context.home.longest:
-        raise UnknownBytesError(f"Snappy: {len(data)} bytes that claim to expand to {size}")
+        raise view.UnknownBytesError(f"Snappy: {len(data)} bytes that claim to expand to {size}")
     expanded = expand("leveldb", Compression.SNAPPY, pa.py_buffer(data), size, context.home.longest)
     if isinstance(expanded, Undecodable):
-        raise UnknownBytesError(f"Snappy: {expanded.detail}")
+        raise view.UnknownBytesError(f"Snappy: {expanded.detail}")
     return bytes(expanded)
 
 

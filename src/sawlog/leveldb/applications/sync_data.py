@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sawlog.arrow import call_function, cast, fill_null, make_array, make_constant, view_values
 from sawlog.leveldb.applications import protobuf_kernels as k
+from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_rows import (
     KeyPattern,
@@ -20,19 +21,6 @@ from sawlog.leveldb.applications.protobuf_rows import (
     Part,
     convert_times,
     match_texts,
-)
-from sawlog.leveldb.applications.view import (
-    EPOCH,
-    ApplicationView,
-    Cursor,
-    Entry,
-    PlainRows,
-    UnknownBytesError,
-    convert_time,
-    decode_text,
-    make_columns,
-    make_row,
-    read_columns,
 )
 from sawlog.leveldb.columns import convert_codes
 
@@ -199,10 +187,10 @@ _TIMES: Mapping[str, tuple[tuple[str, ...], int, int]] = {
     "device_info": (("last_updated_timestamp",), 1_000, 0),
     "printers": (("updated_timestamp",), 1_000, 0),
     "reading_list": (("update_time_us",), 1, 0),
-    "saved_tab_group": (("specifics", "update_time_windows_epoch_micros"), 1, EPOCH),
-    "send_tab_to_self": (("specifics", "shared_time_usec"), 1, EPOCH),
+    "saved_tab_group": (("specifics", "update_time_windows_epoch_micros"), 1, view.EPOCH),
+    "send_tab_to_self": (("specifics", "shared_time_usec"), 1, view.EPOCH),
     "sessions": (("tab", "navigation", "timestamp_msec"), 1_000, 0),
-    "user_events": (("event_time_usec",), 1, EPOCH),
+    "user_events": (("event_time_usec",), 1, view.EPOCH),
     "web_apps": (("install_time",), 1_000, 0),
     "webauthn_credential": (("creation_time",), 1_000, 0),
 }
@@ -241,15 +229,15 @@ _READINGS = {
 """By data type: the number of the message of its entities, and unit and beginning of the time in it."""
 
 
-class SyncData(ApplicationView):
+class SyncData(view.ApplicationView):
     """View of the database of entities that are synced: a row per entity, metadata on it, or state of a data type."""
 
     title = "Chromium's Sync Data: kind, storage, data_type, key, time, value (JSON)"
     directory: ClassVar = "/Sync Data/LevelDB"
     own_key: ClassVar = SCHEMA
-    columns: ClassVar = make_columns("kind storage data_type key time:time value")
+    columns: ClassVar = view.make_columns("kind storage data_type key time:time value")
 
-    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows:
+    def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> view.PlainRows:
         """Return all that is without the kind of a storage."""
         del context
         stored = _ENTITY_KEYS.read(keys)
@@ -289,55 +277,57 @@ class SyncData(ApplicationView):
             "time": convert_times(rendered.select_numbers("time"), rendered.are_there("time"), units, epochs),
             "value": rendered.make_values(),
         }
-        return PlainRows(rendered.is_plain, columns)
+        return view.PlainRows(rendered.is_plain, columns)
 
-    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+    def decode(self, entry: view.Entry, context: Any) -> Mapping[str, Any]:
         """Return a key of several parts; a message in protobuf."""
         del context
         if entry.key == SCHEMA:
-            return {"kind": "schema"} | read_columns(entry.value, partial(MESSAGES.show, name="Schema"))
+            return {"kind": "schema"} | view.read_columns(entry.value, partial(MESSAGES.show, name="Schema"))
         match = _KEY.fullmatch(entry.key)
         if match is None:
-            raise UnknownBytesError("a key that is neither of an entity (-dt-, -md-) nor of a data type's state")
+            raise view.UnknownBytesError("a key that is neither of an entity (-dt-, -md-) nor of a data type's state")
         storage, data_type, kind, stored = match.groups()
         name = data_type.decode("ascii")
         key, wrong = (None, None) if stored is None else _decode_key(name, stored)
         row = {"kind": _KINDS[kind], "storage": storage and storage.decode("ascii"), "data_type": name, "key": key}
         if kind is None:
-            return row | read_columns(entry.value, partial(MESSAGES.show, name="State"))
+            return row | view.read_columns(entry.value, partial(MESSAGES.show, name="State"))
         if stored == _VERSION:
-            return row | read_columns(entry.value, partial(MESSAGES.show, name="Version"))
-        return make_row(
-            row, wrong, read_columns(entry.value, partial(_read_data, name) if kind == b"dt" else _read_metadata)
+            return row | view.read_columns(entry.value, partial(MESSAGES.show, name="Version"))
+        return view.make_row(
+            row, wrong, view.read_columns(entry.value, partial(_read_data, name) if kind == b"dt" else _read_metadata)
         )
 
 
 def _decode_key(data_type: str, stored: bytes) -> tuple[str, str | None]:
     """Return the text of an entity's key; of a session, its tag and the number of a tab, with a colon between them."""
     if data_type != _PICKLED:
-        return decode_text(stored, "utf-8")
-    cursor = Cursor(stored)
+        return view.decode_text(stored, "utf-8")
+    cursor = view.Cursor(stored)
     try:
         cursor.take_unsigned(4)  # bytes that follow
         length = cursor.take_unsigned(4)
-        tag, wrong = decode_text(cursor.take(length, "tag"), "utf-8")
+        tag, wrong = view.decode_text(cursor.take(length, "tag"), "utf-8")
         cursor.take(-length % 4, "padding")
         node = int.from_bytes(cursor.take(4, "number"), "little", signed=True)
         cursor.check_end()
-    except UnknownBytesError as unknown:
-        return decode_text(stored, "utf-8")[0], f"key: {unknown}"
+    except view.UnknownBytesError as unknown:
+        return view.decode_text(stored, "utf-8")[0], f"key: {unknown}"
     return f"{tag}:{node}", wrong
 
 
 def _read_metadata(value: bytes) -> dict[str, Any]:
     message, reason = MESSAGES.read(value, "Metadata")
     return make_message_columns(message, reason) | {
-        "time": convert_time(find_integer(message, "modification_time"), 1_000, 0)
+        "time": view.convert_time(find_integer(message, "modification_time"), 1_000, 0)
     }
 
 
 def _read_data(data_type: str, value: bytes) -> dict[str, Any]:
     """Return an entity, and its time."""
     message, reason = MESSAGES.read(value, _DATA.get(data_type, ""))
-    path, unit, epoch = _TIMES.get(data_type, ((), 1, EPOCH))
-    return make_message_columns(message, reason) | {"time": convert_time(find_integer(message, *path), unit, epoch)}
+    path, unit, epoch = _TIMES.get(data_type, ((), 1, view.EPOCH))
+    return make_message_columns(message, reason) | {
+        "time": view.convert_time(find_integer(message, *path), unit, epoch)
+    }
