@@ -8,7 +8,7 @@ import sys
 
 from sawlog.cli import main
 
-_YOUNG = 100_000
+_YOUNG_OBJECTS = 100_000
 """Objects between two collections: a verb that imports half a million, and is over then, leaves no garbage behind."""
 
 
@@ -20,7 +20,7 @@ def program() -> int:
     pyarrow; but DuckDB's classes complain where nobody did.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
+    gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])
     code = main()
     if "duckdb" not in sys.modules:
         gc.freeze()

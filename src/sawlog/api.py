@@ -32,7 +32,7 @@ from sawlog.storage.staging import resolve_destination, sweep
 if TYPE_CHECKING:
     from sawlog.dataset.folder import FolderPart
 
-_READINGS = 10
+_MAX_READINGS = 10
 """How often a directory is read from the beginning, because jobs replaced files meanwhile, before that is an error."""
 
 WriteMode = Literal["overwrite", "error"]
@@ -172,7 +172,7 @@ def read(
             **options,
         ).to_table()
 
-    for _ in range(_READINGS):
+    for _ in range(_MAX_READINGS):
         try:
             return attempt()
         except OSError as error:

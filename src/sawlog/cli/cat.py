@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 POLL = 0.5
 """Seconds between two looks at files that are followed."""
-_RENDERED_ROWS = 1000
+_ROWS_AT_ONCE = 1000
 """Rows rendered at a time, so that the first ones are seen at once."""
 
 
@@ -123,8 +123,8 @@ def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generat
     if not missing:
         return
     for batch in batches:
-        for start in range(0, min(batch.num_rows, missing), _RENDERED_ROWS):
-            yield batch.slice(start, min(_RENDERED_ROWS, missing - start))
+        for start in range(0, min(batch.num_rows, missing), _ROWS_AT_ONCE):
+            yield batch.slice(start, min(_ROWS_AT_ONCE, missing - start))
         missing -= min(batch.num_rows, missing)
         if not missing:
             return

@@ -31,7 +31,7 @@ WINDOW_ROWS = 10_000
 """Rows of either side among which the next equal one is looked for."""
 WINDOW_BYTES = 16 << 20
 
-_REACH = (32, 1024, WINDOW_ROWS)
+_REACH_ROWS = (32, 1024, WINDOW_ROWS)
 """How far is looked, one after the other: most differences are short."""
 
 _JOINED = """
@@ -380,7 +380,9 @@ def _compare_window(comparison: Comparison, a: Side, b: Side) -> None:
             comparison.equal += 1
             to_a, to_b = at_a + 1, at_b + 1
         else:
-            reached = (find_meeting(lines_a[at_a : at_a + reach], lines_b[at_b : at_b + reach]) for reach in _REACH)
+            reached = (
+                find_meeting(lines_a[at_a : at_a + reach], lines_b[at_b : at_b + reach]) for reach in _REACH_ROWS
+            )
             meeting = next((meeting for meeting in reached if meeting is not None), None)
             if meeting is None and (at_a or at_b):
                 break  # there may be one beyond the window

@@ -27,7 +27,7 @@ from sawlog.map import Entry, Map, Summary, render, render_summary, survey
 
 _PAGE = re.compile(r"-|[^=]*[./][^=]*")
 """What `-o` may still be given as the name of the page."""
-_ADVISED = 3
+_MAX_ADVISED_COMMANDS = 3
 """Commands that an error names, at most."""
 
 
@@ -83,10 +83,10 @@ def _advise(folder: Folder, tables: list[Dataset]) -> str:
         named = (table.options.items() for table in list_distinct_tables(tables[0].contents))
         options = (" ".join(f"-o {shlex.quote(f'{name}={value}')}" for name, value in pairs) for pairs in named)
         commands = [f"sawlog map {path} {text} --output -" for text in options]
-    continuation = "; and so on: sawlog ls lists all" if len(commands) > _ADVISED else ""
+    continuation = "; and so on: sawlog ls lists all" if len(commands) > _MAX_ADVISED_COMMANDS else ""
     return (
         f"stdout takes one page, and there are {count:,} parts: name a file with --output for a summary and a page"
-        f" of each, or draw one of them: {'; '.join(commands[:_ADVISED])}{continuation}"
+        f" of each, or draw one of them: {'; '.join(commands[:_MAX_ADVISED_COMMANDS])}{continuation}"
     )
 
 

@@ -18,9 +18,9 @@ from sawlog.storage.staging import STDOUT
 
 PATIENCE = 1.0
 """Seconds that work has to last before a progress bar appears."""
-_SHOWN_RANGES = 10
+_MAX_SHOWN_RANGES = 10
 """Damaged ranges listed per file, unless all are asked for."""
-_SHOWN_SKIPPED = 3
+_MAX_SHOWN_SKIPPED = 3
 """Files named of those that are not read for one reason."""
 
 Advance = Callable[[int], None]
@@ -135,7 +135,7 @@ class Page:
     def print_skipped(self, skipped: Iterable[Skipped], margin: int = 0) -> None:
         """Print which files were not read, one line per reason."""
         for reason, group in group_by_reason(skipped).items():
-            names = [skipped.path for skipped in group[:_SHOWN_SKIPPED]]
+            names = [skipped.path for skipped in group[:_MAX_SHOWN_SKIPPED]]
             omission = f" and {len(group) - len(names):,} more" if len(group) > len(names) else ""
             size = render_size(sum(skipped.bytes for skipped in group))
             self.print_facts([("not read", f"{', '.join(names)}{omission}, {size}: {reason}")], margin)
@@ -144,7 +144,7 @@ class Page:
         self, damages: list[Damage], count: int, margin: int = file_margin, *, every: bool = False
     ) -> None:
         """Print a line per damage, of `count` that there are, after a margin."""
-        listed = damages if every else damages[:_SHOWN_RANGES]
+        listed = damages if every else damages[:_MAX_SHOWN_RANGES]
         for damage in listed:
             verdict = judge_kind(damage.kind)
             place = "" if verdict is Verdict.INCOMPLETE else f"at byte {damage.offset:,}, {damage.length:,} bytes: "

@@ -31,7 +31,7 @@ from sawlog.storage.inputs import Input
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import map_ordered, wrap_single_step
 
-_REMOTE_PARTS = 32
+_MAX_REMOTE_PARTS = 32
 """Remote datasets that are worked on at a time, where they are small: they wait for the network."""
 
 Item = TypeVar("Item")
@@ -195,7 +195,7 @@ def limit_threads(datasets: Sequence[FolderPart | Part], threads: int) -> int:
     largest = max((dataset.size for dataset in datasets), default=0)
     if not datasets or not is_remote(datasets[0].path):
         return threads
-    return max(threads, min(_REMOTE_PARTS, AHEAD_BYTES // max(1, largest)))
+    return max(threads, min(_MAX_REMOTE_PARTS, AHEAD_BYTES // max(1, largest)))
 
 
 def make_folder_part(

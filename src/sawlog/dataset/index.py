@@ -55,9 +55,9 @@ Run = Callable[[Callable[[Part], Index], Sequence[Part]], list[Index]]
 FILES = 1000
 """That are looked into by one task."""
 
-_MOST_COLUMNS = 32
+_MAX_COLUMNS = 32
 """Columns of which an index has limits: the first ones."""
-_MOST_BYTES = 64
+_MAX_LIMIT_BYTES = 64
 """Of a text that is a limit."""
 _WHOLE = (TailStatus.CLEAN, TailStatus.PADDING)
 
@@ -229,7 +229,7 @@ def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None
     """Take in the least and the greatest values of a batch's columns."""
     import pyarrow.compute as pc
 
-    for field, column in list(zip(batch.schema, batch.columns, strict=True))[:_MOST_COLUMNS]:
+    for field, column in list(zip(batch.schema, batch.columns, strict=True))[:_MAX_COLUMNS]:
         kind = find_value_type(field.type)
         if not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or _is_text(kind)):
             continue
@@ -256,7 +256,7 @@ def _choose_limits(kind: pa.DataType, values: list[pa.Scalar]) -> tuple[pa.Scala
         pa.types.is_floating(kind) and any(value.is_valid and isnan(value.as_py()) for value in values)
     ):
         return None
-    return None if _is_text(kind) and max(len(low.as_py()), len(high.as_py())) > _MOST_BYTES else (low, high)
+    return None if _is_text(kind) and max(len(low.as_py()), len(high.as_py())) > _MAX_LIMIT_BYTES else (low, high)
 
 
 def _is_text(kind: pa.DataType) -> bool:

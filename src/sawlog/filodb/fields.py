@@ -17,7 +17,7 @@ from sawlog.format.fields import Part, slice_parts
 from sawlog.guard import EPOCH
 from sawlog.storage import Source
 
-_MOST = 128 << 10
+_MAX_RECORD_BYTES = 128 << 10
 """Bytes of a record that are looked at."""
 
 
@@ -25,7 +25,7 @@ def parse_parts(source: Source, offset: int, selection: Selection) -> Iterator[P
     """Yield the header of a container, where one begins at the offset, and records from there on."""
     pos = offset
     while pos + layout.LENGTH_SIZE <= source.size:
-        data = source.read_window(pos, _MOST).tobytes()
+        data = source.read_window(pos, _MAX_RECORD_BYTES).tobytes()
         if read_header_length(data) is not None and not selection.plain:
             yield from _parse_header(data, pos)
             pos += layout.CONTAINER_HEADER_SIZE

@@ -16,9 +16,9 @@ from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 SCHEMA, HASH = "_schema", "_hash"
 METRIC, TIME = "_metric_", "timestamp"
 PICTURED = (SCHEMA, HASH, METRIC, TIME, FILE_COLUMN, OFFSET_COLUMN)
-_MOST_SERIES = 100_000
+_MAX_SERIES = 100_000
 """Series that are counted one by one."""
-_AT_ONCE = 1 << 17
+_RECORDS_AT_ONCE = 1 << 17
 """Records that are grouped at a time."""
 
 
@@ -47,7 +47,7 @@ class Charts:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count records, many at a time."""
         self._waiting.append(batch.select(self.columns))
-        if sum(batch.num_rows for batch in self._waiting) >= _AT_ONCE:
+        if sum(batch.num_rows for batch in self._waiting) >= _RECORDS_AT_ONCE:
             self._count()
 
     def _count(self) -> None:
@@ -96,7 +96,7 @@ def _add(batch: pa.RecordBatch, series_by_key: dict[tuple[str, Any], _Series]) -
     for row, count, begin, end in zip(rows, np.bincount(groups).tolist(), begins.tolist(), ends.tolist(), strict=True):
         key = str(row.get(METRIC, "records")), row.get(HASH, "")
         series = series_by_key.get(key)
-        if series is None and len(series_by_key) < _MOST_SERIES:
+        if series is None and len(series_by_key) < _MAX_SERIES:
             series_by_key[key] = _Series(count, begin, end, row[FILE_COLUMN], row[OFFSET_COLUMN])
         elif series is None:
             left_out += count

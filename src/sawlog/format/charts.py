@@ -24,7 +24,7 @@ MOST_LANES = 40
 MOST_ROWS = 8
 """Of boxes that overlap in one lane; others are drawn in the last one."""
 MOST_TEXT = 300
-_KEY_BYTES = 40
+_MAX_KEY_BYTES = 40
 """Of a key that are shown."""
 BUCKETS = 240
 """Of a time."""
@@ -267,7 +267,7 @@ def _escape_text(text: str) -> str:
 
 def render_key(key: bytes) -> str:
     """Return a key as text that harms nobody, cut where it is long; as hexadecimal digits where it is none."""
-    cut, ellipsis = key[:_KEY_BYTES], "…" if len(key) > _KEY_BYTES else ""
+    cut, ellipsis = key[:_MAX_KEY_BYTES], "…" if len(key) > _MAX_KEY_BYTES else ""
     for end in range(len(cut), max(len(cut) - 4, 0) if ellipsis else len(cut) - 1, -1):  # a character may be cut, too
         with contextlib.suppress(UnicodeDecodeError):
             text = cut[:end].decode()

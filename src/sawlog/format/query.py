@@ -37,20 +37,20 @@ _COMPARISONS = {
     ">": "greater",
     ">=": "greater_equal",
 }
-_PATTERNS = {
+_PATTERN_FUNCTIONS = {
     "~": "match_substring_regex",
     "!~": "match_substring_regex",
     "like": "match_like",
     "not like": "match_like",
 }
 _NULLS = {"is null": "is_null", "is not null": "is_valid"}
-OPERATORS = (*_COMPARISONS, "in", "not in", *_PATTERNS, *_NULLS)
+OPERATORS = (*_COMPARISONS, "in", "not in", *_PATTERN_FUNCTIONS, *_NULLS)
 """`~` and `!~` look for a regular expression in text, as RE2 has them; those of nulls have no use for their value."""
 _ELEMENT = re.compile(r"""(?P<column>.+)\[(?P<quote>['"])(?P<key>.*)(?P=quote)\]""", re.DOTALL)
 _LISTING = ("=", "==", "in")
 _SETS = ("in", "not in")
 _CALLED = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
-_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MIRRORED_OPERATORS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Condition:
 
         if self.op in _NULLS:
             return pc.call_function(_NULLS[self.op], [column])
-        if self.op in _PATTERNS:
-            matches = getattr(pc, _PATTERNS[self.op])(column, self.value)
+        if self.op in _PATTERN_FUNCTIONS:
+            matches = getattr(pc, _PATTERN_FUNCTIONS[self.op])(column, self.value)
             return pc.invert(matches) if self.op in ("!~", "not like") else matches
         if self.op in _COMPARISONS:
             return pc.call_function(_COMPARISONS[self.op], [column, make_scalar(self.value, column.type)])
@@ -315,7 +315,7 @@ def parse(triple: tuple[str, str, Any], schema: pa.Schema, context: str = "") ->
     if op not in OPERATORS:
         raise OptionError(f"{context}: unknown operator {op!r}; known: {', '.join(OPERATORS)}")
     name, key, kind = find_element(column, schema, context)
-    if op in _PATTERNS and not _is_text(kind):
+    if op in _PATTERN_FUNCTIONS and not _is_text(kind):
         raise OptionError(
             f"{context}: unknown operator {op!r} for column {column!r}, {kind}: {op} is for text and bytes"
         )
@@ -451,7 +451,7 @@ def _translate_call(function: str, operands: list[Any], options: Any, schema: pa
     if len(operands) == 2 and function in _CALLED:
         op = _CALLED[function]
         if isinstance(operands[0], pa.Scalar):
-            operands, op = operands[::-1], _MIRRORED[op]
+            operands, op = operands[::-1], _MIRRORED_OPERATORS[op]
     elif function == "is_in" and options["null_matching_behavior"].as_py() == 0:
         op, operands = "in", [*operands, options["value_set"].values]
     elif function == "is_valid" or (function == "is_null" and not options["nan_is_null"].as_py()):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "sawlog.formats"
-_PROBED = 256
+_MAX_PROBED_FILES = 256
 """How many files that no format claims by their names are looked into."""
 
 
@@ -216,8 +216,8 @@ def explain_unselected(
     named = find_named_homes(format, read, scan.roots)
     other_parts = find_named_parts(unselected, () if format.directory_layout.is_directory else {format.name})
     if not scan.is_format_named:
-        are_sure = map_files(lambda part: _is_recognised(part, scan.storage), other_parts[:_PROBED])
-        other_parts = [*itertools.compress(other_parts, are_sure), *other_parts[_PROBED:]]
+        are_sure = map_files(lambda part: _is_recognised(part, scan.storage), other_parts[:_MAX_PROBED_FILES])
+        other_parts = [*itertools.compress(other_parts, are_sure), *other_parts[_MAX_PROBED_FILES:]]
     for skipped in _take_neighbours(other_parts, unselected):
         explained.setdefault(skipped.path, skipped)
     *other_parts, _ = _with_mixed([*other_parts, Part("", format, list(read))])
@@ -250,7 +250,7 @@ def find_parts(files: Sequence[File], storage: Storage) -> list[Part]:
     claimed.update(skipped.path for skipped in _take_neighbours(located, files))
     unknown: dict[str, list[File]] = defaultdict(list)
     unclaimed = [file for file in files if file.path not in claimed]
-    probed = [file for place, file in enumerate(unclaimed) if place < _PROBED or file.explicit]
+    probed = [file for place, file in enumerate(unclaimed) if place < _MAX_PROBED_FILES or file.explicit]
     formats_by_file = dict(zip(probed, map_files(lambda file: _recognize_file(file, storage), probed), strict=True))
     for file in unclaimed:
         if (format := formats_by_file.get(file)) is None:

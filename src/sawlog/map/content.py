@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import fill_null, make_fixed_array, view_binary, view_values
 from sawlog.map.kernels import find_bounds, hash_slices, hash_words, move_new
 
-_SKETCH = 1024
+_SKETCH_HASHES = 1024
 """Hashes that an estimate of distinct values keeps: it is off by 3 % or so."""
 KEYS = 4096
 """Keys that are counted at a time."""
@@ -26,21 +26,21 @@ class Distinct:
 
     def __init__(self) -> None:
         self._smallest: NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self._seen = np.arange(4 * _SKETCH, dtype=np.uint64) ^ np.uint64(1)  # none leads to its place
+        self._seen = np.arange(4 * _SKETCH_HASHES, dtype=np.uint64) ^ np.uint64(1)  # none leads to its place
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
         """Take in the hashes of values, which are changed."""
-        limit = self._smallest[-1] if len(self._smallest) == _SKETCH else np.uint64(2**64 - 1)
+        limit = self._smallest[-1] if len(self._smallest) == _SKETCH_HASHES else np.uint64(2**64 - 1)
         new = hashes[: move_new(hashes, limit, self._seen)]
         if len(new):
-            self._smallest = np.unique(np.concatenate([self._smallest, new]))[:_SKETCH]
+            self._smallest = np.unique(np.concatenate([self._smallest, new]))[:_SKETCH_HASHES]
 
     @property
     def count(self) -> int:
-        """The estimate; exact below `_SKETCH`."""
-        if len(self._smallest) < _SKETCH:
+        """The estimate; exact below `_SKETCH_HASHES`."""
+        if len(self._smallest) < _SKETCH_HASHES:
             return len(self._smallest)
-        return round((_SKETCH - 1) * 2.0**64 / float(self._smallest[-1]))
+        return round((_SKETCH_HASHES - 1) * 2.0**64 / float(self._smallest[-1]))
 
 
 def _convert_words(values: pa.Array) -> NDArray[np.uint64] | None:
@@ -167,7 +167,7 @@ class Keys:
         if not self.repeats:
             return values
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-        if len(values) >= _SKETCH and 2 * len(encoded.dictionary) > len(values):
+        if len(values) >= _SKETCH_HASHES and 2 * len(encoded.dictionary) > len(values):
             self.repeats = False
             return values
         codes = view_values(fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)), np.int64)
@@ -188,7 +188,7 @@ class Keys:
             self.dropped = True
             self._found = dict(sorted(self._found.items(), key=lambda item: -item[1][1])[:KEYS])
         self._rows += len(values) - values.null_count
-        self.repeats = self._rows < _SKETCH or 2 * len(self._found) <= self._rows
+        self.repeats = self._rows < _SKETCH_HASHES or 2 * len(self._found) <= self._rows
         return encoded
 
     @property

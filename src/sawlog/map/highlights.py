@@ -16,7 +16,7 @@ from sawlog.map.order import Order
 
 SHOWN = 12
 """Of the largest rows, and of the longest gaps."""
-_LONG = 5
+_GAP_FACTOR = 5
 """A gap is so many times as long as the mean step from row to row."""
 
 
@@ -81,7 +81,7 @@ class Highlights:
         """Yield the pictures of the rows seen so far."""
         order = self._order
         if order is not None and (rows := list(self._draw_boxes(0, "rows", order))):
-            min_gap_size = max(self._rates.bucket_width, _LONG * self._rates.mean)
+            min_gap_size = max(self._rates.bucket_width, _GAP_FACTOR * self._rates.mean)
             gaps = [self._draw_gap(gap, order) for gap in self._gaps if gap.size > min_gap_size]
             lanes = {"rows": rows, "bytes": list(self._draw_boxes(1, "bytes", order))}
             note = f"One bar is {order.render_length(self._rates.bucket_width)}." + (

@@ -13,9 +13,9 @@ from sawlog.map.kernels import BIN, ORDER, USES, bin_rows
 
 MOST_BINS = 2048
 """Of one file."""
-_ALL_BINS = 16384
-"""Of all files together, each of which has at least `_LEAST_BINS`."""
-_LEAST_BINS = 8
+_MAX_ALL_BINS = 16384
+"""Of all files together, each of which has at least `_MIN_BINS`."""
+_MIN_BINS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Ranges:
 
 def choose_bin_count(files: int) -> int:
     """Return the number of bins of each of so many files."""
-    return max(_LEAST_BINS, min(MOST_BINS, _ALL_BINS // max(files, 1)))
+    return max(_MIN_BINS, min(MOST_BINS, _MAX_ALL_BINS // max(files, 1)))
 
 
 class Levels:

@@ -13,9 +13,9 @@ from sawlog.arrow import view_values
 
 KEPT_ROWS = 40_000
 """Rows of all files that are kept one by one, from their beginnings on."""
-_KEPT_AROUND = 16
+_ROWS_AROUND_DAMAGE = 16
 """Rows kept before and after a damage, and at the end of a file."""
-_KEPT_RANGES = 300
+_MAX_KEPT_RANGES = 300
 """Damaged ranges, of each file, whose surroundings are kept."""
 
 
@@ -100,7 +100,7 @@ class SampledRows:
 
     def __init__(self, files: int) -> None:
         self._room = KEPT_ROWS // max(1, files)
-        self._ranges = _KEPT_RANGES
+        self._ranges = _MAX_KEPT_RANGES
         self._head: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._near: dict[int, int] = {}
         self._last = np.zeros((0, 2), np.int64)
@@ -124,16 +124,18 @@ class SampledRows:
         self._waiting = max(0, self._waiting - len(starts))
         for place in lost_starts[: self._ranges].tolist():
             row = int(np.searchsorted(starts, place))
-            around = slice(max(0, row - _KEPT_AROUND), row + _KEPT_AROUND)
+            around = slice(max(0, row - _ROWS_AROUND_DAMAGE), row + _ROWS_AROUND_DAMAGE)
             self._keep(starts[around], sizes[around])
         self._ranges = max(0, self._ranges - len(lost_starts))
-        self._last = np.concatenate([self._last, np.stack([starts, sizes], 1)[-_KEPT_AROUND:]])[-_KEPT_AROUND:]
+        self._last = np.concatenate([self._last, np.stack([starts, sizes], 1)[-_ROWS_AROUND_DAMAGE:]])[
+            -_ROWS_AROUND_DAMAGE:
+        ]
 
     def keep_around(self, lost_starts: NDArray[np.int64]) -> None:
         """Keep the rows around damage that follows the rows so far: those in front of it, and the next ones."""
         if len(lost_starts) and self._ranges:
             self._keep(self._last[:, 0], self._last[:, 1])
-            self._waiting = _KEPT_AROUND
+            self._waiting = _ROWS_AROUND_DAMAGE
 
     def list_spans(self) -> list[tuple[int, int]]:
         """Return the offset and bytes of what was kept, ascending."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 STRIP_BYTES = 32 << 20
 """More is not read just for a strip."""
-_STRIP_FILES = 8
+_MAX_STRIP_FILES = 8
 """Files that have a strip."""
 SIGNS = {"header": "▒", "record": "█", "padding": "·", "tail": "░", "damage": "✗", "unsupported": "?", "": " "}
 """What each use of bytes is drawn as; the empty one is what was not read."""
@@ -36,7 +36,7 @@ def make_strips(dataset: sawlog.Dataset) -> list[FileMap]:
     """Return the first files with their bins; none, where there is more to read than a glance is worth."""
     if sum(file.size for file in dataset.files) > STRIP_BYTES:
         return []
-    return [file for file in inspect_files(dataset) if file.size][:_STRIP_FILES]
+    return [file for file in inspect_files(dataset) if file.size][:_MAX_STRIP_FILES]
 
 
 def choose_cells(file: FileMap, width: int) -> list[str]:

@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     import sawlog
 
 _SMALLEST_PIECE = 64 << 10
-_PIECES = 512
+_PIECE_COUNT = 512
 """A file is read in about as many pieces, none of which is smaller."""
 SHOWN_ROWS = 20
-_SHOWN_CELLS = 4000
+_MAX_HEAD_CELLS = 4000
 """Values of the first rows, of which tables of many columns have fewer."""
-_SHOWN_TEXT = 120
+_MAX_TEXT = 120
 """Characters of a value that are shown."""
-_ALL_RANGES = 2000
+_MAX_ALL_RANGES = 2000
 """Damaged ranges that are listed, over all files."""
 _KEY_COLUMNS = 3
-_REFUTED = 8
+_REFUTING_SHARE = 8
 """Where one of so many rows steps back, rows are in another order, such as that of keys."""
 
 Advance = Callable[[int], None]
@@ -58,7 +58,7 @@ class _FileSurvey:
         self.file_map = FileMap(file.path, file.size)
         self.levels = Levels(file.size, choose_bin_count(files))
         self.kept = SampledRows(files)
-        self.room = _ALL_RANGES // files + 1
+        self.room = _MAX_ALL_RANGES // files + 1
 
     def take_damaged(self, batch: pa.RecordBatch) -> list[Ranges]:
         """Note damaged and unsupported ranges, of which the first are listed; return where they are."""
@@ -102,7 +102,7 @@ class _FileSurvey:
         """Return everything that is known of the file, with at most `room` excerpts besides rows at `places`."""
         file_map, levels = self.file_map, self.levels
         bins = levels.bins
-        if levels.order.resets * _REFUTED > (file_map.rows or 0):
+        if levels.order.resets * _REFUTING_SHARE > (file_map.rows or 0):
             order, bins["resets"] = None, 0
         file_map.bin_bytes = levels.width
         file_map.bins = {name: bins[name].tolist() for name in bins.dtype.names if name not in ("low", "high")}
@@ -142,7 +142,7 @@ class _Content:
         self._counting = counting
         self.rows = 0
         self.columns = [Column(field) for field in schema]
-        self._shown = min(SHOWN_ROWS, _SHOWN_CELLS // max(1, len(schema)))
+        self._shown = min(SHOWN_ROWS, _MAX_HEAD_CELLS // max(1, len(schema)))
         self._keys = [Keys(field.name) for field in schema if is_key(field)][:_KEY_COLUMNS]
         self._head: list[pa.RecordBatch] = []
 
@@ -211,7 +211,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     placed = False
     found_of: list[Findings] = []
     largest = max((file.size for file in read.files), default=0)
-    size = max(_SMALLEST_PIECE, largest // _PIECES) if accounted else None
+    size = max(_SMALLEST_PIECE, largest // _PIECE_COUNT) if accounted else None
     # What reads its files whole says so to their reports, which need not read them again.
     planned = plan_fragments if isinstance(read.contents, ReportsFiles) else plan_for_threads
     for fragment in planned(read.contents, read.request, size):
@@ -365,7 +365,7 @@ def _render_texts(values: pa.Array) -> list[str | None]:
     from sawlog.format.printing import encode_texts, escape_unprintable
 
     cut = [None if text is None else escape_unprintable(text) for text in encode_texts(values)]
-    return [text if text is None or len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}…" for text in cut]
+    return [text if text is None or len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…" for text in cut]
 
 
 def _is_accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
@@ -381,7 +381,9 @@ def inspect_files(dataset: sawlog.Dataset) -> list[FileMap]:
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     if _is_accounted_by_pieces(dataset):
         largest = max((file.size for file in dataset.files), default=0)
-        for fragment in plan_for_threads(dataset.contents, dataset.request, max(_SMALLEST_PIECE, largest // _PIECES)):
+        for fragment in plan_for_threads(
+            dataset.contents, dataset.request, max(_SMALLEST_PIECE, largest // _PIECE_COUNT)
+        ):
             findings = fragment.inspect(every=True)
             survey = surveys[fragment.path]
             survey.file_map.rows = (survey.file_map.rows or 0) + findings.rows

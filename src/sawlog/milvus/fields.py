@@ -33,7 +33,7 @@ _FORMS: dict[int, Struct] = {
 }
 _LEVELS = Struct("<I")
 """How many bytes of levels follow."""
-_MOST = 20
+_MAX_VALUES = 20
 """Values of a page that are named."""
 
 
@@ -126,7 +126,7 @@ def _parse_values(source: Source, page: Page, chunk: Chunk) -> Iterator[Part]:
         return
     if levels:
         yield Part("levels", 0, levels, "which rows are null, in runs")
-    for row in range(min(remaining // form.size, _MOST)):
+    for row in range(min(remaining // form.size, _MAX_VALUES)):
         start = levels + row * form.size
         yield Part(f"value {row}", start, form.size, str(form.unpack_from(data, start)[0]))
 

@@ -16,15 +16,15 @@ from sawlog.pipeline.settings import SAWLOG, Pipeline, Source
 if TYPE_CHECKING:
     from sawlog.spark.options import Request
 
-_SPARKS = (
+_SPARK_FORMATS = (
     *("avro", "binaryfile", "console", "csv", "foreach", "foreachbatch", "hive", "image", "jdbc", "json", "kafka"),
     *("libsvm", "memory", "noop", "orc", "parquet", "protobuf", "rate", "rate-micro-batch", "socket", "statestore"),
     *("state-metadata", "text", "xml", "delta", "iceberg", "hudi"),
 )
 """Formats that Spark has, or has with a well-known jar."""
-_BRING_MORE = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CLASSPATH")
+_FORMAT_VARIABLES = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CLASSPATH")
 """Variables by which Spark may know more formats."""
-_BRINGING = ("jars", "ClassPath", "remote", "packages", "plugins")
+_FORMAT_SETTING_PARTS = ("jars", "ClassPath", "remote", "packages", "plugins")
 """Parts of the names of settings by which it may."""
 
 
@@ -43,13 +43,13 @@ def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
             _check_source(pipeline, source)
     sinks = [*pipeline.sinks, *([pipeline.quarantine] if pipeline.quarantine is not None else [])]
     plain = (
-        not any(word in key for key in {**pipeline.spark, **settings} for word in _BRINGING)
+        not any(word in key for key in {**pipeline.spark, **settings} for word in _FORMAT_SETTING_PARTS)
         and not _has_other_providers()
     )
     for sink in sinks:
         with _locate_errors(pipeline, (*sink.key, "format")):
-            if not sink.own and plain and "." not in sink.format and sink.format.lower() not in _SPARKS:
-                near = suggest_name(sink.format, [*load_formats(), *_SPARKS])
+            if not sink.own and plain and "." not in sink.format and sink.format.lower() not in _SPARK_FORMATS:
+                near = suggest_name(sink.format, [*load_formats(), *_SPARK_FORMATS])
                 raise OptionError(
                     f"neither sawlog nor Spark has a format {sink.format!r}{near}; if it is one, its jar is missing:"
                     f" jars.packages in [spark]. Formats of sawlog: {', '.join(load_formats())}"
@@ -81,7 +81,7 @@ def _check_source(pipeline: Pipeline, source: Source) -> None:
 def _has_other_providers() -> bool:
     """Return whether something else than the settings may bring formats: a Spark of its own, or Python modules."""
     modules = {module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_")}
-    return any(name in os.environ for name in _BRING_MORE) or bool(modules - {"pyspark_sawlog"})
+    return any(name in os.environ for name in _FORMAT_VARIABLES) or bool(modules - {"pyspark_sawlog"})
 
 
 @contextmanager

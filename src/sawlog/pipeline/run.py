@@ -35,14 +35,14 @@ Report = Callable[[BatchReport], None]
 
 RETRIES = 5
 """How often in a row streams are tried again without a batch between."""
-_FIRST_PAUSE = 1.0
+_FIRST_PAUSE_SECONDS = 1.0
 """Seconds before they are; doubled from time to time."""
 
 QUARANTINE = "quarantine"
 _SKIPPED = "skipped"
 _POLL = 0.2
 _GRACE = 0.5
-_PATIENCE = 10.0
+_REPORT_SECONDS = 10.0
 """Seconds that the last reports may take to arrive."""
 _DAMAGE_PREFIX = "_"
 """Begins the names of queries that read damage; no sink's name does."""
@@ -130,7 +130,7 @@ class Run:
                 failures = failures + 1 if sum(self._totals.batches.values()) == before else 1
                 if not error.transient or failures > RETRIES:
                     raise
-                pause = _FIRST_PAUSE * 2 ** (failures - 1)
+                pause = _FIRST_PAUSE_SECONDS * 2 ** (failures - 1)
                 self._warn(f"{error}; trying again in {pause:g} s ({failures} of {RETRIES})")
                 if not self._stop.wait(pause):
                     continue
@@ -240,7 +240,7 @@ class Run:
 
     def _drain(self, events: queue.SimpleQueue[StreamingQueryProgress | None], missing: int) -> None:
         """Pass on what is still on its way: each query's end comes after its last report."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _REPORT_SECONDS
         while missing > self._ended and time.monotonic() < deadline:
             try:
                 self._take(events.get(timeout=_POLL))

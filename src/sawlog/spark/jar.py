@@ -33,7 +33,7 @@ PACKAGE = "org.apache.spark.sql.execution.python.sawlog"
 MANIFEST = "META-INF/MANIFEST.MF"
 """Says for which Spark the jar was made."""
 _COMPILER = "scala.tools.nsc.Main"
-_PATIENCE = 600
+_COMPILER_SECONDS = 600
 """Seconds that the compiler may take, which needs about fifteen."""
 _STAMP = (1980, 1, 1, 0, 0, 0)
 """Of every entry, so that the same classes make the same jar."""
@@ -158,7 +158,7 @@ def compile_jar(sources: dict[str, str], version: str, jars: str, path: Path) ->
             Path(work, name).write_text(text)
         command = [java, "-cp", f"{jars}/*", _COMPILER, "-usejavacp", "-d", str(classes)]
         command += [str(Path(work, name)) for name in sorted(sources)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILER_SECONDS, check=False)  # noqa: S603
         if done.returncode:
             raise SawlogError(f"the jar could not be compiled: {(done.stderr or done.stdout).strip()[-2000:]}")
         unpublished_jar = Path(work, path.name)

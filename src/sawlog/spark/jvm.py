@@ -28,7 +28,7 @@ from sawlog.errors import SawlogError
 from sawlog.spark.jar import PACKAGE, find_cache, find_java, find_spark, locate_jar
 from sawlog.storage.staging import make_staged_name, sweep, sync_directory, sync_file
 
-_SILENT = "-Xlog:disable -Xlog:all=error:stderr"
+_QUIET_FLAGS = "-Xlog:disable -Xlog:all=error:stderr"
 """Else the JVM warns of every class that an archive cannot hold, and of an archive that does not fit."""
 _LOCAL_FILES = (
     f"-Dspark.hadoop.fs.file.impl={PACKAGE}.LocalFiles"
@@ -39,7 +39,7 @@ _SUFFIX = ".jsa"
 _SIGNATURE = re.compile(r"META-INF/[^/]+\.(SF|RSA|DSA|EC)", re.IGNORECASE)
 CLASS_PATH = "spark.driver.extraClassPath"
 """Spark's setting for what is first on the class path of the JVM."""
-_PATIENCE = 600
+_ARCHIVE_SECONDS = 600
 """Seconds that making an archive may take, which needs about forty."""
 
 
@@ -55,7 +55,12 @@ def launch_settings(jar: str | None) -> tuple[dict[str, str], str]:
     with contextlib.suppress(SawlogError):  # no Java, which Spark says, or no place for what is kept
         place = _choose_place()
         if archive := _find_archive(place):
-            options += [_SILENT, "-Xshare:auto", "-XX:+VerifySharedSpaces", _quote(f"-XX:SharedArchiveFile={archive}")]
+            options += [
+                _QUIET_FLAGS,
+                "-Xshare:auto",
+                "-XX:+VerifySharedSpaces",
+                _quote(f"-XX:SharedArchiveFile={archive}"),
+            ]
             first = _join_copies(place)
     variables = {
         "SPARK_SUBMIT_OPTS": " ".join(filter(None, options)),
@@ -82,12 +87,12 @@ def make_archive() -> Path:
     sweep(str(place))
     _copy_signed(place)
     staged = make_staged_name(str(place), "")
-    options = f"{_SILENT} {_quote(f'-XX:ArchiveClassesAtExit={staged}')}"
+    options = f"{_QUIET_FLAGS} {_quote(f'-XX:ArchiveClassesAtExit={staged}')}"
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, folder]
         variables = {**os.environ, "SPARK_SUBMIT_OPTS": options, "PYSPARK_PYTHON": sys.executable}
         done = subprocess.run(  # noqa: S603
-            command, capture_output=True, text=True, timeout=_PATIENCE, check=False, env=variables
+            command, capture_output=True, text=True, timeout=_ARCHIVE_SECONDS, check=False, env=variables
         )
     if done.returncode or not os.path.exists(staged):
         raise SawlogError(

@@ -70,7 +70,7 @@ SAME_QUERY = 60.0
 """Seconds within which Spark has the second side of a join planned."""
 FEW_ROWS = 1 << 16
 """Rows that some task is likely to find where it begins to read: no more tasks are worth their cost."""
-_IN_VAIN = "searched in vain"
+_VAIN_SEARCH = "searched in vain"
 """What is noted of a file in a part of which nothing was found."""
 _METRICS_SUFFIX = ".metrics"
 """What the file that a task's metrics are written to is called, after that which ends the task."""
@@ -361,7 +361,7 @@ def look(part: Contents) -> Found:
     with contextlib.suppress(FileNotFoundError):  # whether that may be is its reader's to say
         scan_for_splits(part, bind_scan(part, part.scan))
         confirm_files(part.scan.storage)
-        return [(file, notebook.of(file) or {_IN_VAIN: b"1"}) for file in part.files]
+        return [(file, notebook.of(file) or {_VAIN_SEARCH: b"1"}) for file in part.files]
     return []
 
 
@@ -400,7 +400,7 @@ def remember_findings(dataset: Dataset) -> Dataset:
 def is_searched(dataset: Dataset, part: Contents) -> bool:
     """Return whether a query before has looked into a part in vain, as into one that is damaged."""
     storage = dataset.scan.storage
-    return any(find_answer(storage, file, _IN_VAIN) is not None for file in part.files)
+    return any(find_answer(storage, file, _VAIN_SEARCH) is not None for file in part.files)
 
 
 def _search(dataset: Dataset, file: File) -> tuple[object, ...] | None:

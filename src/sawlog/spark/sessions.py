@@ -37,7 +37,7 @@ _JARS = "spark.jars"
 _ARROW = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
 """Spare the JVM checks of every single access to Arrow's vectors, whose bounds and nulls Spark looks at itself."""
 
-_PATIENCE = 10.0
+_CANCEL_SECONDS = 10.0
 """Seconds that Spark may take to take back what a cancelled job has begun."""
 LOOK_SECONDS = 0.2
 
@@ -163,7 +163,7 @@ def cancel_on_signal(spark: SparkSession) -> Iterator[None]:
         nonlocal patience
         if not received:
             received.append(number)
-            patience = time.monotonic() + _PATIENCE
+            patience = time.monotonic() + _CANCEL_SECONDS
             threading.Thread(target=cancel, args=(number,), daemon=True).start()
         elif time.monotonic() > patience or sys.exc_info()[1] is None:  # else an error is on its way out
             raised.set()

@@ -44,7 +44,7 @@ logger = logging.getLogger("sawlog")
 
 STREAMS = hasattr(micro_batches, "ReadLimit")
 """Whether this PySpark can ask a Python source for micro-batches."""
-_REMOTE_PAUSE = 1.0
+_REMOTE_PAUSE_SECONDS = 1.0
 """Seconds between looks at remote files."""
 CHEAP = 0.01
 """Seconds of computing that a look may cost for the next one to follow at once: Spark asks every ten milliseconds."""
@@ -131,7 +131,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         self._reached = end
         if end is begin:
             took = time.thread_time() - start_time
-            pause = _REMOTE_PAUSE if follower.listing.remote else PAUSE_PER_LOOK * took if took > CHEAP else 0.0
+            pause = _REMOTE_PAUSE_SECONDS if follower.listing.remote else PAUSE_PER_LOOK * took if took > CHEAP else 0.0
             self._rested, self._rest = begin, time.monotonic() + pause
             return start
         self._last = end.to_json(), end

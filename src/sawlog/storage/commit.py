@@ -43,10 +43,10 @@ from sawlog.storage.workers import finish_all
 LEASE = 600.0
 """Seconds after which a commit that nobody finished is another one's to finish, where its process cannot be seen."""
 
-_REQUESTS = 32
+_MAX_REQUESTS = 32
 """Copies and deletions at a time."""
 _POLL = 0.1
-_REPLACED = ".sawlog-replaced"
+_REPLACED_NAME = ".sawlog-replaced"
 """File in a directory that is exchanged: what of it the job replaces."""
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
 
@@ -225,9 +225,9 @@ class Job:
             raise
         for directory, _, _ in os.walk(self.staging):
             sync_directory(directory)
-        _write_list(f"{self.root}/{_REPLACED}", replaced)
+        _write_list(f"{self.root}/{_REPLACED_NAME}", replaced)
         if not exchange(self.staging, self.root):
-            os.unlink(f"{self.root}/{_REPLACED}")
+            os.unlink(f"{self.root}/{_REPLACED_NAME}")
             return False
         sync_directory(os.path.dirname(self.root) or ".")
         with _explain_failed_deletion(self.root):
@@ -270,7 +270,7 @@ class Job:
 
     def _check_free(self, moves: list[tuple[str, str]]) -> None:
         finals = [f"{self.root}/{path}" for _, path in moves]
-        for path, exists in zip(finals, finish_all(finals, self.storage.exists, _REQUESTS), strict=True):
+        for path, exists in zip(finals, finish_all(finals, self.storage.exists, _MAX_REQUESTS), strict=True):
             if exists:
                 raise self._make_exists_error(path)
 
@@ -280,7 +280,7 @@ class Job:
     def move_all(self, moves: list[tuple[str, str]]) -> None:
         """Put files where they belong, many at a time."""
         move = self.storage.directories.move
-        finish_all(moves, lambda paths: move(paths[0], f"{self.root}/{paths[1]}"), _REQUESTS)
+        finish_all(moves, lambda paths: move(paths[0], f"{self.root}/{paths[1]}"), _MAX_REQUESTS)
         if not is_remote(self.root):
             for directory in {os.path.dirname(f"{self.root}/{path}".rstrip("/")) for _, path in moves}:
                 sync_directory(directory)
@@ -329,7 +329,7 @@ def find_job_directories(storage: Storage, root: str) -> Iterator[tuple[str, str
 
 def dispose(storage: Storage, staged: str) -> None:
     """Delete a hidden directory. What others have put there while it was exchanged is put where it belongs, first."""
-    replaced = None if is_remote(staged) else _read_list(f"{staged}/{_REPLACED}")
+    replaced = None if is_remote(staged) else _read_list(f"{staged}/{_REPLACED_NAME}")
     if replaced is not None:
         _move_late_files(staged, find_published_path(staged), frozenset(replaced))
     storage.directories.remove(staged)
@@ -346,7 +346,7 @@ def _link_tree(source: str, target: str, left_out: frozenset[str], inner: str = 
                 if f"{path}/" not in left_out:
                     os.makedirs(place, exist_ok=True)
                     _link_tree(entry.path, place, left_out, f"{path}/")
-            elif path not in left_out and entry.name != _REPLACED:
+            elif path not in left_out and entry.name != _REPLACED_NAME:
                 with contextlib.suppress(FileNotFoundError):
                     os.link(entry.path, place, follow_symlinks=False)
 
@@ -369,7 +369,7 @@ def _move_late_files(old: str, current: str, replaced: frozenset[str], inner: st
                     _move_late_files(entry.path, place, replaced, f"{path}/")
                 elif f"{path}/" not in replaced and not os.path.lexists(place):
                     os.rename(entry.path, place)
-            elif path not in replaced and entry.name != _REPLACED and _is_newer(entry.path, place):
+            elif path not in replaced and entry.name != _REPLACED_NAME and _is_newer(entry.path, place):
                 os.replace(entry.path, place)
 
 
@@ -399,7 +399,7 @@ def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
         else:
             directories.remove(place)
 
-    finish_all(paths, delete, _REQUESTS)
+    finish_all(paths, delete, _MAX_REQUESTS)
 
 
 def _with_delivery(record: Record, delivery: MicroBatch | None) -> Record:

@@ -32,9 +32,9 @@ from sawlog.storage.staging import (
 )
 from sawlog.storage.workers import finish_all
 
-_UPLOADS = 8
+_MAX_UPLOADS = 8
 """Files that are sent at a time, each in parts."""
-_TIME_STEP = 3.0
+_TIME_STEP_SECONDS = 3.0
 """Seconds after which a change of a directory shows in its times: file systems count them in steps."""
 
 
@@ -79,7 +79,7 @@ def find_files_by_name(directory: str, names: re.Pattern[str]) -> Iterator[File]
 def find_names(directory: str, names: re.Pattern[str]) -> tuple[str, ...]:
     """Return names in a local directory that a pattern finds; it is listed again only if it has changed."""
     status = os.stat(directory)
-    is_old = time.time() - max(status.st_mtime, status.st_ctime) > _TIME_STEP
+    is_old = time.time() - max(status.st_mtime, status.st_ctime) > _TIME_STEP_SECONDS
     state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
     return (_list_names if is_old else _list_names.__wrapped__)(directory, names, state)
 
@@ -311,7 +311,7 @@ class Directories:
         finish_all(
             sorted(os.listdir(directory)),
             lambda name: fs.put_file(os.path.join(directory, name), f"{inner}/{name}"),
-            _UPLOADS if fs.has_objects else 1,
+            _MAX_UPLOADS if fs.has_objects else 1,
         )
 
     def _connect(self, url: str) -> tuple[Store, str]:

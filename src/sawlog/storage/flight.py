@@ -36,13 +36,13 @@ TAIL_BYTES = 16 << 10
 KEPT_BYTES = 128 << 20
 """Beginnings that are kept; of small files that is all of them."""
 
-_EDGES = 64
+_MAX_EDGES = 64
 """Ranges of which the first bytes are kept, and ends of files."""
 _MEMORY_DIVISOR = 16
 """The part of the memory that `MOST_BYTES` may be is one of this many."""
-_GAIN = 1.1
+_MIN_GAIN = 1.1
 """Twice as many requests at a time are worth it if so many times as much arrives."""
-_ROUNDS = 32
+_ROUNDS_PER_SEARCH = 32
 """Rounds after which a pace that was found is looked for again."""
 
 
@@ -128,11 +128,11 @@ class Pace:
         if self._rounds:
             self._rounds -= 1
         elif self._is_awaited:
-            if rate > _GAIN * self._rate:
+            if rate > _MIN_GAIN * self._rate:
                 self._rate, self._earlier_limit = rate, self.limit
                 self.limit = min(2 * self.limit, self._max_limit)
             else:
-                self._rate, self._rounds, self.limit = 0.0, _ROUNDS, self._earlier_limit
+                self._rate, self._rounds, self.limit = 0.0, _ROUNDS_PER_SEARCH, self._earlier_limit
         self._begin_round()
 
 
@@ -149,7 +149,7 @@ class Flight:
         self._pieces: dict[str, list[Request]] = {}
         self._heads: OrderedDict[str, tuple[State, Request]] = OrderedDict()
         self._head_bytes = 0
-        self._edges: deque[tuple[str, State, Request]] = deque(maxlen=_EDGES)
+        self._edges: deque[tuple[str, State, Request]] = deque(maxlen=_MAX_EDGES)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Flight:

@@ -45,7 +45,7 @@ STABLE_SECONDS = 2.0
 MOST_BYTES, FRACTION = 64 << 10, 1 << 10
 """An answer that is remembered has no more bytes than this, or than this fraction of its file."""
 
-_MOST_REMEMBERED = 256
+_MAX_REMEMBERED = 256
 """Answers that `Searches` keeps in a process."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _SCHEMA = pa.schema(
@@ -164,7 +164,7 @@ class Searches:
     def keep(self, question: object, answer: bytes, *, is_shared: bool = True) -> None:
         """Keep an answer, for other processes if it is worth a file."""
         key = self._make_key(question)
-        if len(self._answers) >= _MOST_REMEMBERED:
+        if len(self._answers) >= _MAX_REMEMBERED:
             self._answers.clear()  # at once: other threads plan, too
         self._answers[key] = answer
         if is_shared and self.directory is not None:

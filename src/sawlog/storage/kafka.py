@@ -14,7 +14,7 @@ SUFFIX = ".container"
 """Ends the name of a message, as names of FiloDB's containers in files do."""
 SECONDS = 10.0
 """How long a broker may take to answer."""
-_AHEAD = 32
+_AHEAD_MESSAGES = 32
 """Messages that are received when one of them is asked for."""
 _HELD_BYTES = 64 << 20
 """Of the messages received last, how many bytes are held, so that they are not received again."""
@@ -111,7 +111,7 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
         value = self._held.get((partition, offset))
         if value is None:
             with self._hold_consumer(partition.broker) as consumer:
-                received = dict(self._iterate_messages(consumer, partition, offset, offset + _AHEAD))
+                received = dict(self._iterate_messages(consumer, partition, offset, offset + _AHEAD_MESSAGES))
             if offset not in received:
                 raise FileNotFoundError(path)
             value = received[offset]

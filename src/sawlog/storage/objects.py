@@ -35,17 +35,17 @@ from sawlog.storage.store_options import make_azure_settings, make_google_settin
 if TYPE_CHECKING:
     from obstore import GetOptions
 
-_COPY_BYTES = 5 << 30
+_MAX_COPY_BYTES = 5 << 30
 """Larger objects are not copied in the store: S3 refuses."""
 _PART_BYTES = 8 << 20
 """Bytes of one part of an upload; several of them are under way at a time."""
-_LISTED = 100
+_LISTED_AT_ONCE = 100
 """Objects of a listing that are handed out at a time; a store sends as many of these as it likes."""
 _PAGE = 1000
 """Objects that S3 and Google list in one answer."""
 _UNORDERED = "--x-s3"
 """How the buckets of S3 Express end, whose listings are in no order."""
-_DELETED = 1000
+_MAX_DELETED = 1000
 """Objects that are deleted by one call."""
 
 _METADATA = "169.254.169.254"
@@ -261,7 +261,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         """Copy an object; within a bucket the store does it."""
         (store, key), (target, place) = self._find_place(path1), self._find_place(path2)
         with _translate_answers(self.unstrip_protocol(path1)):
-            if store is target and self.info(path1)["size"] < _COPY_BYTES:
+            if store is target and self.info(path1)["size"] < _MAX_COPY_BYTES:
                 obstore.copy(store, key, place)
             else:
                 obstore.put(target, place, iter(obstore.get(store, key).stream(_PART_BYTES)), chunk_size=_PART_BYTES)
@@ -285,15 +285,15 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         store, bucket = self._find_place(path)[0], path.partition("/")[0]
         keys = [name[len(bucket) + 1 :] for name in self.find(path)]
         with _translate_answers(self.unstrip_protocol(path)):
-            for first in range(0, len(keys), _DELETED):
-                obstore.delete(store, keys[first : first + _DELETED])
+            for first in range(0, len(keys), _MAX_DELETED):
+                obstore.delete(store, keys[first : first + _MAX_DELETED])
 
     def _list_pages_below(self, path: str, last: str) -> Iterator[list[dict[str, Any]]]:
         """Yield descriptions of the objects below a path. Objects that stand for directories are none."""
         store, key = self._find_place(path)
         bucket, _, offset = last.partition("/") if last else (path.partition("/")[0], "", None)
         with _translate_answers(self.unstrip_protocol(path)), contextlib.suppress(FileNotFoundError):
-            for metas in obstore.list(store, key or None, offset=offset, chunk_size=_LISTED):
+            for metas in obstore.list(store, key or None, offset=offset, chunk_size=_LISTED_AT_ONCE):
                 after = (meta for meta in metas if offset is None or meta["path"] > offset)  # servers may not know it
                 objects = (meta for meta in after if meta["size"] or self._is_object(store, meta["path"]))
                 if infos := [describe_object(f"{bucket}/{meta['path']}", meta) for meta in objects]:

@@ -29,9 +29,9 @@ T = TypeVar("T")
 WAITS: tuple[float, ...] = (0.1, 0.4, 1.6)
 """Seconds after which a request that a store did not answer is made again."""
 
-_TAGS = ("ETag", "etag", "versionId", "md5Hash", "generation")
+_TAG_KEYS = ("ETag", "etag", "versionId", "md5Hash", "generation")
 """What stores call that which is another for all other contents, the best first."""
-_TIMES = ("LastModified", "Last-Modified", "last_modified", "mtime", "updated", "created")
+_TIME_KEYS = ("LastModified", "Last-Modified", "last_modified", "mtime", "updated", "created")
 """What they call the time of that."""
 
 IN_FLIGHT = "bytes_in_flight"
@@ -46,7 +46,7 @@ _TOPICS = "sawlog.storage.kafka.Topics"
 _VARIABLES = ("AWS_", "AZURE_", "GOOGLE_", "HTTP", "NO_PROXY", "STORAGE_EMULATOR_HOST")
 """What the names of the variables begin with that stores heed."""
 _CONNECTING = threading.Lock()
-_CONNECTED: dict[Any, Objects] = {}
+_FILE_SYSTEMS: dict[Any, Objects] = {}
 """File systems of objects, by process, class and options."""
 
 _READING = {"cat_file", "find", "find_names", "glob", "info"}
@@ -99,9 +99,9 @@ def _open_objects(scheme: str, options: Mapping[str, Any]) -> Objects:
     variables = sorted(item for item in os.environ.items() if item[0].upper().startswith(_VARIABLES))
     key = (os.getpid(), kind, repr(sorted(options.items())), repr(variables))
     with _CONNECTING:
-        if key not in _CONNECTED:
-            _CONNECTED[key] = kind(**options)
-        return _CONNECTED[key]
+        if key not in _FILE_SYSTEMS:
+            _FILE_SYSTEMS[key] = kind(**options)
+        return _FILE_SYSTEMS[key]
 
 
 class RequestCount:
@@ -304,7 +304,7 @@ class State:
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> State:
         """From fsspec's description."""
-        tags = {key.lower(): _normalize_tag(str(info[key])) for key in _TAGS if info.get(key)}
+        tags = {key.lower(): _normalize_tag(str(info[key])) for key in _TAG_KEYS if info.get(key)}
         return cls(int(info["size"]), tags, find_modified_time(info))
 
     def recall_earlier(self, size: int, version: str, time: float | None) -> State:
@@ -409,12 +409,12 @@ class Remote:
 
 def find_version(info: Mapping[str, Any]) -> str:
     """Return a tag that changes when an object is written again; empty where its store says nothing."""
-    return next((str(info[key]) for key in (*_TAGS, *_TIMES) if info.get(key)), "")
+    return next((str(info[key]) for key in (*_TAG_KEYS, *_TIME_KEYS) if info.get(key)), "")
 
 
 def find_modified_time(info: Mapping[str, Any]) -> float | None:
     """Return when a file was written, in seconds since the epoch; None where its store does not say so."""
-    return next((stamp for key in _TIMES if (stamp := _convert_seconds(info.get(key))) is not None), None)
+    return next((stamp for key in _TIME_KEYS if (stamp := _convert_seconds(info.get(key))) is not None), None)
 
 
 def _convert_seconds(time: Any) -> float | None:

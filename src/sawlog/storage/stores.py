@@ -30,7 +30,7 @@ from sawlog.storage.workers import finish_all
 REQUESTS = 64
 """Requests for remote files at a time."""
 
-_SINGLY = 2
+_MAX_SINGLE_REQUESTS = 2
 """This many files are asked for one by one; more of them by listing what they are in."""
 
 
@@ -411,11 +411,11 @@ class RemoteStore(FileStore):
             state.check(self._states.get(url, state), url)  # which a later listing may have changed
         urls = [] if fs.has_objects else list(first)
         now: dict[str, State] = {}
-        if len(urls) > _SINGLY and not fs.http:
+        if len(urls) > _MAX_SINGLE_REQUESTS and not fs.http:
             now = {fs.unstrip_protocol(name): State.of(info) for name, info in fs.find(inner).items()}
         for url in urls:
             with contextlib.suppress(FileNotFoundError):  # what is gone since has not been replaced
-                if len(urls) <= _SINGLY or fs.http:
+                if len(urls) <= _MAX_SINGLE_REQUESTS or fs.http:
                     now[url] = State.of(fs.info(self._connect(url)[1]))
             if url in now:
                 first[url].check(now[url], url)

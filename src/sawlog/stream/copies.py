@@ -29,7 +29,7 @@ BLOCK = 4 << 20
 """Bytes of two files that are compared at a time."""
 LIKELY = 100
 """Files that one that arrives is compared with, at most, of those that begin as it does."""
-_REPORTED_AFTER = 60.0
+_REPORT_SECONDS = 60.0
 """Seconds for which a copy must not have changed before it is reported as not read."""
 
 Known = tuple[str, Place | FinishedFile | None]
@@ -82,7 +82,7 @@ class Copies:
         if self.links[key].size != entry.file.size:
             self._compared[key] = self.links.pop(key)
             return False
-        if key not in self._reported and time.time() - entry.changed > _REPORTED_AFTER:
+        if key not in self._reported and time.time() - entry.changed > _REPORT_SECONDS:
             self._reported.add(key)
             logger.warning(
                 "%s: all of its %d bytes are those of %s: it is taken for a copy, and left out unless it goes on"

@@ -24,14 +24,14 @@ from sawlog.testing.outcome import (
 )
 from sawlog.testing.sample import Mutation, Sample, Span, Subject, place_sample
 
-_PASSES = 16
+_MAX_PASSES = 16
 """How often a verb may look at every byte, on average."""
-_PASSING = 1 << 16
+_SPARE_BYTES = 1 << 16
 """Bytes that it may look at besides."""
 
 
 _TEXT = b"plain text\n" * 100
-_SMALL = 1 << 16
+_SMALL_FILE_BYTES = 1 << 16
 """Bytes of the smaller of two files that are compared."""
 
 
@@ -161,12 +161,12 @@ def check_linear_work(sample: Sample) -> Iterator[str]:
             part[position] ^= 0xFF
         for view in (sample.view, "damage"):
             byte_counts = []
-            for size in (_SMALL, 4 * _SMALL):
+            for size in (_SMALL_FILE_BYTES, 4 * _SMALL_FILE_BYTES):
                 content = head + bytes(part) * -(-size // len(part))
                 with place_sample(sample, Mutation("repeated", {**sample.content, name: content})) as subject:
                     byte_counts.append(_count_read_bytes(subject, view))
-            if byte_counts[1] > 5 * byte_counts[0] + _PASSING:
-                sizes = f"{_SMALL} and {4 * _SMALL}"
+            if byte_counts[1] > 5 * byte_counts[0] + _SPARE_BYTES:
+                sizes = f"{_SMALL_FILE_BYTES} and {4 * _SMALL_FILE_BYTES}"
                 yield f"byte {position} of every copy changed, {view}: looked at {byte_counts} bytes of {sizes}"
 
 
@@ -196,7 +196,7 @@ def check_frugality(subject: Subject) -> list[str]:
         looked = work.bytes
         for _ in dataset.verify():
             pass
-        if looked > _PASSES * size + _PASSING:
+        if looked > _MAX_PASSES * size + _SPARE_BYTES:
             problems.append(f"looked at {looked} bytes of {size}")
     if memory.peak > 2 * size + SPARE_MEMORY:
         problems.append(f"{memory.peak} bytes of memory for {size} bytes of input")

@@ -162,9 +162,9 @@ def check_columns(subject: Subject) -> Iterator[str]:
         yield "offsets of rows go back"
 
 
-_PAIRED = 5
+_MAX_PAIRED_COLUMNS = 5
 """Columns of which all pairs are asked for."""
-_DRAWN = 6
+_DRAWN_SETS = 6
 """Sets of columns that are drawn where there are more."""
 
 
@@ -220,8 +220,8 @@ def _choose_subsets(subject: Subject, names: Sequence[str]) -> list[list[str]]:
     """Return sets of columns: none, each by itself, and pairs, all of them if they are few."""
     pairs = [list(pair) for pair in itertools.combinations(names, 2)]
     dice = make_random(subject.sample.name, "columns")
-    if len(names) > _PAIRED:
-        pairs = [sorted(dice.sample(list(names), dice.randint(2, len(names) - 1))) for _ in range(_DRAWN)]
+    if len(names) > _MAX_PAIRED_COLUMNS:
+        pairs = [sorted(dice.sample(list(names), dice.randint(2, len(names) - 1))) for _ in range(_DRAWN_SETS)]
     sets = [[], *([name] for name in names), *pairs]
     if EFFORT < 1 or not subject.is_intact:  # a third; none of them is always among them
         sets = [[], *sets[1 + dice.randrange(3) :: 3]]

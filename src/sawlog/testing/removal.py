@@ -10,9 +10,9 @@ from sawlog.testing.changes import Compared
 from sawlog.testing.mutations import EFFORT, change_file, count_changes, cut, make_random
 from sawlog.testing.sample import Mutation, Sample, Span, Subject
 
-_EVERY = 256
+_EVERY_LENGTH_BYTES = 256
 """Bytes of files that are cut at every length."""
-_LENGTHS = 24
+_SAMPLED_LENGTHS = 24
 """Lengths at which larger files are cut."""
 
 
@@ -38,8 +38,14 @@ def iterate_removals(sample: Sample) -> Iterator[Mutation]:
 def _choose_lengths(sample: Sample, name: str) -> list[int]:
     """Return lengths at which a file is cut."""
     size = len(sample.content[name])
-    count = count_changes(sample, size - 1) if size <= _EVERY and EFFORT < 1 else _EVERY if size <= _EVERY else 0
-    count = count or count_changes(sample, _LENGTHS)
+    count = (
+        count_changes(sample, size - 1)
+        if size <= _EVERY_LENGTH_BYTES and EFFORT < 1
+        else _EVERY_LENGTH_BYTES
+        if size <= _EVERY_LENGTH_BYTES
+        else 0
+    )
+    count = count or count_changes(sample, _SAMPLED_LENGTHS)
     lengths = range(1, size)
     return (
         list(lengths)

@@ -127,7 +127,7 @@ _OF_SOME: dict[str, Callable[[Sample], bool]] = {
 """Verbs that not all samples have."""
 
 
-_DOORS = 3
+_VERBS_PER_SAMPLE = 3
 """Verbs that a sample is read with, about."""
 
 
@@ -136,7 +136,7 @@ def _deal_verbs(samples: Sequence[Sample], sample: Sample) -> list[str]:
     verbs = []
     for number, verb in enumerate(_VERBS):
         takers = [candidate for candidate in samples if verb not in _OF_SOME or _OF_SOME[verb](candidate)]
-        step = min(len(takers), max(1, round(len(_VERBS) / (_DOORS * EFFORT))))
+        step = min(len(takers), max(1, round(len(_VERBS) / (_VERBS_PER_SAMPLE * EFFORT))))
         if sample in takers and (takers.index(sample) - number) % step == 0:
             verbs.append(verb)
     return verbs

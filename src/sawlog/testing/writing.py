@@ -25,7 +25,7 @@ from sawlog.testing.mutations import count_changes, make_random
 from sawlog.testing.outcome import list_places, open_subject, read_rows, render_rows
 from sawlog.testing.sample import Files, Sample, Subject, make_scratch, put
 
-_EVERY_LENGTH = 400
+_EVERY_LENGTH_BYTES = 400
 """Files of less are looked at after each of their bytes."""
 
 
@@ -174,7 +174,7 @@ def check_following(subject: Subject) -> Iterator[str]:
     expected_rows = render_rows(read_rows(open_subject(subject, on_damage="skip"))[0])
     dice = make_random(subject.sample.format, subject.sample.name, "follow", data)
     histories: list[list[int]] = [[]]
-    if intact and len(data) < _EVERY_LENGTH:
+    if intact and len(data) < _EVERY_LENGTH_BYTES:
         histories.append(list(range(len(data))))
     looks = count_changes(subject.sample, 12 if intact else 2) if data else 0
     histories += [sorted(dice.choices(range(len(data)), k=dice.randrange(1, 12))) for _ in range(looks)]

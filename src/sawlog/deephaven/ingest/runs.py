@@ -26,7 +26,7 @@ from sawlog.format.planning import bind_scan, plan_tasks
 BATCH_ROWS = 64 << 10
 PIECE_BYTES = 64 << 20
 """Bytes of runs that are merged at a time."""
-_SAMPLES = 256
+_SAMPLES_PER_RUN = 256
 """Rows of a run that say how rows are spread, where values do not."""
 
 Boundary = tuple[tuple[Any, ...], int, int]
@@ -192,7 +192,7 @@ class Sorter:
         if self.groups:
             return ()
         keys = [ordered.column(name) for name in self.keys]
-        rows = range(0, ordered.num_rows, max(1, ordered.num_rows // _SAMPLES))
+        rows = range(0, ordered.num_rows, max(1, ordered.num_rows // _SAMPLES_PER_RUN))
         return tuple((sort_key(keys, row), row) for row in rows)
 
     def _hash_pairs(self, table: pa.RecordBatch) -> tuple[NDArray[np.uint64], ...]:

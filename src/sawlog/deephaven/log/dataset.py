@@ -61,7 +61,7 @@ _STRETCH_NUMBERS = 6
 """Bytes past which a stretch was to begin and end, where it does, the end of its last deletion, number of cuts."""
 FEW_ROWS_BYTES = 2 << 20
 """Bytes at the end of a partition that are read first where some rows, whichever these are, will do."""
-_GROWTH = 4
+_GROWTH_FACTOR = 4
 """By which those bytes become more, where they were not enough."""
 
 
@@ -282,7 +282,7 @@ class DeephavenLogContents(Contents):
                 yield self._make_range(request, log, begin, end, max(live_from, 0))
                 if live_from >= 0:
                     return
-                end, length = begin, length * _GROWTH
+                end, length = begin, length * _GROWTH_FACTOR
 
     def _find_stretch(self, log: Log, header: Header, end: int, length: int) -> tuple[int, int]:
         """Return where a stretch of about some bytes begins that ends at a cut, and the end of its last deletion.

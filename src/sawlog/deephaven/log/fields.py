@@ -15,7 +15,7 @@ from sawlog.format.fields import Part, slice_parts
 from sawlog.storage import Source
 
 _FLAGS = {0: "within a set", 1: "first of a set", 2: "last of a set", 3: "row", 4: "record"}
-_MOST = 64 << 10
+_MAX_ENTRY_BYTES = 64 << 10
 """Bytes of an entry that are looked at."""
 
 
@@ -26,7 +26,7 @@ def parse_parts(source: Source, offset: int, header: Header | None) -> Iterator[
         yield from _parse_header(source)
         position = header.size if header is not None else source.size
     while header is not None and position + layout.SIZE_SIZE <= source.size:
-        data = source.read_window(position, _MOST).tobytes()
+        data = source.read_window(position, _MAX_ENTRY_BYTES).tobytes()
         size = int.from_bytes(data[: layout.SIZE_SIZE], "big", signed=True)
         total = layout.SIZE_SIZE + size
         fits = layout.MIN_ENTRY_SIZE <= size <= source.size - position - layout.SIZE_SIZE
@@ -87,7 +87,7 @@ def _render_text(column: LogColumn, stored: bytes) -> str:
 
 
 def _parse_header(source: Source) -> Iterator[Part]:
-    data = source.read_window(0, _MOST).tobytes()
+    data = source.read_window(0, _MAX_ENTRY_BYTES).tobytes()
     if len(data) < layout.PREAMBLE_SIZE:
         return
     magic = int.from_bytes(data[: layout.VERSION_OFFSET], "big")

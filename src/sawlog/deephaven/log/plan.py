@@ -35,7 +35,7 @@ SEARCHED_BYTES = 1 << 20
 """Bytes that are searched at a time: few enough to stay in the cache from their reading on."""
 STABLE_SECONDS = 2.0
 """Seconds after which a file's modification time reveals any other change."""
-_ATTEMPTS = 16
+_MAX_FALSE_STARTS = 16
 """False starts after which resynchronisation gives a cut up; the range before it grows longer."""
 
 
@@ -246,7 +246,7 @@ def find_cut(file: File, header: Header, scan: Scan, target: int) -> int | None:
 
     with closing(scan.storage.open(file.path, target + 2 * PROOF_BYTES)) as source:
         position = target
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_FALSE_STARTS):
             entries = Entries(Span(file, position, file.size), source, header, scan.options)
             walk = CutWalk(entries, verify=True, stops=True)
             walk.search()

@@ -11,7 +11,7 @@ from sawlog.deephaven.log.fragments import RowRange
 from sawlog.deephaven.log.walk import RowWalk
 from sawlog.format.damage import Findings, TailStatus
 
-_STEPS = 64
+_STEPS_PER_CUT = 64
 """How often a survey looks for a cut on the way to one."""
 _ROW_BYTES = 32
 """Bytes of a small row."""
@@ -51,7 +51,7 @@ def survey(fragment: RowRange, step: int | None = None, max_bytes: int | None = 
     with closing(fragment.scan.storage.open(fragment.path)) as source:
         walk = fragment.walk(source, pa.schema([]), findings)
         if step is not None:
-            walk.most_rows = max(1, min(step, max_bytes or step) // _STEPS // _ROW_BYTES)
+            walk.most_rows = max(1, min(step, max_bytes or step) // _STEPS_PER_CUT // _ROW_BYTES)
         for _ in walk.read_batches():
             position = int(walk.state.position)
             if not walk.between_sets:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sawlog.storage import Source
 
 
-_MOST = 64
+_MAX_VALUES = 64
 """Values that are named one by one."""
 
 
@@ -50,10 +50,10 @@ def _parse_values(source: Source, offset: int, spec: ColumnSpec, *, little: bool
     kind = BY_COLUMN[ColumnType.INT if spec.type is ColumnType.STRING and spec.symbols else spec.type]
     if not kind.packed or kind.width != spec.width:
         return
-    data = source.read_window(offset, _MOST * kind.width).tobytes()
+    data = source.read_window(offset, _MAX_VALUES * kind.width).tobytes()
     nulls = tuple(null for null in (kind.null, kind.also_null) if null is not None)
     scalar = Scalar(f"{'<' if little else '>'}{kind.packed[1:]}", kind.arrow, nulls)
-    for number in range(min(_MOST, len(data) // kind.width)):
+    for number in range(min(_MAX_VALUES, len(data) // kind.width)):
         value = scalar.render(data[number * kind.width :][: kind.width])
         symbol = "symbol " if kind.type is not spec.type else ""
         yield Part(f"row {number:,}", offset + number * kind.width, kind.width, symbol + value)

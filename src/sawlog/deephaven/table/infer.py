@@ -21,12 +21,12 @@ _BY_WIDTH = {
     4: (ColumnType.INT, "int or float"),
     8: (ColumnType.LONG, "long, double or DateTime"),
 }
-_SAMPLE = 64
+_SAMPLE_BYTES = 64
 """Bytes of binary data by which serialized objects are distinguished from text."""
 _LONGEST_CLASS = 200
 _CLASS = re.compile(rb"[\w.$\[;/]{1,%d}" % _LONGEST_CLASS)
 _DESCRIPTORS = {row.descriptor.encode(): kind for kind, row in ARRAYS.items()}
-_MAX_SLOT = 40
+_MAX_SLOT_BYTES = 40
 """Widest object that is taken for one: a decimal of Arrow's most digits, and some."""
 MAX_DEFINITION = 4 << 20
 """Longer definitions of tables are not looked at."""
@@ -76,7 +76,7 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
         return ColumnSpec(ColumnType.STRING_SET if wide and evidence.rows else ColumnType.STRING)
     binary = column.files.get(layout.BINARY)
     if binary is not None:
-        return _of_bytes(read_indexed(storage, binary, 0, _SAMPLE))
+        return _of_bytes(read_indexed(storage, binary, 0, _SAMPLE_BYTES))
     if size <= 0:
         return None
     if evidence.rows is None:
@@ -87,7 +87,7 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
     if not evidence.rows:
         return None
     slot = size // evidence.rows
-    if size % evidence.rows == 0 and 0 < slot <= _MAX_SLOT and slot not in layout.WIDTHS:
+    if size % evidence.rows == 0 and 0 < slot <= _MAX_SLOT_BYTES and slot not in layout.WIDTHS:
         return ColumnSpec(ColumnType.BYTE_ARRAY, arguments=f"{slot},notNull", guessed=f"{slot} bytes a row: of a codec")
     exact = [width for width in layout.WIDTHS if width * evidence.rows == size]
     fitting = exact or [width for width in layout.WIDTHS if width * evidence.rows <= size]

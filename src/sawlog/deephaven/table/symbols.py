@@ -29,7 +29,7 @@ NULL = -1
 UNUSABLE = -2
 _MAX_CONTENT = MAX_VALUE - MAX_VALUE % layout.OFFSET_SIZE
 _SMALL = 64 << 10
-_FEW = 256
+_FEW_SYMBOLS = 256
 """Symbols that Python compares sooner than Arrow."""
 
 
@@ -97,7 +97,7 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     if (
         not bad.any()
         and not replaced
-        and count <= _FEW
+        and count <= _FEW_SYMBOLS
         and len(characters) <= _SMALL
         and len({*strings.to_pylist(), None}) == count + 1
     ):

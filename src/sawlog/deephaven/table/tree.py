@@ -21,7 +21,7 @@ Layout = Literal["auto", "intraday", "historical", "splayed"]
 
 _MAX_NAMES = 8
 """Links through which a directory is looked at; further ones are names of what was found."""
-_LISTERS = 16
+_MAX_LISTINGS = 16
 """Remote directories that are listed at a time."""
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -198,7 +198,7 @@ def _is_inside(path: str, roots: Iterable[str]) -> bool:
 def _list(directories: Sequence[str], storage: Storage) -> dict[str, list[File]]:
     if not any(is_remote(directory) for directory in directories):
         return {directory: storage.list_files(directory) for directory in directories}
-    listings = map_all(directories, lambda directory: storage.list_files(directory, fresh=False), _LISTERS)
+    listings = map_all(directories, lambda directory: storage.list_files(directory, fresh=False), _MAX_LISTINGS)
     return dict(zip(directories, listings, strict=True))
 
 

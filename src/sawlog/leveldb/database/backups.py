@@ -34,7 +34,7 @@ from sawlog.leveldb.options import DatabaseReadOptions
 from sawlog.storage import File, Storage
 
 _WINDOW = 4 << 20
-_FIRST_LINES = 1 << 10
+_FIRST_LINES_BYTES = 1 << 10
 """Bytes in which the time of a backup is said."""
 _POLYNOMIAL = 0x82F63B78
 
@@ -135,7 +135,7 @@ def _read_begin(meta: str, storage: Storage) -> int:
     Raises:
         SawlogError: When the file does not say it.
     """
-    lines = storage.read(meta, 0, _FIRST_LINES).split(b"\n")
+    lines = storage.read(meta, 0, _FIRST_LINES_BYTES).split(b"\n")
     line = next((text for text in lines if not text.startswith(META_VERSION.encode())), b"")
     if not line.isdigit() or int(line) > META_LAST_TIME:
         raise SawlogError(f"{meta}: expected a time in seconds, found {line[:80]!r}; the file is damaged")

@@ -87,15 +87,15 @@ if TYPE_CHECKING:
     from sawlog.leveldb.database.pictures import Charts
 
 _DATA_NAMES = re.compile("|".join(name.pattern for name in (TABLE_NAME, LOG_NAME, BLOB_NAME)))
-_KEYS = 100
+_MAX_SAMPLE_KEYS = 100
 """So many keys of tables, or of a small log, show what application has written them."""
-_ENTRIES = ("rows", "live", "all")
+_ENTRY_VIEWS = ("rows", "live", "all")
 """Views that read all entries; the application's read them, too, by ways of their own."""
 _PIECES_OF_TASK = 4
 """Into so many pieces is a table looked at for each task, so that ranges of several tables are of about one size."""
-_FAULTS = 3
+_MAX_SHOWN_FAULTS = 3
 """So many of them does `info` show."""
-_LOG_BYTES = 4 << 20
+_MAX_SAMPLE_LOG_BYTES = 4 << 20
 """Larger logs are not looked into for that."""
 
 
@@ -201,15 +201,15 @@ class DatabaseContents(Contents):
     def find_decoders(self) -> list[str]:
         """Views of applications that know the directory, the comparator, or the first and last keys of tables."""
         version = self.version
-        keys = [key for table in version.tables[:_KEYS] for key in (table.smallest, table.end[:-1])]
-        if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _LOG_BYTES:
+        keys = [key for table in version.tables[:_MAX_SAMPLE_KEYS] for key in (table.smallest, table.end[:-1])]
+        if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _MAX_SAMPLE_LOG_BYTES:
             scan = replace(self.scan, columns=("key",), filters=(), expression=None, schema=None)
             with contextlib.suppress(FormatError):  # a read says why
                 for log_range in self._plan_writes(BoundScan(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
                     for batch in log_range.decode(
                         pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True)
                     ):
-                        keys += [key for key in batch.column("key")[:_KEYS].to_pylist() if key is not None]
+                        keys += [key for key in batch.column("key")[:_MAX_SAMPLE_KEYS].to_pylist() if key is not None]
         return recognize_views(self._directory, version.comparator, keys)
 
     @property
@@ -553,7 +553,7 @@ class DatabaseContents(Contents):
         """Return the counting of all entries, where their values are in tables and logs."""
         scan = request.scan
         apart = self.version.apart or scan.filters or scan.expression is not None
-        return self._make_charts() if scan.view in _ENTRIES and not apart else None
+        return self._make_charts() if scan.view in _ENTRY_VIEWS and not apart else None
 
     def _make_charts(self) -> Charts:
         from sawlog.leveldb.database.pictures import Charts
@@ -567,7 +567,9 @@ class DatabaseContents(Contents):
         tables = {f"tables of level {n}": sum(table.level == n for table in version.tables) for n in levels}
         facts = {"comparator": version.comparator, **tables, "logs": len(version.logs)}
         if version.faults:
-            facts["incomplete"] = "; ".join(f"{fault.path}: {fault.detail}" for fault in version.faults[:_FAULTS])
+            facts["incomplete"] = "; ".join(
+                f"{fault.path}: {fault.detail}" for fault in version.faults[:_MAX_SHOWN_FAULTS]
+            )
         if version.evidence:
             facts["read by"] = version.evidence
         if decoders := self.find_decoders():

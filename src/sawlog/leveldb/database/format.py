@@ -25,7 +25,7 @@ from sawlog.leveldb.database import layout
 from sawlog.leveldb.log.layout import ARCHIVE_NAME
 from sawlog.storage import File, Storage
 
-_LISTED = 5
+_MAX_LISTED_DATABASES = 5
 """Databases that an error names, of many."""
 
 _INNER_NAMES = (ARCHIVE_NAME, layout.BLOB_DIRECTORY)
@@ -159,7 +159,9 @@ class LevelDBDatabase(Format):
             raise OptionError(f"the option salvage is for the view 'all' and history=true, not for {scan.view!r}")
         homes = dict.fromkeys(map(self.directory_layout.dataset_directory, files))
         if len(homes) > 1:
-            listed = ", ".join(list(homes)[:_LISTED]) + (", ..." if len(homes) > _LISTED else "")
+            listed = ", ".join(list(homes)[:_MAX_LISTED_DATABASES]) + (
+                ", ..." if len(homes) > _MAX_LISTED_DATABASES else ""
+            )
             command = f"sawlog cat {shlex.quote(next(iter(homes)))}"
             raise FormatError(f"{len(homes)} databases: {listed}; name one of them: {command}; sawlog ls lists all")
         return DatabaseContents(self, files, scan)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SESSION_BYTES = 8
 """Bytes of a unique id that come from the session; the others are a hash."""
-_SHOWN = 24
+_MAX_SHOWN_BYTES = 24
 """Bytes of a key that messages show."""
 
 
@@ -103,7 +103,7 @@ def _read_entry(batch: pa.RecordBatch, row: int, table: TableMap, recorded: tupl
 def _compare_ends(end_name: str, expected: tuple[bytes, int], actual: tuple[bytes, int], path: str) -> Iterator[Damage]:
     if actual != expected:
         expected_text, actual_text = (
-            f"{key[:_SHOWN]!r} with sequence number {sequence}" for key, sequence in (expected, actual)
+            f"{key[:_MAX_SHOWN_BYTES]!r} with sequence number {sequence}" for key, sequence in (expected, actual)
         )
         yield _make_mismatch(
             path, f"the MANIFEST says that its {end_name} entry is {expected_text}, and it is {actual_text}"

@@ -23,7 +23,7 @@ _SETTING = re.compile(rf"^\s*({WAL_DIR}|{SECONDARY_DIR})=(.+?)\s*$", re.MULTILIN
 _TWO_PHASES = re.compile(rf"^\s*{TWO_PHASES}=(\w+)\s*$".encode(), re.MULTILINE)
 _ESCAPED = re.compile(r"\\(.)")
 """RocksDB's, for what has a meaning in OPTIONS files."""
-_LONGEST = 4
+_MAX_COMMON_PARTS = 4
 """So many of the last parts of a directory's path may be the same where a copy is."""
 
 
@@ -182,7 +182,7 @@ def _list_candidates(named: str, home: str) -> Iterator[str]:
     own_path = home if remote else os.path.abspath(home or ".")
     parent = posixpath.dirname(own_path)
     roots = [(parent, 1), (own_path, 1)]
-    for length in range(2, min(len(parts), _LONGEST) + 1):
+    for length in range(2, min(len(parts), _MAX_COMMON_PARTS) + 1):
         roots += [(parent, length), (posixpath.dirname(parent), length)]
     for root, length in roots:
         directory = posixpath.join(root, *parts[-length:])

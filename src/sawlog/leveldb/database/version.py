@@ -68,12 +68,12 @@ from sawlog.storage.names import is_remote
 
 _OPERATIONS_SCHEMA = pa.schema([NUMBERED_OPERATION])
 """By which logs are looked through for transactions."""
-_LONGEST_SYNTHETIC = 1 << 10
+_MAX_SYNTHETIC_BYTES = 1 << 10
 """Bytes that a table of Pebble's may show in each key that are not in its file."""
 _NOWHERE = b"\0"
 """Where what a table reports begins and ends, if it reports nothing."""
 _NO_MANIFEST = "all tables and logs, by their sequence numbers: what was deleted may appear again"
-_SHOWN_KEYS = 1000
+_SAMPLE_KEYS = 1000
 """So many keys of each file show whose they are, where no MANIFEST names their order."""
 _INGESTS = pa.schema([WRITES_SCHEMA.field(name) for name in ("sequence", "operation", "key", "value")])
 
@@ -526,7 +526,7 @@ def _read_first_keys(tables: Sequence[File], storage: Storage) -> Iterator[bytes
     for file in tables:
         batches = read_entries(file, TableReadOptions(), storage, [KEY])
         all_keys = (key for batch in batches for key in batch.column(KEY).to_pylist())
-        yield from islice(all_keys, _SHOWN_KEYS)
+        yield from islice(all_keys, _SAMPLE_KEYS)
 
 
 def _read_first_log_keys(logs: Sequence[File], storage: Storage) -> Iterator[bytes]:
@@ -538,7 +538,7 @@ def _read_first_log_keys(logs: Sequence[File], storage: Storage) -> Iterator[byt
         all_keys = (
             key for batch in log_range.decode(schema, Findings("skip")) for key in batch.column(KEY).to_pylist()
         )
-        yield from islice((key for key in all_keys if key is not None), _SHOWN_KEYS)
+        yield from islice((key for key in all_keys if key is not None), _SAMPLE_KEYS)
 
 
 def _ascends(file: File, storage: Storage) -> bool:
@@ -569,7 +569,7 @@ def _find_tables(
         part = any(row.get(name) is not None for name in ("backing_file", "synthetic_prefix", "synthetic_suffix"))
         prefix, suffix = (row.get(f"synthetic_{name}") or b"" for name in ("prefix", "suffix"))
         is_known = (comparator in BYTEWISE and not suffix) if order is None else order.versioned
-        if part and (not is_known or len(prefix) + len(suffix) > _LONGEST_SYNTHETIC):
+        if part and (not is_known or len(prefix) + len(suffix) > _MAX_SYNTHETIC_BYTES):
             detail = (
                 f"table {row['file']} is a part of table {number}, or has other keys than that one, in the order"
                 f" {comparator!r} or longer than this version of sawlog knows them: its entries are not read"

@@ -19,7 +19,7 @@ from sawlog.leveldb.records.edit import EditError, iterate_fields
 from sawlog.leveldb.records.layout import BATCH_HEADER, COUNT_OFFSET, OPERATIONS, Field, Operation
 from sawlog.storage import Source
 
-_MOST = 80
+_MAX_PARTS = 80
 """Parts of a batch that are named; the rest is one."""
 
 
@@ -44,7 +44,7 @@ def parse_batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool
     fields.take_number("sequence", COUNT_OFFSET)
     count = fields.take_number("count", BATCH_HEADER - COUNT_OFFSET)
     try:
-        while fields.left and len(fields.found) < _MOST:
+        while fields.left and len(fields.found) < _MAX_PARTS:
             tag = data[fields.position]
             if tag not in tags:
                 return []

@@ -205,7 +205,7 @@ def _find_dialect(head: bytes) -> Dialect:
     return "leveldb"
 
 
-_ENCRYPTED = (
+_ENCRYPTION_MESSAGE = (
     f"CURRENT begins with {layout.ENCRYPTED_PREFIX:,} random bytes: the files of this database are encrypted, and are"
     " read by RocksDB with their key only"
 )
@@ -224,7 +224,7 @@ def find_encryption(file: File, storage: Storage) -> Damage | None:
             return None
     except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError):
         return None
-    return Damage(file.path, 0, file.size, UNSUPPORTED, _ENCRYPTED)
+    return Damage(file.path, 0, file.size, UNSUPPORTED, _ENCRYPTION_MESSAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ def read_pointer(directory: str, siblings: Iterable[File], storage: Storage) -> 
     else:
         text = storage.read(current, 0, layout.CURRENT_BYTES)
         if _is_encrypted(text):
-            raise UnsupportedError(Damage(current.path, 0, current.size, UNSUPPORTED, _ENCRYPTED))
+            raise UnsupportedError(Damage(current.path, 0, current.size, UNSUPPORTED, _ENCRYPTION_MESSAGE))
         path = current.path
         name = text.decode("utf-8", "replace").removesuffix("\n")
         if not layout.MANIFEST_NAME.fullmatch(name):

@@ -21,11 +21,11 @@ from sawlog.storage import Source
 
 _KIND = 0xFF
 """In the number that ends a key: the type of the operation."""
-_MOST = 4 << 20
+_MAX_BLOCK_BYTES = 4 << 20
 """Bytes of a block that is taken apart, and of its content."""
-_INSIDE = 60
+_MAX_INNER_PARTS = 60
 """Parts of a block that are named after decompression."""
-_AT_ONCE = 64
+_SPANS_AT_ONCE = 64
 """Spans that are looked at, though few of them may be wanted."""
 DATA_BLOCK = "data block"
 _NAMES = {Role.DATA: DATA_BLOCK, Role.RANGE_DELETES: "range deletions", Role.GAP: "gap", Role.OVERLAP: "overlap"}
@@ -64,8 +64,8 @@ def iterate_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, 
     starts = table.spans["offset"]
     first = int(starts.searchsorted(offset))
     first -= bool(first and (first == len(starts) or starts[first] > offset))
-    for index in range(first, len(starts), _AT_ONCE):
-        for start, length, role in table.spans[["offset", "length", "role"]][index : index + _AT_ONCE].tolist():
+    for index in range(first, len(starts), _SPANS_AT_ONCE):
+        for start, length, role in table.spans[["offset", "length", "role"]][index : index + _SPANS_AT_ONCE].tolist():
             yield start, length, Role(role), named.get(start, _NAMES.get(role, "block"))
 
 
@@ -88,7 +88,7 @@ def _parse_block(
     of_entries = role in (Role.DATA, Role.RANGE_DELETES)
     use: Use = "record" if of_entries else "header"
     part = Part(name, start, body, f"{body:,} bytes{packed}", use=use)
-    if not of_entries or body > _MOST:
+    if not of_entries or body > _MAX_BLOCK_BYTES:
         yield part
         return
     stored = source.read_window(start, body).tobytes()
@@ -102,7 +102,7 @@ def _parse_block(
     data, again = _expand(pa.py_buffer(stored), code, role, table, source)
     inside = _parse_entries(data, 0, table) if again else _parse_content(data, 0, use, table)
     size = f"; {len(data):,} bytes{', laid out as entries' if again else ' decompressed'}" if data else ""
-    yield replace(part, value=part.value + size, inside=tuple(islice(inside, _INSIDE)))
+    yield replace(part, value=part.value + size, inside=tuple(islice(inside, _MAX_INNER_PARTS)))
 
 
 def _expand(stored: pa.Buffer, code: int, role: Role, table: TableMap, source: Source) -> tuple[bytes, bool]:
@@ -110,7 +110,7 @@ def _expand(stored: pa.Buffer, code: int, role: Role, table: TableMap, source: S
 
     And whether it was laid out again, without restart points.
     """
-    rules = replace(table.rules, longest=_MOST)
+    rules = replace(table.rules, longest=_MAX_BLOCK_BYTES)
     content = rules.expand(stored, code, of_entries=True)
     layer = replace(table, rules=rules).make_layer(source)
     again = layer is not None

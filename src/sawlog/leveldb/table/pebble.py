@@ -179,7 +179,7 @@ def read_pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
     ]
 
 
-_HELD_BYTES = 8 << 20
+_MAX_HELD_BYTES = 8 << 20
 """Blocks of values that are kept for the entries to come."""
 _NUMBER = VARINT32_BYTES  # which may end in zeros
 _HEADER = 1 + 2 * _NUMBER
@@ -305,7 +305,7 @@ class BlockLayer:
             if number < len(self._values):
                 content = self._rules.read(self._source, *self._values[number].tolist())[0]
             block = np.zeros(0, np.uint8) if isinstance(content, tuple) else np.frombuffer(content, np.uint8)
-            if sum(map(len, self._held.values())) + len(block) > _HELD_BYTES:
+            if sum(map(len, self._held.values())) + len(block) > _MAX_HELD_BYTES:
                 self._held.clear()
             self._held[number] = block
         return self._held[number]

@@ -112,7 +112,7 @@ BATCH_ROWS = 64 << 10
 BATCH_BYTES = 4 << 20
 """Bytes of values per batch, unless one is larger; those of keys likewise."""
 EVENT_ROOM = 1024
-_LONGEST_KEY = 1 << 10
+_KEY_ROOM = 1 << 10
 """Room for a key to begin with."""
 _SCRATCH_BYTES = 64 << 10
 """Room for an expanded block to begin with."""
@@ -157,7 +157,7 @@ class RowReader(SpanWalk):
         self._state = np.zeros(1, e.STATE)[0]
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
-        self._last = np.zeros(_LONGEST_KEY, np.uint8)
+        self._last = np.zeros(_KEY_ROOM, np.uint8)
         self._scratch = np.zeros(_SCRATCH_BYTES, np.uint8)
         span = fragment.end - fragment.start
         self._most = min(BATCH_ROWS, span + 1)

@@ -32,9 +32,9 @@ from sawlog.storage import File, Storage
 
 _FORMAT_VERSION = 5
 """Of RocksDB's tables that are written: the last one that needs no checksum of the footer."""
-_MOST_IN_BLOCK = 1 << 31
+_MAX_BLOCK_BYTES = 1 << 31
 """A block with one entry may grow to this."""
-_GAIN = 8
+_MIN_GAIN = 8
 """A block is stored compressed where that takes an eighth less."""
 
 _TYPES = {name: code for code, name in layout.OPERATIONS.items()}
@@ -132,9 +132,9 @@ class TableWriter(FileWriter):
                 )
             elif status == e.COMPLETE or (status == e.NO_ROOM and self._state["entries"][0]):
                 self._close_block()
-            elif 2 * len(self._data) > _MOST_IN_BLOCK:
+            elif 2 * len(self._data) > _MAX_BLOCK_BYTES:
                 row = self._rows + int(self._state["row"][0])
-                raise SchemaError(f"column {VALUE!r}, row {row}: an entry of more than {_MOST_IN_BLOCK // 2} bytes")
+                raise SchemaError(f"column {VALUE!r}, row {row}: an entry of more than {_MAX_BLOCK_BYTES // 2} bytes")
             else:
                 self._data = np.zeros(2 * len(self._data), np.uint8)
 
@@ -169,7 +169,7 @@ class TableWriter(FileWriter):
         dialect, kind = self._options.dialect, Compression[self._options.compression.upper()]
         if kind is not Compression.NONE:
             stored = codecs.compress(kind, content, sized=dialect == "rocksdb")
-            if len(stored) <= len(content) - len(content) // _GAIN:
+            if len(stored) <= len(content) - len(content) // _MIN_GAIN:
                 return codecs.find_code(dialect, kind), stored
         return Compression.NONE, content
 

@@ -17,7 +17,7 @@ from sawlog.milvus.payloads.stored import make_event_field, make_fields
 from sawlog.milvus.types import Field
 from sawlog.storage import File, Storage
 
-_TRIES = 16
+_MAX_TRIED_FILES = 16
 """Files of a field that are looked into for the element type of its arrays."""
 _KEYS = (DataType.Int64, DataType.VarChar)
 
@@ -58,7 +58,7 @@ def _list_fields(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int 
             continue
         groups |= {field.id: field for field in fields}
         vague = any(field.type is DataType.Array and not field.element for field in fields)
-        if len(fields) == 1 and fields[0].id == log.field and (not vague or tried >= _TRIES):
+        if len(fields) == 1 and fields[0].id == log.field and (not vague or tried >= _MAX_TRIED_FILES):
             return fields
     return list((groups or unknown).values())
 

@@ -23,7 +23,7 @@ from sawlog.milvus.payloads.payload import Payload, UnreadableError, zip_columns
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _TIMES = range(1 << 63)
-_CELLS = 8 << 10
+_CELLS_AT_ONCE = 8 << 10
 """Cells of text that are read at once: the next ones take the memory of the last, which is in the cache."""
 _PK_TYPES = {DataType.Int64: pa.int64(), DataType.VarChar: pa.string()}
 
@@ -123,7 +123,7 @@ def _read_pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[
     if not payload.schema:
         raise payload.make_error("the payload has no column")
     row = 0
-    for (cells,), keep in zip_columns(payload, [(0, None)], _CELLS):
+    for (cells,), keep in zip_columns(payload, [(0, None)], _CELLS_AT_ONCE):
         if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
             raise payload.make_error(f"expected a column of text, or two columns, found one of {cells.type}")
         yield from parse_text_deletes(cells, row, bad)

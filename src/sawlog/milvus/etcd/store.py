@@ -19,7 +19,7 @@ from sawlog.milvus.etcd.messages import (
     TxnRequest,
 )
 
-_MAX_NESTED = 32
+_MAX_DEPTH = 32
 """Transactions within transactions: more than a client nests, and few enough to follow."""
 
 
@@ -138,8 +138,8 @@ class Store:
 
     def _choose_branch(self, txn: TxnRequest, depth: int = 0) -> list[Change]:
         """Return the changes of the branch that a transaction takes, judged by what there is before it."""
-        if depth == _MAX_NESTED:
-            raise FormatError(f"a request of more than {_MAX_NESTED} transactions within each other")
+        if depth == _MAX_DEPTH:
+            raise FormatError(f"a request of more than {_MAX_DEPTH} transactions within each other")
         changes: list[Change] = []
         for operation in txn.success if all(map(self._compare, txn.compare)) else txn.failure:
             changes += self._list_changes(operation, depth)

@@ -19,9 +19,9 @@ from sawlog.storage.directories import find_directories
 
 NONE = "none"
 """Metadata that says that there is none to be used."""
-_ABOVE = 3
+_MAX_LEVELS_ABOVE = 3
 """How many directories above the root of the logs are looked into: `volumes` is that far above a bucket's files."""
-_MOST = 64
+_MAX_DIRECTORIES = 64
 """How many directories in one are looked into."""
 
 
@@ -190,9 +190,11 @@ def _is_there(path: str, storage: Storage) -> bool:
 
 def _list_databases(directory: str, storage: Storage) -> Iterator[str]:
     """Yield the databases of the data directories in a directory, or one further down."""
-    for name in find_directories(directory, layout.ETCD_NAME)[:_MOST]:
+    for name in find_directories(directory, layout.ETCD_NAME)[:_MAX_DIRECTORIES]:
         place = posixpath.join(directory, name)
-        inner = [posixpath.join(place, below) for below in storage.directories.list_directories(place)[:_MOST]]
+        inner = [
+            posixpath.join(place, below) for below in storage.directories.list_directories(place)[:_MAX_DIRECTORIES]
+        ]
         databases = (find_database(data, storage) for data in (place, *inner))
         database = next((database for database in databases if database is not None), None)
         if database is not None:
@@ -202,7 +204,7 @@ def _list_databases(directory: str, storage: Storage) -> Iterator[str]:
 def _walk_upwards(root: str) -> Iterator[str]:
     """Yield a directory and those above it, as far as metadata is looked for."""
     place = root or "."
-    for _ in range(1 + _ABOVE):
+    for _ in range(1 + _MAX_LEVELS_ABOVE):
         yield place
         if is_remote(place):
             above = posixpath.dirname(place.rstrip("/"))

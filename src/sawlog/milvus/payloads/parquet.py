@@ -116,18 +116,18 @@ _DICTIONARY_PAGE = 2
 _MAX_DEPTH = 12
 _SMALLEST_STRUCT = 3
 """Bytes of a struct in a list, at least: a field that is always there, its value, and the end."""
-_TAIL = 64 << 10
+_TAIL_BYTES = 64 << 10
 """Bytes at the end that are fetched at once, as pyarrow does: most footers lie within."""
-_LARGEST = 256 << 10
+_SMALL_FOOTER_BYTES = 256 << 10
 """Bytes that the footer of a small file may have."""
-_KEPT = 16
+_MAX_KEPT_FOOTERS = 16
 """Footers that are not parsed again."""
-_FRACTION = 16
+_FOOTER_FRACTION = 16
 """That of a large one may have this fraction of the file."""
 MOST_ROWS = 1 << 26
 """Rows that a small file may claim: constants take next to no bytes."""
 ROWS_PER_BYTE = 1024
-_HEADER_ROOM = 64 << 10
+_MAX_PAGE_HEADER_BYTES = 64 << 10
 """Bytes within which a page header has to end, statistics included."""
 FREE_PAGE = 8 << 20
 """Bytes that every page may have when it is decompressed: as many as a batch."""
@@ -335,14 +335,14 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
     Raises:
         ParquetError: When it is broken, contradicts itself, or claims more than the file justifies.
     """
-    room = min(length, _TAIL)
+    room = min(length, _TAIL_BYTES)
     tail = bytes(source.read_window(start + length - room, room))
     size, magic = END.unpack_from(tail, len(tail) - END.size)
     if magic != PARQUET_MAGIC:
         raise ParquetError(f"expected {PARQUET_MAGIC!r} at the end, found {magic!r}")
     if size > length - END.size - len(PARQUET_MAGIC):
         raise ParquetError(f"a footer of {size} bytes in {length} bytes")
-    if size > _LARGEST + length // _FRACTION:
+    if size > _SMALL_FOOTER_BYTES + length // _FOOTER_FRACTION:
         raise ParquetError(f"a footer of {size} bytes in {length} bytes", BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
     total = size + END.size
     data = tail[-total : -END.size] if total <= room else bytes(source.read_window(start + length - total, size))
@@ -352,7 +352,7 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
     return footer
 
 
-@lru_cache(_KEPT)
+@lru_cache(_MAX_KEPT_FOOTERS)
 def _parse_footer(data: bytes, length: int) -> Footer:
     """Return a footer, of a file of `length` bytes. Parts of a file are read one after the other."""
     footer = Thrift(data, "footer").read_struct(FOOTER, last=max(FOOTER))
@@ -436,7 +436,7 @@ def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
     pos, end = start, start + length
     while pos < end:
         offset = pos
-        header = Thrift(source.read_window(pos, min(_HEADER_ROOM, end - pos)).data, "page header")
+        header = Thrift(source.read_window(pos, min(_MAX_PAGE_HEADER_BYTES, end - pos)).data, "page header")
         page_header = header.read_struct(_PAGE_HEADER)
         first, second = page_header.get("data_page_header", {}), page_header.get("data_page_header_v2", {})
         encoding = first.get("encoding", second.get("encoding", 0))

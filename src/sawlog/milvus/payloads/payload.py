@@ -51,9 +51,9 @@ BATCH_BYTES = 8 << 20
 BATCH_ROWS = 64 << 10
 DICTIONARY_BUDGET = 64 << 20
 """Bytes that one batch may grow to if every value were as long as the longest of a dictionary."""
-_MOST_HELD = 256 << 20
+_MAX_HELD_BYTES = 256 << 20
 """Remote payloads up to this size are fetched whole when the first of their pages is read: most have one column."""
-_MOST_BAD_VALUES = 1000
+_MAX_BAD_VALUES = 1000
 """Values of a column that are looked for one by one: each takes a dozen attempts."""
 _NAME = b"values"
 _VALUE_BYTES = 8
@@ -256,7 +256,7 @@ class Payload:
     @property
     def is_available(self) -> bool:
         """Whether its pages are there: in a local file, or fetched at once."""
-        return not is_remote(self.path) or self._pages[1] <= _MOST_HELD
+        return not is_remote(self.path) or self._pages[1] <= _MAX_HELD_BYTES
 
     def has_vectors(self, index: int) -> bool:
         """Return whether the values of a top-level column are all of one width, and that is more than nothing."""
@@ -692,7 +692,7 @@ def _find_bad_values(field: Field, array: pa.Array, first: int, losses: list[_Lo
         decode(field, array)
     except SchemaError as error:
         half = len(array) // 2
-        if half and len(losses) < _MOST_BAD_VALUES:
+        if half and len(losses) < _MAX_BAD_VALUES:
             _find_bad_values(field, array.slice(0, half), first, losses)
             _find_bad_values(field, array.slice(half), first + half, losses)
         else:

@@ -26,7 +26,7 @@ _PHYSICAL = (
 )
 
 
-_PEEK = 256
+_SAMPLE_VALUES = 256
 """Values from which the element type of an array is inferred."""
 
 
@@ -68,9 +68,9 @@ def _peek(payload: Payload, index: int) -> list[pa.Array]:
         UnreadableError: When there are none.
     """
     try:
-        return [array for array, _ in zip(payload.read_column_batches(index, _PEEK), range(1), strict=False)]
+        return [array for array, _ in zip(payload.read_column_batches(index, _SAMPLE_VALUES), range(1), strict=False)]
     except UnreadableError:
-        intact = read_first_values(payload, index, _PEEK)
+        intact = read_first_values(payload, index, _SAMPLE_VALUES)
         if not intact:
             raise
         return intact

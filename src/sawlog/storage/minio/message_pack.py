@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Protocol
 
-_DEPTH = 32
+_MAX_DEPTH = 32
 """Values in values at most."""
 _FIXED = {
     0xCA: struct.Struct(">f"),
@@ -62,8 +62,8 @@ class Unpacker:
         Raises:
             PackError: When there is none.
         """
-        if depth > _DEPTH:
-            raise PackError(f"values nested more than {_DEPTH} deep at byte {self.position}")
+        if depth > _MAX_DEPTH:
+            raise PackError(f"values nested more than {_MAX_DEPTH} deep at byte {self.position}")
         start = self.position
         code = self._take(1)[0]
         if code < 0x80 or code >= 0xE0:

@@ -18,7 +18,7 @@ from sawlog.storage.names import is_remote
 from sawlog.storage.workers import map_ordered, wrap_single_step
 
 _METAS = (layout.META, layout.META_V1)
-_REQUESTS = 32
+_MAX_REQUESTS = 32
 """Remote objects whose metadata is read at a time."""
 _ERRORS = {
     layout.READ_ERROR: BitrotError,
@@ -85,7 +85,7 @@ class Objects:
             return self._resolve(path, metas[path], raw)
 
         paths = [path for path in metas if not path.endswith(layout.DIRECTORY_MARK)]
-        for path, stored in map_ordered(paths, wrap_single_step(resolve), _REQUESTS if is_remote(root) else 1):
+        for path, stored in map_ordered(paths, wrap_single_step(resolve), _MAX_REQUESTS if is_remote(root) else 1):
             if stored is not None:
                 changed = max((meta.changed or 0.0 for meta in metas[path].values()), default=0.0)
                 seconds = stored.stamp.modified / 1e9

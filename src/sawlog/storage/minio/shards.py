@@ -19,11 +19,11 @@ from sawlog.storage.minio.metadata import Checksum, PartSize, Stamp, Version
 from sawlog.storage.minio.reed_solomon import restore_data_shards
 from sawlog.storage.sources import WINDOW_BYTES, Bytes, Source, SourceRange
 
-_CACHED = 16 << 20
+_CACHED_BYTES = 16 << 20
 """Bytes of blocks that are kept, since windows come back to them."""
-_OPEN = 16
+_MAX_OPEN_FILES = 16
 """Files that are open at a time."""
-_NAMED = 3
+_MAX_NAMED_FILES = 3
 """Missing files that are named."""
 
 
@@ -120,7 +120,9 @@ def make_stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw
         fault = Damage(path, 0, size, layout.UNSUPPORTED, version.refusal)
     elif missing:
         named = list(dict.fromkeys(missing))
-        listed = ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
+        listed = ", ".join(named[:_MAX_NAMED_FILES]) + (
+            f" and {len(named) - _MAX_NAMED_FILES} more" if len(named) > _MAX_NAMED_FILES else ""
+        )
         quorum = f"; {version.data_shards} shards are needed" if version.data_shards > 1 else ""
         fault = Damage(path, 0, 0, layout.MISSING_FILE, f"missing of the object in MinIO: {listed}{quorum}")
     return StoredObject(path, stamp, shards, size, fault)
@@ -197,7 +199,7 @@ class ObjectSource:
         block = self._blocks.get(key)
         if block is None:
             block = self._blocks[key] = self._join(self._stored.version.parts[index], start, number)
-            while len(self._blocks) > 1 and sum(map(len, self._blocks.values())) > _CACHED:
+            while len(self._blocks) > 1 and sum(map(len, self._blocks.values())) > _CACHED_BYTES:
                 self._blocks.popitem(last=False)
         self._blocks.move_to_end(key)
         return block
@@ -288,7 +290,7 @@ class ObjectSource:
                 start, length = shard.version.inline
                 source = SourceRange(source, start, max(0, min(length, source.size - start)))
             self._sources[path] = source
-            while len(self._sources) > _OPEN:
+            while len(self._sources) > _MAX_OPEN_FILES:
                 self._sources.popitem(last=False)[1].close()
         self._sources.move_to_end(path)
         return source

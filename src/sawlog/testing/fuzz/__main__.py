@@ -22,7 +22,7 @@ from sawlog.testing.fuzz.findings import Log
 from sawlog.testing.fuzz.inputs import Inputs, find_complaints
 from sawlog.testing.sample import place_sample
 
-_TICK = 0.2
+_TICK_SECONDS = 0.2
 """Seconds after which it is seen whether it is time to end."""
 
 
@@ -84,7 +84,7 @@ class Watch:
             silent_since = time.monotonic()
             while self.has_time():
                 try:
-                    message = messages.get(timeout=min(_TICK, patience))
+                    message = messages.get(timeout=min(_TICK_SECONDS, patience))
                 except queue.Empty:
                     if time.monotonic() - silent_since < patience:
                         continue
@@ -192,7 +192,7 @@ def _run_fuzzer(name: str, settings: argparse.Namespace, stop: threading.Event) 
         running = [pool.submit(watch.run, n) for n, watch in enumerate(watches)]
         reported = time.monotonic()
         while not all(future.done() for future in running):
-            wait(running, timeout=_TICK)
+            wait(running, timeout=_TICK_SECONDS)
             if time.monotonic() - reported > settings.every * 60:
                 reported = time.monotonic()
                 _report(name, watches, log)

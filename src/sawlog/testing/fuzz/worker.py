@@ -12,7 +12,7 @@ from sawlog.testing.counting import SPARE_MEMORY
 from sawlog.testing.fuzz.inputs import CHECKS, Check, Inputs, find_complaints
 from sawlog.testing.sample import Mutation, Sample, place_sample
 
-_LIMIT = 4 << 30
+_SPARE_MEMORY = 4 << 30
 """Address space beyond what a process has when it begins: a machine must survive what is looked for."""
 
 
@@ -56,7 +56,7 @@ def _confine() -> None:
 
         with open("/proc/self/statm", encoding="ascii") as file:
             size = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + _LIMIT, size + _LIMIT))
+        resource.setrlimit(resource.RLIMIT_AS, (size + _SPARE_MEMORY, size + _SPARE_MEMORY))
 
 
 def _measure_resident(*, reset: bool = False) -> int:

@@ -69,7 +69,7 @@ KeyOf = Callable[[Any], tuple[str, Any] | None]
 _RANGE = 2
 """Elements of an entry."""
 _BOXES = "java.lang."
-_SMALL = 256
+_SMALL_VALUE_BYTES = 256
 """Bytes of values that are read again when they are referred to."""
 
 
@@ -196,7 +196,7 @@ class Reader(ByteCursor):
     def _read_string(self, depth: int) -> str:
         start = self.position - 1
         length = self.read_number(">H")
-        return self._keep(self.read_text(length), start if length <= _SMALL else None)
+        return self._keep(self.read_text(length), start if length <= _SMALL_VALUE_BYTES else None)
 
     def _read_long_string(self, depth: int) -> str:
         return self._keep(self.read_text(self.read_number(">q")))
@@ -306,7 +306,7 @@ class Reader(ByteCursor):
             java_array: JavaArray | list[Any] = JavaArray(
                 element, self.take(count * struct.calcsize(PRIMITIVES[element]))
             )
-            self._fill(place, java_array, start if self.position - start <= _SMALL else None)
+            self._fill(place, java_array, start if self.position - start <= _SMALL_VALUE_BYTES else None)
             return java_array
         values: list[Any] = []
         self._fill(place, values)
@@ -350,7 +350,7 @@ class Reader(ByteCursor):
             if entries is not None and self._key is not None:
                 raise _NoRangesError
             instance.written += entries.pieces if entries is not None else []
-            small = kind.name.startswith(_BOXES) and self.position - start <= _SMALL
+            small = kind.name.startswith(_BOXES) and self.position - start <= _SMALL_VALUE_BYTES
             self._fill(place, instance, start if small else None)
             return instance
         java_map = entries.map(marked=kind.name == "java.util.concurrent.ConcurrentHashMap")
