@@ -117,7 +117,7 @@ def install(extra: str) -> str:
 
 
 def wrap_decoder(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
-    """A decoder for `call_decoder` that also says by some of `FAULTS` what is wrong with bytes: how deep they nest."""
+    """Return a decoder for `call_decoder` that reports faults of bytes by some of `FAULTS` too: how deep they nest."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:

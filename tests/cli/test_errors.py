@@ -262,7 +262,7 @@ def test_the_installed_command_ends_with_the_exit_code(damaged: Path) -> None:
 
 @pytest.mark.usefixtures("no_other_handler")
 def test_a_signal_is_repeated_where_it_was_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "AGAIN", 0.05)
+    monkeypatch.setattr(signals, "REPEAT_SECONDS", 0.05)
     undone = []
 
     def interrupted() -> None:

@@ -17,7 +17,7 @@ import sawlog
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.examination import RecordingStorage, examine
 from sawlog.dataset.folder import open_folder
-from sawlog.dataset.timeline import DAYS, NEWEST, Timeline
+from sawlog.dataset.timeline import MAX_DAYS, MAX_EVENTS, Timeline
 from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +136,7 @@ def test_a_timeline_has_the_times_of_all_datasets_in_order(run: Run, folder: Pat
     (table,) = {event["part"] for event in events} - {storage}
     assert table.startswith(str(folder / "tree"))
     newest = [event for event in events if event["part"] == table]
-    assert len(newest) == timeline["newest_of_each_part"] == NEWEST
+    assert len(newest) == timeline["newest_of_each_part"] == MAX_EVENTS
     assert {event["column"] for event in newest} == {"When", "Sent"}
     assert newest[-1] | {"column": ""} == {
         "time": "1970-01-03T23:45:36.000000000Z",
@@ -166,18 +166,18 @@ def test_a_timeline_is_bounded_and_takes_every_time() -> None:
             return list(self._table.select(columns).to_batches(max_chunksize=500))
 
     timeline = Timeline("part")
-    hours = pa.array(range(0, 2 * DAYS * 86_400, 3600), pa.timestamp("s"))
+    hours = pa.array(range(0, 2 * MAX_DAYS * 86_400, 3600), pa.timestamp("s"))
     assert timeline.read(Rows(pa.table({"hour": hours})), "first") == len(hours)  # type: ignore[arg-type]
     assert timeline.read(Rows(pa.table({"key": [b"a"]})), "raw") is None  # type: ignore[arg-type]
     none = pa.array([None], pa.timestamp("us"))
     assert timeline.read(Rows(pa.table({"never": none})), "empty") == 1  # type: ignore[arg-type]
     first, *days = timeline.days
-    assert (first.count, {day.count for day in days}, len(days)) == (24 * DAYS, {24}, DAYS)
+    assert (first.count, {day.count for day in days}, len(days)) == (24 * MAX_DAYS, {24}, MAX_DAYS)
     assert first.day == f"before {days[0].day}"
     far = pa.array([2**62, -(2**62), None], pa.timestamp("s", "UTC"))
     assert timeline.read(Rows(pa.table({"far": far, "key": [b"\xff" * 99, b"", b""]})), "far") == 3  # type: ignore[arg-type]
     assert sum(day.count for day in timeline.days) == len(hours) + 2
-    assert len(timeline.events) == NEWEST
+    assert len(timeline.events) == MAX_EVENTS
     last = timeline.events[-1]
     assert (last.time, len(last.label)) == (f"<value out of range: {2**62}>", len("key=") + 80 + 1)
 

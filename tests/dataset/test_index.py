@@ -534,7 +534,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
     scan = plan.scan
 
-    def watched(file: File, *rest: Any, **settings: Any) -> plan.Layout:
+    def watched(file: File, *rest: Any, **settings: Any) -> plan.CutLayout:
         paths.append(file.path)
         return scan(file, *rest, **settings)
 

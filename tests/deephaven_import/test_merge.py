@@ -16,7 +16,7 @@ import pytest
 import sawlog
 from sawlog.deephaven.ingest import runs
 from sawlog.deephaven.ingest.digest import hash_batch, make_digest
-from sawlog.deephaven.ingest.history import MergeRecord, Part
+from sawlog.deephaven.ingest.history import MergedPart, MergeRecord
 from sawlog.deephaven.ingest.order import sort_key, sort_order
 from sawlog.deephaven.ingest.records import RECORD_NAME
 from sawlog.deephaven.ingest.spark import follow_logs, import_logs, merge, nightly
@@ -115,7 +115,7 @@ def test_merges_during_the_day_keep_followed_locations_few(tmp_path: Path) -> No
 
 @pytest.mark.nightly
 def test_a_record_of_very_many_parts_is_read(tmp_path: Path) -> None:
-    parts = tuple(Part(f"vm1~{n:06d}", "vm1", f"{n:032x}", 0, n, (1 << 64) - n) for n in range(100_000))
+    parts = tuple(MergedPart(f"vm1~{n:06d}", "vm1", f"{n:032x}", 0, n, (1 << 64) - n) for n in range(100_000))
     record = MergeRecord("0123456789ab", 7, parts)
     (tmp_path / RECORD_NAME).write_bytes(record.to_json())
     assert MergeRecord.read(str(tmp_path)) == record

@@ -15,7 +15,7 @@ import pytest
 import sawlog
 from sawlog.deephaven.table import symbol_table
 from sawlog.deephaven.table.kernels import holds, reaches
-from sawlog.deephaven.table.values import Place
+from sawlog.deephaven.table.values import ArrayPlace
 from sawlog.format.damage import DamageWarning
 from sawlog.kernels import intern
 
@@ -61,7 +61,7 @@ def test_symbols_are_numbered_as_they_first_appear(monkeypatch: pytest.MonkeyPat
         wanted = [-(1 << 31) if text is None else known.setdefault(text, len(known)) for text in texts]
         array = pa.array(["before", *texts], pa.string())[1:]
         with np.errstate(over="ignore"):  # hashes, where the JIT is off
-            found = table.assign_ids(array.dictionary_encode() if rng.random() < 0.5 else array, Place("S", 0))
+            found = table.assign_ids(array.dictionary_encode() if rng.random() < 0.5 else array, ArrayPlace("S", 0))
         assert found.tolist() == wanted
         more, data = table.take()
         ends += more.tolist()

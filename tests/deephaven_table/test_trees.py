@@ -12,7 +12,7 @@ import pytest
 
 import sawlog
 from sawlog.deephaven.table import fragments
-from sawlog.deephaven.table.checkpoint import Verdict
+from sawlog.deephaven.table.checkpoint import LocationVerdict
 from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.tree import parse_location
 from sawlog.errors import DamageError, FormatError, OptionError, SchemaError
@@ -92,7 +92,7 @@ def test_a_splayed_table_is_read_alone(tmp_path: Path) -> None:
 def test_partitions_prune_locations(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
-    def open_reader(name: str, verdict: Verdict, *more: Any) -> ColumnReader:
+    def open_reader(name: str, verdict: LocationVerdict, *more: Any) -> ColumnReader:
         opened.append(verdict.location.directory)
         return ColumnReader(name, verdict, *more)
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 import sawlog
 import sawlog.storage.commit
 from sawlog.spark.stream_writer import SawlogStreamWriter, StagedTask, make_stream_writer
-from sawlog.spark.writer import SawlogWriter, Written, make_writer
+from sawlog.spark.writer import SawlogWriter, TaskCommit, make_writer
 
 SCHEMA = StructType().add("generation", LongType()).add("task", LongType()).add("side", StringType())
 QUERY = "11112222-3333-4444-5555-666677778888"
@@ -44,7 +44,7 @@ def commit(asked: dict[str, Any]) -> Callable[[], None]:
     generation, tasks = asked["generation"], range(asked["tasks"])
     if asked["kind"] in ("append", "overwrite"):
         batch = make_writer(options, None, SCHEMA, overwrite=overwrite)
-        messages = [Written(_staged(batch, batch.job, generation, task)) for task in tasks]
+        messages = [TaskCommit(_staged(batch, batch.job, generation, task)) for task in tasks]
         return lambda: batch.commit(messages)
     stream: SawlogStreamWriter = make_stream_writer(options, None, SCHEMA, overwrite=overwrite)
     run = f"{os.getpid():08x}-run"

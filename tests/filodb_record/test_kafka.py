@@ -85,6 +85,6 @@ def test_what_cannot_be_read_says_why(topic: Topic, monkeypatch: pytest.MonkeyPa
             sawlog.read(f"{topic.address}/{path}")
     with pytest.raises(OptionError, match="nonsense"):
         sawlog.read(topic.url, storage_options={"nonsense": "1"})
-    monkeypatch.setattr(kafka, "SECONDS", 0.2)
+    monkeypatch.setattr(kafka, "ANSWER_SECONDS", 0.2)
     with pytest.raises(StorageError, match=r"127\.0\.0\.1:9"):
         sawlog.read("kafka://127.0.0.1:9/series")

@@ -25,7 +25,7 @@ from sawlog.leveldb.applications import (
 from sawlog.leveldb.applications.bedrock_layout import NAMES, PREFIXES, TAGS
 from sawlog.leveldb.applications.fragments import decode_parts, make_column
 from sawlog.leveldb.applications.indexed_db import Names
-from sawlog.leveldb.applications.indexed_db_layout import Place
+from sawlog.leveldb.applications.indexed_db_layout import KeyPrefix
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.view import Entries, Entry, Home, UnknownBytesError, put_rows
 from sawlog.storage import Storage
@@ -969,7 +969,7 @@ def test_the_last_of_fields_with_one_name_is_left_to_the_kernels() -> None:
 
 @given(st.lists(IDB_ENTRIES | changed(IDB_ENTRIES), max_size=6))
 def test_entries_of_indexed_db_are_what_python_says(entries: list[tuple[bytes, bytes]]) -> None:
-    names = Names(HOME, {1: ("https_a_0@1", "notes")}, {(1, 2): "n\xf6tes"}, {Place(1, 2, 30): "by title"})
+    names = Names(HOME, {1: ("https_a_0@1", "notes")}, {(1, 2): "n\xf6tes"}, {KeyPrefix(1, 2, 30): "by title"})
     plain("indexed_db", entries, names)
 
 

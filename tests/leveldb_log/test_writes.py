@@ -284,7 +284,7 @@ def test_latest_folds_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = tmp_path / "000001.log"
     sawlog.write(as_table(operations), path, format="leveldb_log", view="writes", operations_per_batch=50)
     truth = {key: value for _, key, value in operations}
-    monkeypatch.setattr(history, "FOLD_ROWS", 1000)
+    monkeypatch.setattr(history, "ROWS_PER_FOLD", 1000)
     table = sawlog.read(path, view="writes", latest=True)
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == truth
     assert table["sequence"].to_pylist() == sorted(table["sequence"].to_pylist())

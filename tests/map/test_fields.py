@@ -20,7 +20,7 @@ from sawlog.kernels.varints import decode_varints_with_ends
 from sawlog.leveldb.table.fields import iterate_spans
 from sawlog.leveldb.table.rows import read_table_map
 from sawlog.map import survey
-from sawlog.map.excerpts import HEAD_PARTS, PARTS
+from sawlog.map.excerpts import HEAD_PARTS, MAX_PARTS
 from tests.leveldb_log.support import compressed_log, zstd
 from tests.leveldb_table.test_laws import TestLaws as Tables
 from tests.samples import FORMATS, samples
@@ -242,7 +242,7 @@ def test_parts_inside_are_listed_within_the_room_of_an_excerpt(tmp_path: Path) -
     (file,) = survey(sawlog.open(path)).to_dict()["files"]
     for excerpt in file["excerpts"]:
         counts = [1 + len(part[6]) for part in excerpt["parts"] if len(part) > 6]
-        assert sum(counts) <= (HEAD_PARTS if excerpt["offset"] == 0 else PARTS)
+        assert sum(counts) <= (HEAD_PARTS if excerpt["offset"] == 0 else MAX_PARTS)
     assert file["excerpts"][0]["parts"][0][6][3][:1] == ["key"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sawlog.map.content import Column, Distinct
+from sawlog.map.content import ColumnStatistics, Distinct
 from sawlog.map.kernels import find_bounds, move_new
 
 
@@ -44,7 +44,7 @@ def test_estimates_are_exact_for_few_and_close_for_many(different: int) -> None:
 
 
 def test_only_values_of_a_dictionary_that_are_there_count() -> None:
-    column = Column(pa.field("key", pa.dictionary(pa.int32(), pa.string())))
+    column = ColumnStatistics(pa.field("key", pa.dictionary(pa.int32(), pa.string())))
     column.add(pa.DictionaryArray.from_arrays(pa.array([1, None, 1, 2], pa.int32()), ["a", "b", "c", "d"]))
     assert (column.rows, column.nulls, column.distinct) == (4, 1, 2)
     assert [one.as_py() for one in column.bounds if one is not None] == ["b", "c"]

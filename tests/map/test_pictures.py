@@ -13,9 +13,9 @@ import pytest
 import sawlog
 from sawlog.errors import FormatError
 from sawlog.format.charts import (
-    BUCKETS,
-    MOST_BOXES,
+    MAX_BOXES,
     MOST_LANES,
+    TIME_BUCKETS,
     BarChart,
     KeySpan,
     LaneBox,
@@ -26,7 +26,7 @@ from sawlog.format.charts import (
 )
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.map import render, survey
-from sawlog.map.content import Column
+from sawlog.map.content import ColumnStatistics
 from tests.map.pictures import pictures, widths
 
 SHOP = Path(__file__).parents[2] / "examples/data/shop"
@@ -66,9 +66,9 @@ def test_charts_are_bounded_and_say_so() -> None:
     shown = Picture("", "number", many).to_dict()
     drawn = [box for lane in shown["lanes"] for row in lane["rows"] for box in row]
     assert len(shown["lanes"]) == MOST_LANES
-    assert len(drawn) == MOST_BOXES
+    assert len(drawn) == MAX_BOXES
     assert sum(box[1] - box[0] == 2 for box in drawn) == MOST_LANES
-    assert shown["note"] == f"Drawn are {MOST_BOXES} of 300,000."
+    assert shown["note"] == f"Drawn are {MAX_BOXES} of 300,000."
     assert len(json.dumps(shown)) < 300_000
 
 
@@ -125,7 +125,7 @@ def test_rates_count_every_row_in_its_time(spread: int) -> None:
     )
     assert all(end - start == rates.bucket_width for start, end, _, _ in found)
     assert sum(amount for _, _, amount, _ in rates.iterate_buckets(1)) == 3 * len(values)
-    assert len(found) <= BUCKETS
+    assert len(found) <= TIME_BUCKETS
     assert max(height for *_, height in found) == 1
 
 
@@ -156,9 +156,9 @@ def test_estimates_never_exceed_what_is_possible() -> None:
     dice = np.random.default_rng(5)
     for seed in range(40):
         numbers = dice.permutation(4286) * (seed + 1)
-        text = Column(pa.field("s", pa.string()))
+        text = ColumnStatistics(pa.field("s", pa.string()))
         text.add(pa.array([f"{seed} {one}" for one in numbers]))
-        narrow = Column(pa.field("n", pa.int32()))
+        narrow = ColumnStatistics(pa.field("n", pa.int32()))
         narrow.add(pa.array(np.repeat(dice.permutation(2000), 3), pa.int32()))
         assert text.distinct is not None
         assert text.distinct <= 4286

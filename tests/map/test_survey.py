@@ -26,9 +26,9 @@ from sawlog.format.recognition import get_format
 from sawlog.format.scan import Scan
 from sawlog.map import render, strip, survey
 from sawlog.map.kernels import USES
-from sawlog.map.levels import MOST_BINS, Levels, Ranges
+from sawlog.map.levels import MAX_BINS, Levels, Ranges
 from sawlog.map.model import FileMap, Map
-from sawlog.map.rows import KEPT_ROWS
+from sawlog.map.rows import MAX_KEPT_ROWS
 from sawlog.storage import File
 from tests.leveldb_table.support import append_block, rocksdb_tables
 from tests.samples import FORMATS, law_samples, samples
@@ -300,8 +300,8 @@ def test_a_page_does_not_grow_with_the_file(tmp_path: Path, size: int) -> None:
     assert sum(bytes_by_use(file).values()) == size == file.account.total
     assert sum(file.bins["rows"]) == found.rows
     assert sum(file.kinds.values()) > 4000
-    assert len(file.bins["rows"]) <= MOST_BINS
-    assert len(file.spans) <= KEPT_ROWS + 300 * 40
+    assert len(file.bins["rows"]) <= MAX_BINS
+    assert len(file.spans) <= MAX_KEPT_ROWS + 300 * 40
     assert not file.complete
     assert len(render(found).encode()) < 2_000_000
 

@@ -21,7 +21,7 @@ import pytest
 
 import sawlog
 from sawlog.milvus import layout
-from sawlog.milvus.encode import NewEvent, Place, encode_log
+from sawlog.milvus.encode import LogPlace, NewEvent, encode_log
 from sawlog.milvus.layout import DataType, EventType
 from tests.bytes import encode_varint
 
@@ -180,7 +180,7 @@ def payload(column: pa.Array | pa.ChunkedArray, name: str = "val", **options: An
 
 def log(payloads: Sequence[bytes], type: DataType = DataType.VarChar) -> bytes:
     events = [NewEvent(EventType.INSERT, NOW, NOW, one) for one in payloads]
-    return encode_log(Place(1, 2, 3), 101, type, events, {"original_size": "1", "nullable": True}, "it")
+    return encode_log(LogPlace(1, 2, 3), 101, type, events, {"original_size": "1", "nullable": True}, "it")
 
 
 def in_small_pages(path: Path, page: int) -> None:

@@ -23,7 +23,7 @@ import sawlog
 from sawlog.errors import FormatError, IncompleteError, OptionError, SchemaError
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import SegmentsWarning
-from sawlog.milvus.encode import NewEvent, Place, encode_log
+from sawlog.milvus.encode import LogPlace, NewEvent, encode_log
 from sawlog.milvus.layout import DataType, EventType
 from sawlog.milvus.metadata import messages
 from sawlog.milvus.metadata.load import load
@@ -438,7 +438,7 @@ def test_stream_written_files_join(tmp_path: Path) -> None:
         writer.add_int64(values)
         writer.finish()
         event = NewEvent(EventType.INSERT, 1, 1, writer.buffer)
-        data = encode_log(Place(1, 2, 3), field, DataType.Int64, [event], {"original_size": "24"}, "")
+        data = encode_log(LogPlace(1, 2, 3), field, DataType.Int64, [event], {"original_size": "24"}, "")
         target = tmp_path / "insert_log" / "1" / "2" / "3" / str(field) / "1"
         target.parent.mkdir(parents=True)
         target.write_bytes(data)

@@ -25,7 +25,7 @@ import sawlog
 from sawlog.errors import DamageError, FormatError, IncompleteError, UnsupportedError
 from sawlog.format.damage import DamageWarning
 from sawlog.milvus import layout
-from sawlog.milvus.encode import NewEvent, Place, encode_log
+from sawlog.milvus.encode import LogPlace, NewEvent, encode_log
 from sawlog.milvus.layout import DataType, EventType
 from sawlog.milvus.payloads.payload import DICTIONARY_BUDGET
 from sawlog.testing import Sample, changes, check, reading
@@ -130,7 +130,7 @@ def test_an_unknown_event_is_named(tmp_path: Path) -> None:
 def test_encrypted_files_are_recognised(tmp_path: Path) -> None:
     extra = {"original_size": "3", "edek": "a2V5", "encryption_zone": 468599886057571311}
     event = NewEvent(EventType.INSERT, NOW, NOW, b"\x13\x37" * 40)
-    data = encode_log(Place(1, 2, 3), 100, DataType.Int64, [event], extra, "test")
+    data = encode_log(LogPlace(1, 2, 3), 100, DataType.Int64, [event], extra, "test")
     (tmp_path / "log").write_bytes(data)
     with pytest.raises(UnsupportedError, match="468599886057571311"):
         sawlog.read(tmp_path / "log")
@@ -405,7 +405,7 @@ def test_metadata_that_is_none(tmp_path: Path, text: bytes) -> None:
 
 def payload_log(payload: bytes) -> bytes:
     event = NewEvent(EventType.INSERT, NOW, NOW, payload)
-    return encode_log(Place(1, 2, 3), 100, DataType.VarChar, [event], {"original_size": "1"}, "test")
+    return encode_log(LogPlace(1, 2, 3), 100, DataType.VarChar, [event], {"original_size": "1"}, "test")
 
 
 BOMB = """

@@ -23,7 +23,7 @@ from sawlog.milvus.etcd.layout import BRANCH_ELEMENT, META, META_CHECKED, PAGE_H
 from sawlog.milvus.etcd.log import list_log_files, read_log
 from sawlog.milvus.etcd.member import find_database, read_member
 from sawlog.milvus.etcd.messages import Request
-from sawlog.milvus.etcd.store import Store
+from sawlog.milvus.etcd.store import KeyStore
 from sawlog.milvus.layout import LOGICAL_BITS
 from sawlog.milvus.metadata.etcd import WATCHED, Etcd
 from sawlog.storage import Storage
@@ -352,7 +352,7 @@ def test_transactions_within_transactions_are_not_followed_endlessly() -> None:
         operation = encode_varint(4 << 3 | 2) + encode_varint(len(txn)) + txn
         txn = encode_varint(2 << 3 | 2) + encode_varint(len(operation)) + operation
     with pytest.raises(FormatError, match="within each other"):
-        Store().apply(Request(encode_varint(6 << 3 | 2) + encode_varint(len(txn)) + txn))
+        KeyStore().apply(Request(encode_varint(6 << 3 | 2) + encode_varint(len(txn)) + txn))
 
 
 def test_of_several_members_only_what_is_agreed_on_counts(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +367,7 @@ def put(key: bytes, value: bytes) -> Request:
 
 
 def test_requests_that_were_refused_change_nothing() -> None:
-    store = Store()
+    store = KeyStore()
     store.apply(put(b"k", b"1"))
     store.apply(Request(message({4: message({1: b"k", 2: b"2", 3: 77})})))  # a lease that nobody granted
     store.apply(Request(message({4: message({1: b"new", 5: 1})})))  # keeps a value that there is not
@@ -410,7 +410,7 @@ def saved_time(milliseconds: int) -> Request:
     return put(b"by-dev/kv/gid/timestamp", (milliseconds * 1_000_000).to_bytes(8, "big"))
 
 
-def names_as_of(store: Store, *moments: int | None) -> list[list[str]]:
+def names_as_of(store: KeyStore, *moments: int | None) -> list[list[str]]:
     """Names of the collections at times in milliseconds."""
     keys = {key.decode(): value.data for key, value in store.values.items()}
     past = {key.decode(): changes for key, changes in store.changes.items()}
@@ -424,7 +424,7 @@ def collection(name: bytes, id: int = 7) -> bytes:
 
 
 def test_what_etcd_still_knows_of_earlier_times_is_used() -> None:
-    store = Store(watched=WATCHED)
+    store = KeyStore(watched=WATCHED)
     key, other = b"by-dev/meta/root-coord/collection/7", b"by-dev/meta/root-coord/collection/8"
     store.apply(put(key, collection(b"a")))
     store.apply(put(other, collection(b"stays", 8)))
@@ -448,7 +448,7 @@ def test_what_etcd_still_knows_of_earlier_times_is_used() -> None:
 
 
 def test_snapshots_that_milvus_has_given_up_are_used_as_long_as_etcd_has_them() -> None:
-    store = Store(watched=WATCHED)
+    store = KeyStore(watched=WATCHED)
     key = b"root-coord/collection/7"
     first, second = (b"by-dev/meta/snapshots/%s_ts%d" % (key, time << LOGICAL_BITS) for time in (1000, 2000))
     store.apply(put(first, collection(b"a")))

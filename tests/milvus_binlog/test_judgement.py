@@ -19,7 +19,7 @@ from sawlog.milvus import layout
 from sawlog.milvus.columns import decode
 from sawlog.milvus.deletes import index
 from sawlog.milvus.deletes.index import DeltaLogs
-from sawlog.milvus.encode import NewEvent, Place, encode_log
+from sawlog.milvus.encode import LogPlace, NewEvent, encode_log
 from sawlog.milvus.layout import BinlogDamageKind, DataType, EventType
 from sawlog.milvus.payloads import parquet
 from sawlog.milvus.payloads.payload import Extent, Payload, UnreadableError
@@ -95,7 +95,7 @@ def paged(values: pa.Array, **options: Any) -> bytes:
 
 def log(payloads: list[bytes], type: DataType = DataType.Int64) -> bytes:
     events = [NewEvent(EventType.INSERT, NOW, NOW, payload) for payload in payloads]
-    return encode_log(Place(1, 2, 3), 100, type, events, {layout.ORIGINAL_SIZE: "1"}, "test")
+    return encode_log(LogPlace(1, 2, 3), 100, type, events, {layout.ORIGINAL_SIZE: "1"}, "test")
 
 
 def test_of_a_damaged_event_the_rows_before_the_damage_are_kept(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_rows_that_no_bytes_justify(tmp_path: Path) -> None:
     assert len(data) < 16 << 10
     assert payload_of(data, tmp_path / "file").rows == 1 << 21
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "MOST_ROWS", 1 << 20)
+        patch.setattr(parquet, "MAX_CLAIMED_ROWS", 1 << 20)
         patch.setattr(parquet, "ROWS_PER_BYTE", 1)
         with pytest.raises(UnreadableError, match="2097152 rows in"):
             payload_of(data, tmp_path / "file")
@@ -293,7 +293,7 @@ def deltas(rows: int, keys: int, place: Path) -> File:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"val": column}), sink, compression="zstd", store_schema=False)
     event = NewEvent(EventType.DELETE, NOW, NOW, bytes(sink.getvalue().to_pybytes()))
-    place.write_bytes(encode_log(Place(1, 2, 3), -1, DataType.String, [event], {layout.ORIGINAL_SIZE: "1"}, ""))
+    place.write_bytes(encode_log(LogPlace(1, 2, 3), -1, DataType.String, [event], {layout.ORIGINAL_SIZE: "1"}, ""))
     return File(str(place), place.stat().st_size)
 
 
@@ -365,7 +365,7 @@ def test_a_writer_whose_name_is_no_text_is_told_as_that(tmp_path: Path) -> None:
     assert data.count(b"parquet-cpp") == 1
     event = NewEvent(EventType.INSERT, NOW, NOW, data.replace(b"parquet-cpp", b"parqu\xca\xff-cpp"))
     path = tmp_path / "log"
-    path.write_bytes(encode_log(Place(1, 2, 3), 101, DataType.Bool, [event], {"original_size": "2"}, "it"))
+    path.write_bytes(encode_log(LogPlace(1, 2, 3), 101, DataType.Bool, [event], {"original_size": "2"}, "it"))
     dataset = sawlog.open(path, format="milvus_binlog")
     assert "not text: 'utf-8'" in dataset.info()["payload written by"]
     assert dataset.count_rows() == dataset.to_table().num_rows == 2

@@ -55,7 +55,7 @@ def test_payloads_are_fetched_once(remote: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(MemoryFileSystem, "cat_file", counted)
     dataset = open_as_it_lies(remote)
     largest = max(file.size for file in dataset.files)
-    assert largest > log.SMALL
+    assert largest > log.SMALL_FILE_BYTES
     assert sum(fetched) < largest / 4  # fields are known from headers and footers
     assert dataset.to_table().equals(open_as_it_lies(tmp_path).to_table())
     assert sum(fetched) < 1.2 * largest
@@ -122,7 +122,7 @@ def test_windows_go_anywhere(windows: list[tuple[int, int]], small: bool) -> Non
     fsspec.filesystem("memory").pipe_file("/sawlog-windows", data)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, "BLOCK", 16)
-        patch.setattr(log, "SMALL", 1000 if small else 0)
+        patch.setattr(log, "SMALL_FILE_BYTES", 1000 if small else 0)
         opened = log.open_bytes(File("memory://sawlog-windows", len(data)), Storage())
         for offset, length in windows:
             assert opened.read_window(offset, length).tobytes() == data[offset : offset + length]

@@ -13,7 +13,7 @@ import pytest
 import sawlog
 from sawlog.errors import FormatError
 from sawlog.milvus.metadata.load import load
-from sawlog.milvus.metadata.model import CollectionMeta, Log, SegmentMeta
+from sawlog.milvus.metadata.model import CollectionMeta, LogMeta, SegmentMeta
 from sawlog.milvus.metadata.written import describe_field
 from sawlog.storage import Storage
 from tests.milvus_binlog.support import GOLDEN, NOW, copy_root, id_of, read_rows
@@ -53,7 +53,7 @@ def schema(version: int) -> Any:
     return fastavro.parse_schema(record("ManifestEntry", fields))
 
 
-def group_of(field: int, logs: tuple[Log, ...]) -> dict[str, Any]:
+def group_of(field: int, logs: tuple[LogMeta, ...]) -> dict[str, Any]:
     binlogs = [
         {
             "entries_num": log.rows,

@@ -45,5 +45,5 @@ def test_what_ends_a_stream_is_told_by_its_exit_code(
             assert self.stop.wait(10)
             return Totals()
 
-    monkeypatch.setattr("sawlog.pipeline.run.Run", Ended)
+    monkeypatch.setattr("sawlog.pipeline.run.PipelineRun", Ended)
     assert run.run_pipeline(load(str(path)), None) == code  # type: ignore[arg-type]

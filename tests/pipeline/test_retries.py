@@ -15,7 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from sawlog.errors import ChangedError, FormatError, StorageError
 from sawlog.pipeline import run as module
 from sawlog.pipeline.errors import PipelineError
-from sawlog.pipeline.run import RETRIES, Run
+from sawlog.pipeline.run import RETRIES, PipelineRun
 from sawlog.spark.errors import explain, is_transient
 
 
@@ -31,7 +31,7 @@ class Watched(threading.Event):
         return self.is_set()
 
 
-class Flaky(Run):
+class Flaky(PipelineRun):
     """A run whose streams end when they should."""
 
     def __init__(self, *ends: Any) -> None:

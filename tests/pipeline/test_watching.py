@@ -27,7 +27,7 @@ from sawlog.cli import status
 from sawlog.cli.run import choose_log_level, run_pipeline
 from sawlog.cli.status import Status, show_status
 from sawlog.pipeline.progress import BatchReport, sum_read_bytes, sum_waiting_bytes
-from sawlog.stream.offset import Offset, Place
+from sawlog.stream.offset import Offset, ReadPosition
 from tests.pipeline.support import STREAM
 
 REPORT = BatchReport("2026-01-05T09:30:10.021Z", "my trades", "rows", 42, 51_200, 1_642_496, None, 2, 0.8124)
@@ -58,7 +58,7 @@ def source(start: Any, end: Any, latest: Any) -> Any:
 
 def offset(**places: tuple[int, int]) -> dict[str, Any]:
     """Of files, where their bytes end and where the micro-batch begins."""
-    return Offset({name: Place(end, "x", begin) for name, (end, begin) in places.items()}).to_json()
+    return Offset({name: ReadPosition(end, "x", begin) for name, (end, begin) in places.items()}).to_json()
 
 
 def test_bytes_from_offsets() -> None:
@@ -109,7 +109,7 @@ def test_the_status_below_a_line_knows_its_batch(tmp_path: Path, monkeypatch: py
             self._report(REPORT)
             return SimpleNamespace(skipped=0, to_dict=dict)
 
-    monkeypatch.setattr("sawlog.pipeline.run.Run", Run)
+    monkeypatch.setattr("sawlog.pipeline.run.PipelineRun", Run)
     monkeypatch.setattr(Status, "add", lambda _, report: told.append("status"))
     monkeypatch.setattr("sawlog.cli.run.print_event", lambda event, *, json: told.append("line") if event else None)
     run_pipeline(pipeline(tmp_path), cast("Any", None))

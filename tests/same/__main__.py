@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 import sawlog
-from sawlog.testing.fuzz.inputs import Inputs
+from sawlog.testing.fuzz.inputs import FuzzInputs
 from sawlog.testing.sample import Mutation, Sample, Subject, make_scratch, put
 
 from .expected import EXPECTED, MISSING, Difference
@@ -38,7 +38,7 @@ FIXED = re.compile(r"(?:sawlog: )?(\w+Warning: )?(/\S*: )?(\w+ at byte \d+ \(\d+
 def subjects(root: Path, formats: Sequence[str], seed: str, count: int) -> Iterator[dict[str, Any]]:
     """Samples of every format put under a directory, as they are, and `count` changed ones of each format."""
     for name in formats:
-        inputs = Inputs.of(f"tests.{name}.test_laws:TestLaws", seed)
+        inputs = FuzzInputs.of(f"tests.{name}.test_laws:TestLaws", seed)
         intact = [(sample, Mutation("intact", sample.content)) for sample in inputs.samples]
         changed = [inputs.make(number)[:2] for number in range(count)]
         for number, (sample, mutation) in enumerate([*intact, *changed]):

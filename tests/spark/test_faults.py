@@ -18,7 +18,7 @@ from sawlog.errors import SawlogError
 from sawlog.pipeline import load
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.plan import Plan
-from sawlog.pipeline.run import Run
+from sawlog.pipeline.run import PipelineRun
 from sawlog.spark.errors import is_damage, is_transient, list_spark_errors
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def test_no_fault_is_quarantined(spark: SparkSession, faulty: Faulty, tmp_path: 
     path.write_text(PIPELINE.format(url=faulty.url, control=faulty.control, quarantine=quarantine))
 
     def run() -> int:
-        totals = Run(Plan(load(path), spark), lambda _: None)()
+        totals = PipelineRun(Plan(load(path), spark), lambda _: None)()
         assert spark.read.json(str(quarantine)).count() == totals.damage
         return totals.damage
 

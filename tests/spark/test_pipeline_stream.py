@@ -91,10 +91,10 @@ def write(directory: Path, *, trigger: str = NOW, on_damage: str = "fail", more:
 def once(spark: SparkSession, path: Path) -> tuple[list[BatchReport], Any]:
     """Run a pipeline whose trigger ends; what it reported."""
     from sawlog.pipeline.plan import Plan
-    from sawlog.pipeline.run import Run
+    from sawlog.pipeline.run import PipelineRun
 
     reports: list[BatchReport] = []
-    totals = Run(Plan(load(path), spark), reports.append)()
+    totals = PipelineRun(Plan(load(path), spark), reports.append)()
     return reports, totals
 
 

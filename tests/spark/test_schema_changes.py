@@ -28,7 +28,7 @@ Rows = list[dict[str, Any]]
 @pytest.fixture(autouse=True)
 def _restless(monkeypatch: pytest.MonkeyPatch) -> None:
     """No look is followed by a rest."""
-    monkeypatch.setattr("sawlog.spark.stream_reader.CHEAP", math.inf)
+    monkeypatch.setattr("sawlog.spark.stream_reader.CHEAP_SECONDS", math.inf)
 
 
 class Query:

@@ -426,7 +426,7 @@ def test_both_sides_of_a_join_see_the_same_files(
 
 def test_what_a_frame_reads_is_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By whichever of Spark's processes is the first that is asked."""
-    monkeypatch.setattr(module, "KEPT", True)
+    monkeypatch.setattr(module, "KEEPS_PLANS", True)
     write_logs(tmp_path / "logs", 3)
     options = {"path": str(tmp_path / "logs")}
     schema = read_schema(options, None)
@@ -440,6 +440,6 @@ def test_what_a_frame_reads_is_planned_once(tmp_path: Path, monkeypatch: pytest.
     shutil.copy(tmp_path / "logs" / "000002.log", tmp_path / "logs" / "000003.log")
     assert (files("a"), files("b"), files("")) == (3, 4, 4)
     assert len(list(tmp_path.glob("sawlog-plan-*"))) == 2
-    monkeypatch.setattr(module, "SAME_QUERY", -1.0)
+    monkeypatch.setattr(module, "SAME_QUERY_SECONDS", -1.0)
     assert files("c") == 4
     assert [path.name for path in tmp_path.glob("sawlog-plan-*")] == ["sawlog-plan-c"], "they do not pile up"

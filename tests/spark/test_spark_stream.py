@@ -27,7 +27,7 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need PyS
 
 from pyspark.sql.types import StructType
 
-from sawlog.spark.options import Request
+from sawlog.spark.options import SparkRequest
 from sawlog.spark.reader import read_schema
 from sawlog.spark.stream_reader import make_stream_reader
 from sawlog.spark.stream_writer import SawlogStreamWriter, StagedTask
@@ -149,14 +149,14 @@ def test_every_core_gets_a_share_of_a_micro_batch(tmp_path: Path, monkeypatch: p
 def test_a_file_that_appears_while_a_query_starts_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log(tmp_path, 0, 100, "w0")
     (tmp_path / "notes.txt").write_text("no log")
-    opened = Request.open
+    opened = SparkRequest.open
 
-    def open_slowly(request: Request) -> Dataset:
+    def open_slowly(request: SparkRequest) -> Dataset:
         dataset = opened(request)
         log(tmp_path, 100, 200, "w1")
         return dataset
 
-    monkeypatch.setattr(Request, "open", open_slowly)
+    monkeypatch.setattr(SparkRequest, "open", open_slowly)
     reader = make_stream_reader({"path": str(tmp_path), "format": "deephaven_log"}, None, StructType().add("n", "long"))
     start = reader.initialOffset()
     parts = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
@@ -287,7 +287,7 @@ def test_what_failed_attempts_have_staged_does_not_become_visible(tmp_path: Path
 
 
 def test_abort_leaves_nothing_staged(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.spark.writer.LINGER", 0)
+    monkeypatch.setattr("sawlog.spark.writer.LINGER_SECONDS", 0)
     sink = make_sink(place)
     lost = share(sink, b"lost", 1, "r1")
     sink.abort([share(sink, b"a", 0, "r1"), None], BATCH)
@@ -310,7 +310,7 @@ class Query:
     def look(self) -> list[Any]:
         start = self.offset
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sawlog.spark.stream_reader.CHEAP", math.inf)  # no look is followed by a rest
+            patch.setattr("sawlog.spark.stream_reader.CHEAP_SECONDS", math.inf)  # no look is followed by a rest
             self.offset = json.loads(json.dumps(self.reader.latestOffset(start, self.reader.getDefaultReadLimit())))
         return self.rows(start, self.offset)
 
@@ -418,15 +418,15 @@ def test_a_storage_that_fails_leaves_no_file_out(tmp_path: Path, monkeypatch: py
     log_other(tmp_path)
     offset = Query(tmp_path, format="deephaven_log", table="Trades").reader.initialOffset()
     query = Query(tmp_path, offset, format="deephaven_log", table="Trades")
-    opened = Request.open
+    opened = SparkRequest.open
     calls = itertools.count()
 
-    def open_once(request: Request) -> Dataset:
+    def open_once(request: SparkRequest) -> Dataset:
         if not next(calls):
             raise StorageError("the connection was reset")
         return opened(request)
 
-    monkeypatch.setattr(Request, "open", open_once)
+    monkeypatch.setattr(SparkRequest, "open", open_once)
     with pytest.raises(StorageError, match="reset"):
         query.look()
     assert query.look() == list(range(5))

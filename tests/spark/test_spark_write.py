@@ -16,7 +16,7 @@ import sawlog.spark
 from sawlog.spark import writer as module
 from sawlog.spark.writer import SawlogWriter, make_writer
 from sawlog.storage import Storage
-from sawlog.storage.commit_log import CommitLog, Record
+from sawlog.storage.commit_log import CommitLog, LogRecord
 from tests.support import NOBODY
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def test_what_a_dead_job_left_is_not_in_the_way(spark: SparkSession, tmp_path: P
     save(rows, tmp_path / "out", **options)
     left = [file.path.removeprefix(f"{tmp_path}/out/") for file in Storage().find(str(tmp_path / "out"))]
     log = CommitLog(Storage().directories, str(tmp_path / "out"))
-    number = (log.read_last() or Record()).number + 1
-    assert log.append(Record(number, state="publishing", job="dead", owner=NOBODY, new=tuple(left)))
+    number = (log.read_last() or LogRecord()).number + 1
+    assert log.append(LogRecord(number, state="publishing", job="dead", owner=NOBODY, new=tuple(left)))
     save(rows, tmp_path / "out", **options)
     assert sawlog.open(tmp_path / "out").count_rows() == 3
     with pytest.raises(PythonException, match="exists; write with another"):
@@ -264,7 +264,7 @@ class Task:
 @pytest.fixture
 def sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeSink:
     monkeypatch.setattr("sawlog.spark.tasks.TaskContext", Task)
-    monkeypatch.setattr(module, "LINGER", 0)
+    monkeypatch.setattr(module, "LINGER_SECONDS", 0)
     return lambda **options: make_writer(
         {"path": str(tmp_path / "out"), **options}, "leveldb_log", RECORDS, overwrite=False
     )

@@ -24,7 +24,7 @@ import sawlog.storage.remote
 from sawlog.errors import FormatError, SawlogError
 from sawlog.storage import Directories, Storage, confirm_files
 from sawlog.storage.commit import Job, MicroBatch
-from sawlog.storage.commit_log import LOG, CommitLog, Record
+from sawlog.storage.commit_log import LOG, CommitLog, LogRecord
 from sawlog.storage.owners import find_current_owner, has_exited
 from sawlog.storage.staging import find_published_path
 from tests.exactly_once.commits import Commits
@@ -77,21 +77,21 @@ def test_a_reader_obeys_the_log(place: tuple[Storage, str]) -> None:
     storage, root = place
     put_record(place, "one", "old/1", "old/2", "other")
     log = CommitLog(storage.directories, storage.directories.resolve_directory(root))
-    last = log.read_last() or Record()
+    last = log.read_last() or LogRecord()
     states: list[tuple[dict[str, Any], list[str]]] = [
         ({"state": "publishing", "new": ["other"]}, ["old/1", "old/2"]),
         ({"state": "published", "old": ["old/"]}, ["other"]),
         ({"state": "done"}, ["old/1", "old/2", "other"]),
     ]
     for number, (changes, expected) in enumerate(states, last.number + 1):
-        assert log.append(Record(number, owner=find_current_owner(), **changes))
-        assert not log.append(Record(number)), "another one was faster"
+        assert log.append(LogRecord(number, owner=find_current_owner(), **changes))
+        assert not log.append(LogRecord(number)), "another one was faster"
         assert visible_files(place) == expected
         assert [file.path.rpartition("/")[2] for file in storage.find(os.path.dirname(root))], "one above"
     assert len(storage.directories.list_names(f"{root}/{LOG}")) == 1
 
 
-SOUND = asdict(Record(1, "published", "job", "x", old=["a"], batches={"q": 1}, runs={"q": "r"}))
+SOUND = asdict(LogRecord(1, "published", "job", "x", old=["a"], batches={"q": 1}, runs={"q": "r"}))
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_the_next_job_finishes_what_a_dead_one_began(place: tuple[Storage, str],
     dead = begin_commit(place, "dead", owner=NOBODY)
     stage_file(dead, "c")
     log = CommitLog(storage.directories, root)
-    number = (log.read_last() or Record()).number + 1
+    number = (log.read_last() or LogRecord()).number + 1
     names = {"publishing": {"new": ["b"]}, "published": {"old": ["b"]}}[state]
-    assert log.append(Record(number, state=state, job="dead", owner=NOBODY, **names))  # type: ignore[arg-type]
+    assert log.append(LogRecord(number, state=state, job="dead", owner=NOBODY, **names))  # type: ignore[arg-type]
     assert visible_files(place) == ["a"]
     put_record(place, "two", "d")
     assert visible_files(place) == ["a", "d"]
@@ -134,21 +134,21 @@ def test_a_job_that_is_at_work_is_waited_for(
 ) -> None:
     log = CommitLog(place[0].directories, place[0].directories.resolve_directory(place[1]))
     put_record(place, "one", "a", "b")
-    last = log.read_last() or Record()
-    log.append(Record(last.number + 1, "publishing", "other", find_current_owner(), new=["a"]))
+    last = log.read_last() or LogRecord()
+    log.append(LogRecord(last.number + 1, "publishing", "other", find_current_owner(), new=["a"]))
     waits: list[float] = []
 
     def wait(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 3:
-            log.append(Record(last.number + 2, "done", "other"))
+            log.append(LogRecord(last.number + 2, "done", "other"))
 
     sleep_is(wait)
     put_record(place, "two", "c")
     assert len(waits) == 3
     assert visible_files(place) == ["a", "b", "c"]
-    log.append(Record((log.read_last() or Record()).number + 1, "publishing", "silent", "", new=["c"]))
-    monkeypatch.setattr(sawlog.storage.commit, "LEASE", -1.0)
+    log.append(LogRecord((log.read_last() or LogRecord()).number + 1, "publishing", "silent", "", new=["c"]))
+    monkeypatch.setattr(sawlog.storage.commit, "LEASE_SECONDS", -1.0)
     put_record(place, "three", "d")
     assert visible_files(place) == ["a", "b", "d"]
 
@@ -165,7 +165,7 @@ def test_one_that_was_taken_for_dead_does_not_publish(
     def late(job: Job, moves: list[tuple[str, str]]) -> None:
         move(job, moves)
         if job.name == "slow":
-            monkeypatch.setattr(sawlog.storage.commit, "LEASE", -1.0)
+            monkeypatch.setattr(sawlog.storage.commit, "LEASE_SECONDS", -1.0)
             put_record(place, "two", "e")
 
     monkeypatch.setattr(Job, "move_all", late)
@@ -313,7 +313,7 @@ def test_a_record_is_read_as_it_is_now(place: tuple[Storage, str]) -> None:
     """A job that is late makes a number again that others have gone past, and takes it back."""
     log = CommitLog(place[0].directories, place[1])
     for job in "ab":
-        assert log.append(Record(number=1, job=job))
+        assert log.append(LogRecord(number=1, job=job))
         last = log.read_last()
         assert last is not None
         assert last.job == job
@@ -325,7 +325,7 @@ def test_a_record_that_is_deleted_while_it_is_asked_for_is_not_old(
     place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = CommitLog(place[0].directories, place[1])
-    assert log.append(Record(number=2))
+    assert log.append(LogRecord(number=2))
     names, before = Directories.list_names, [["00000001.json"]]
     monkeypatch.setattr(Directories, "list_names", lambda *given: before.pop() if before else names(*given))
     assert log.find_modified_time() is None
@@ -336,7 +336,7 @@ def test_what_is_read_next_to_a_job_is_what_was_found(
 ) -> None:
     """Records of the log are no part of it, also on stores that know no conditions."""
     storage, root = place
-    monkeypatch.setattr(sawlog.storage.remote.Store, "has_objects", False)
+    monkeypatch.setattr(sawlog.storage.remote.StoreFileSystem, "has_objects", False)
     put_record(place, "one", "a", "b")
     put_record(place, "two", "c", "d")
     reader = replace(storage)

@@ -24,7 +24,7 @@ import sawlog
 from sawlog import OptionError
 from sawlog.storage import File, Storage, ask_ahead, flight
 from sawlog.storage.flight import Flight, Pace
-from sawlog.storage.remote import Remote, State
+from sawlog.storage.remote import ObjectState, StoreObject
 from sawlog.storage.sources import RemoteSource
 from tests.support import SAMPLES
 
@@ -37,7 +37,7 @@ class Object:
 
     def __init__(self, size: int = len(DATA), delay: float = 0.01) -> None:
         self.url = "memory:///object"
-        self.state = State(size, {"etag": "a"}, None)
+        self.state = ObjectState(size, {"etag": "a"}, None)
         self.asked: list[tuple[int, int]] = []
         self.sent: list[memoryview] = []
         self.under_way = self.most = 0
@@ -64,7 +64,7 @@ class Object:
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(flight, "REMOTE_RANGE", 200_000)
     monkeypatch.setattr(flight, "AHEAD_BYTES", 1_600_000)
-    monkeypatch.setattr(flight, "MOST_BYTES", 1_600_000)
+    monkeypatch.setattr(flight, "MAX_AHEAD_BYTES", 1_600_000)
     for remembered in (flight.compute_default_bytes, flight.find_paces):
         remembered.cache_clear()
     yield
@@ -196,7 +196,7 @@ def test_fragments_are_asked_for_before_their_turn_and_let_go_of(monkeypatch: py
     fsspec.filesystem("memory").pipe("/object", DATA.tobytes())
     storage = Storage({"bytes_in_flight": 1_000_000})
     assert [file.path for file in storage.find(remote.url)] == [remote.url]
-    monkeypatch.setattr(Remote, "fetch", lambda _, start, end: remote.fetch(start, end))
+    monkeypatch.setattr(StoreObject, "fetch", lambda _, start, end: remote.fetch(start, end))
     fragments = ask_ahead(Part(storage, number) for number in range(25))
     for fragment in itertools.islice(fragments, taken):
         start, length = fragment.extent
@@ -257,13 +257,13 @@ def test_files_of_the_next_fragments_are_on_their_way(
     assert answers.urls == files
     ahead.close()  # type: ignore[attr-defined]
     assert answers.are_let_go(), "what nobody reads"
-    fetch, fetched = Remote.fetch, Counter[str]()
+    fetch, fetched = StoreObject.fetch, Counter[str]()
 
-    def counted(remote: Remote, start: int, end: int) -> memoryview:
+    def counted(remote: StoreObject, start: int, end: int) -> memoryview:
         fetched[remote.url] += end - start
         return fetch(remote, start, end)
 
-    monkeypatch.setattr(Remote, "fetch", counted)
+    monkeypatch.setattr(StoreObject, "fetch", counted)
     rows = dataset.to_table().num_rows
     sizes = {file.path: file.size for file in dataset.files}
     assert [path for path, count in fetched.items() if count > sizes[path]] == [], "nothing twice"

@@ -123,9 +123,9 @@ def test_memory_of_windows_is_used_again_but_never_while_somebody_looks(tmp_path
     path.write_bytes(data.tobytes())
     source = Storage().open(path)
     allocated: list[int] = []
-    piece = sources.Piece
+    piece = sources.SourceBuffer
     try:
-        sources.Piece = lambda size: allocated.append(size) or piece(size)  # type: ignore[assignment, misc, func-returns-value]
+        sources.SourceBuffer = lambda size: allocated.append(size) or piece(size)  # type: ignore[assignment, misc, func-returns-value]
         for start in range(0, len(data) - 200_000, 100_000):  # overlapping, as walkers ask when a record is cut
             window = source.read_window(start, 150_000)
             assert (window == data[start : start + 150_000]).all()
@@ -137,7 +137,7 @@ def test_memory_of_windows_is_used_again_but_never_while_somebody_looks(tmp_path
         for start, buffer in zip(range(0, 1_000_000, 100_000), buffers, strict=True):
             assert buffer.to_pybytes() == data[start + 10 : start + 20].tobytes()
     finally:
-        sources.Piece = piece  # type: ignore[misc]
+        sources.SourceBuffer = piece  # type: ignore[misc]
     assert not window.flags.writeable
     source.close()
 

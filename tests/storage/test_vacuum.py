@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sawlog.storage import Storage
-from sawlog.storage.commit_log import CommitLog, Record
+from sawlog.storage.commit_log import CommitLog, LogRecord
 from sawlog.storage.owners import find_current_owner
 from sawlog.storage.vacuum import vacuum
 from tests.cli.conftest import Run, run
@@ -50,12 +50,12 @@ def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Call
     assert leftovers() == ["alive", "aside"]
     assert visible_files(place) == ["a", "b"]
     log = CommitLog(storage.directories, root)
-    number = (log.read_last() or Record()).number + 1
-    log.append(Record(number, "publishing", "dead", NOBODY, new=["b"]))
+    number = (log.read_last() or LogRecord()).number + 1
+    log.append(LogRecord(number, "publishing", "dead", NOBODY, new=["b"]))
     (commit,) = (one for one in vacuum(root, storage_options=storage.options) if one.kind == "commit")
     assert (commit.path, commit.dead) == (root, True)
     assert visible_files(place) == ["a"]
-    assert (log.read_last() or Record()).state == "done"
+    assert (log.read_last() or LogRecord()).state == "done"
 
 
 def test_vacuum_on_the_command_line(run: Run, tmp_path: Path) -> None:

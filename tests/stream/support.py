@@ -82,7 +82,7 @@ class Stream:
 
     def step(self, *, limited: bool = True) -> int:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(listing, "SWEEP", -1)  # files that are finished are looked at each time
+            patch.setattr(listing, "SWEEP_SECONDS", -1)  # files that are finished are looked at each time
             end = self.follower.find_latest(self.offset, limited=limited)
         if end is self.offset:
             return 0

@@ -186,7 +186,7 @@ class Spark(Door):
     def look(self) -> Numbers:
         while True:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("sawlog.spark.stream_reader.CHEAP", math.inf)  # no look is followed by a rest
+                patch.setattr("sawlog.spark.stream_reader.CHEAP_SECONDS", math.inf)  # no look is followed by a rest
                 end = self.reader.latestOffset(self.offset, self.reader.getDefaultReadLimit())
             if end == self.offset:
                 found, self.rows = self.rows, []
@@ -508,7 +508,7 @@ def logs_of(root: Path) -> list[Path]:
 def test_files_that_appear_whole_are_read_once(
     door: type[Door], later, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "SWEEP", -1)  # files that are finished are looked at each time
+    monkeypatch.setattr(listing, "SWEEP_SECONDS", -1)  # files that are finished are looked at each time
     log = Milvus("milvus_binlog", "", "100")
     root, other = tmp_path / "root", tmp_path / "other"
     log.add(root, 0, 5)

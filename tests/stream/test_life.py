@@ -18,7 +18,7 @@ import sawlog
 from sawlog.deephaven.log import Logger
 from sawlog.errors import OptionError, SawlogError
 from sawlog.stream import records as module
-from sawlog.stream.offset import Finished, FinishedFile, Offset, Place, hash_name
+from sawlog.stream.offset import Finished, FinishedFile, Offset, ReadPosition, hash_name
 from tests.stream.support import SCHEMA, Source, Stream, only_rows, quiet, restarted, rows
 
 FINISHED_BYTES = 30
@@ -350,7 +350,7 @@ def test_an_offset_stays_small() -> None:
     added = {hash_name(name): FinishedFile(n, bytes(4), bytes(3), bytes(3)) for n, name in enumerate(names)}
     assert len(added) == len(names)
     finished = Finished().with_changes(added, set())
-    offset = Offset({"a": Place(5, "00 11")}, finished)
+    offset = Offset({"a": ReadPosition(5, "00 11")}, finished)
     data = offset.to_json()
     assert len(json.dumps(data)) < FINISHED_BYTES * len(names)
     assert Offset.from_json(data) == offset
@@ -367,7 +367,7 @@ def test_an_offset_stays_small() -> None:
 
 
 def test_of_files_that_have_gone_only_some_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REMEMBERED", 5)
+    monkeypatch.setattr(module, "MAX_REMEMBERED_FILES", 5)
     source = Source(tmp_path, roll_bytes=1000)
     stream = None
     sizes = []

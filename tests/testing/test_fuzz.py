@@ -14,9 +14,9 @@ import pytest
 
 from sawlog import api
 from sawlog.dataset import opening
-from sawlog.testing.fuzz.__main__ import Watch, main
-from sawlog.testing.fuzz.findings import Log
-from sawlog.testing.fuzz.inputs import Inputs
+from sawlog.testing.fuzz.__main__ import ProcessWatch, main
+from sawlog.testing.fuzz.findings import FindingLog
+from sawlog.testing.fuzz.inputs import FuzzInputs
 
 from . import toy
 
@@ -38,7 +38,7 @@ def fuzz(out: Path, *faults: str, monkeypatch: pytest.MonkeyPatch, minutes: floa
 
 
 def test_inputs_depend_on_seed_and_number_alone() -> None:
-    inputs, again, other = (Inputs.of(NAME, seed) for seed in ("1", "1", "2"))
+    inputs, again, other = (FuzzInputs.of(NAME, seed) for seed in ("1", "1", "2"))
     made = [inputs.make(n)[1].files for n in range(50)]
     assert made == [again.make(n)[1].files for n in range(50)]
     assert made != [other.make(n)[1].files for n in range(50)]
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_found_and_can_be_repeated(
         assert "agreed: " in capsys.readouterr().out
 
 
-class Recorder(Log):
+class Recorder(FindingLog):
     """Notes the numbers of findings, and stops the fuzzer after some."""
 
     def __init__(self, directory: Path, limit: int) -> None:
@@ -93,7 +93,7 @@ class Recorder(Log):
         self.limit = limit
         self.stop = threading.Event()
 
-    def add(self, inputs: Inputs, number: int, law: str, text: str, *, is_made: bool = True) -> bool:
+    def add(self, inputs: FuzzInputs, number: int, law: str, text: str, *, is_made: bool = True) -> bool:
         self.numbers.append(number)
         if len(self.numbers) == self.limit:
             self.stop.set()
@@ -103,10 +103,10 @@ class Recorder(Log):
 @pytest.mark.parametrize("fault", ["makes no end", "sleeps"])
 def test_an_input_that_hangs_is_tried_once(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it is its making that hangs, or its check: the next one is tried after it."""
-    inputs = Inputs.of(NAME, "s")  # before there is a fault: what is watched here must not hang
+    inputs = FuzzInputs.of(NAME, "s")  # before there is a fault: what is watched here must not hang
     monkeypatch.setenv("TOY_FAULTS", fault)
     log = Recorder(tmp_path, 2)
-    Watch(NAME, "s", inputs, log, step=1, silence=0.3, seconds=60, stop=log.stop).run(0)
+    ProcessWatch(NAME, "s", inputs, log, step=1, silence=0.3, seconds=60, stop=log.stop).run(0)
     assert len(set(log.numbers)) == 2
     readmes = [path.read_text() for path in tmp_path.glob("*/README")]
     assert all(readme.startswith("hang: nothing for 0 s") for readme in readmes)
@@ -114,18 +114,18 @@ def test_an_input_that_hangs_is_tried_once(fault: str, tmp_path: Path, monkeypat
 
 
 def test_a_process_that_never_begins_ends_the_fuzzer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = Inputs.of(NAME, "s")
+    inputs = FuzzInputs.of(NAME, "s")
     monkeypatch.setenv("TOY_FAULTS", "never begins")
     log = Recorder(tmp_path, 2)
-    watch = Watch(NAME, "s", inputs, log, step=1, silence=0.3, seconds=60, stop=log.stop, starting=0.3)
+    watch = ProcessWatch(NAME, "s", inputs, log, step=1, silence=0.3, seconds=60, stop=log.stop, starting=0.3)
     with pytest.raises(RuntimeError, match="nothing for 0 s"):
         watch.run(0)
     assert log.numbers == []
 
 
 def test_causes_are_told_apart_and_the_smallest_input_is_kept(tmp_path: Path) -> None:
-    inputs = Inputs.of(NAME, "1")
-    log = Log(tmp_path, NAME, "1")
+    inputs = FuzzInputs.of(NAME, "1")
+    log = FindingLog(tmp_path, NAME, "1")
     sizes = [len(inputs.make(n)[1].files["a.toy"]) for n in range(20)]
     for n in range(20):
         log.add(inputs, n, "agreed", f"/a.toy: damage at byte {n}: skip finds [('/a.toy', {n}, 4, 'bad')], verify []")

@@ -27,14 +27,14 @@ EVENT_ROOM = 4096
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Range of a file that a walk owns, with the file's size at the time of the scan."""
+    """Range of a file that a walk owns, and the file's size at the time of the scan."""
 
     file: File
     start: int
     end: int
 
 
-class Event(NamedTuple):
+class WalkEvent(NamedTuple):
     """Record of a kernel about a place in the file, see `sawlog.chain.kernels.EVENT`."""
 
     kind: int
@@ -118,11 +118,11 @@ class ChainWalk(ABC):
         """Return whether the kernel, which has reached the end, must go on all the same, from `state.position`."""
         return False
 
-    def note_event(self, event: Event) -> None:
+    def note_event(self, event: WalkEvent) -> None:
         """Take in what the kernel wrote down that is no damage; called before the rows in hand are delivered."""
         del event
 
-    def describe(self, event: Event) -> str:
+    def describe(self, event: WalkEvent) -> str:
         """Return the detail of an event's damage; it depends on the event's kind and its two numbers only."""
         return self.kinds(event.kind).detail.format(event.one, event.two)
 
@@ -174,7 +174,7 @@ class ChainWalk(ABC):
                 status = self.read(window)
             except DiskError as error:
                 yield from self._hand_over()
-                self._read_error(error)
+                self._report_disk_error(error)
                 return
             if status == k.FULL and not state["rows"] and not state["events"]:
                 self.grow()
@@ -219,7 +219,7 @@ class ChainWalk(ABC):
         events = self.events[: int(state["events"])]
         if len(events):
             remarks = events["kind"] < 0
-            for event in map(Event._make, events[remarks].tolist()):
+            for event in map(WalkEvent._make, events[remarks].tolist()):
                 self.note_event(event)
             events = events[~remarks]
         if len(events) and self.fails:
@@ -242,7 +242,7 @@ class ChainWalk(ABC):
             self._tally(events)
             return
         waiting = sorted(complaints, key=lambda complaint: complaint.offset)
-        for index, event in enumerate(map(Event._make, events.tolist())):
+        for index, event in enumerate(map(WalkEvent._make, events.tolist())):
             while waiting and waiting[0].offset < event.offset:
                 self.findings.add_damage(waiting.pop(0))
             if not self.findings.listing and not waiting:
@@ -261,7 +261,7 @@ class ChainWalk(ABC):
             distinct, code = np.unique(events[name], return_inverse=True)
             codes = codes * len(distinct) + code
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
-        described_events = list(map(Event._make, events[first].tolist()))
+        described_events = list(map(WalkEvent._make, events[first].tolist()))
         kinds = make_array([self.kinds(event.kind).label for event in described_events], pa.string())
         details = make_array([self.describe(event) for event in described_events], pa.string())
         rows, dropped = make_fixed_array(pa.int64(), places), events["dropped"]
@@ -280,7 +280,7 @@ class ChainWalk(ABC):
             lengths = events["length"][events["kind"] == kind]
             self.findings.tally(self.kinds(int(kind)).label, len(lengths), int(lengths.sum()))
 
-    def _read_error(self, error: DiskError) -> None:
+    def _report_disk_error(self, error: DiskError) -> None:
         """Report as damage what the disk cannot read, up to the end of the range, and what was read after it."""
         self._account()
         position = int(self.state["position"])

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from sawlog.cli.signals import BUG, WORDS, find_exit_code, raise_on_signals
+from sawlog.cli.signals import BUG, ENDING_MESSAGES, find_exit_code, raise_on_signals
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -25,6 +25,6 @@ def main(args: Sequence[str] | None = None) -> int:
                 sys.stderr.write("sawlog: this is an error in sawlog itself; please report it\n")
                 return BUG
             code = exit_code
-    if code in WORDS:
-        sys.stderr.write(f"sawlog: {WORDS[code]}\n")
+    if code in ENDING_MESSAGES:
+        sys.stderr.write(f"sawlog: {ENDING_MESSAGES[code]}\n")
     return code

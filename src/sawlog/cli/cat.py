@@ -27,7 +27,7 @@ from sawlog.errors import OptionError
 if TYPE_CHECKING:
     from sawlog.dataset.watch import Watch
 
-POLL = 0.5
+POLL_SECONDS = 0.5
 """Seconds between two looks at files that are followed."""
 _ROWS_AT_ONCE = 1000
 """Rows rendered at a time, so that the first ones are seen at once."""
@@ -80,7 +80,7 @@ def cat(
     if sample is not None and (tail is not None or follow):
         raise OptionError("--sample excludes --tail and --follow")
     if follow:
-        batches = _flush_batches(_limit_rows(follow_rows(dataset.watch(poll=POLL), tail), limit))
+        batches = _flush_batches(_limit_rows(follow_rows(dataset.watch(poll=POLL_SECONDS), tail), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = DamageSummary(dataset.skipped)
@@ -114,7 +114,7 @@ def _retry_look(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.Rec
             if str(error) != last_error:
                 last_error = str(error)
                 complain(f"warning: {last_error}; looking again")
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
 
 
 def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generator[pa.RecordBatch, None, None]:

@@ -15,7 +15,7 @@ from sawlog.api import begin_writing, check_free
 from sawlog.cli import arguments
 from sawlog.cli.arguments import Reading, Selection, parse_column_names, parse_where
 from sawlog.cli.errors import Exit, explain
-from sawlog.cli.output import Advance, Page, Result, check_binary, render_count, render_size, show, show_progress
+from sawlog.cli.output import Advance, Page, Result, refuse_terminal, render_count, render_size, show, show_progress
 from sawlog.cli.parts import make_file_name, open_part, open_selected
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import DamageSummary, count_bytes, divide_progress, read_dataset_rows
@@ -247,7 +247,7 @@ def convert(
         return conversions.code
     target = choose_target_format(dst, to_format)
     if not (isinstance(target, TableFormat) and target.is_text):
-        check_binary(dst, target.title)
+        refuse_terminal(dst, target.title)
     check_free(dst, "error" if no_clobber else "overwrite", storage)
     options: Any = parse_options(
         target.write_options, arguments.parse_format_options(write_option, "-O"), where=f"writing {target.name}"

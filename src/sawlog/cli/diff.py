@@ -433,7 +433,7 @@ def compare_by_key(
 
 @contextmanager
 def _on_disk() -> Iterator[sqlite3.Connection]:
-    """Provide a database in the directory for temporary files, in the block: memory stays bounded."""
+    """Provide a database in the directory for temporary files, so that memory stays bounded, in the block."""
     with tempfile.TemporaryDirectory(prefix="sawlog-") as place, closing(sqlite3.connect(f"{place}/rows")) as database:
         try:
             database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE")

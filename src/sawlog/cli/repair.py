@@ -11,7 +11,7 @@ import typer
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Page, check_binary, describe_account, describe_tail, render_count, show
+from sawlog.cli.output import Page, describe_account, describe_tail, refuse_terminal, render_count, show
 from sawlog.errors import OptionError
 from sawlog.format.damage import Account, Report, TailStatus, Verdict, describe_places
 from sawlog.storage.staging import STDOUT
@@ -98,7 +98,7 @@ def repair(
     Exit code 0 everything kept, 1 nothing recovered, 3 something lost.
     """
     check_apart(src, dst)
-    check_binary(dst, "what is repaired")
+    refuse_terminal(dst, "what is repaired")
     report = sawlog.repair(
         src,
         dst,

@@ -16,7 +16,7 @@ from sawlog.cli.output import Outcome, render_count, show, show_progress, write_
 from sawlog.cli.scan import choose_exit_code
 from sawlog.dataset.examination import Examination, ExaminedPart, RecordingStorage, examine
 from sawlog.dataset.folder import open_folder
-from sawlog.dataset.timeline import NEWEST
+from sawlog.dataset.timeline import MAX_EVENTS
 from sawlog.format.printing import encode_ascii_json
 
 _STYLE = """
@@ -134,7 +134,7 @@ def _render_timeline(examination: Examination) -> str:
     return (
         "<h2>Timeline</h2><p>Times in rows as they are now. Those without a zone are sorted as if they were in UTC.</p>"
         f"<h3>Rows per day</h3>{_render_table(('day', 'part', 'view', 'column', 'rows'), days)}"
-        f"<h3>Newest {NEWEST} of each part</h3>"
+        f"<h3>Newest {MAX_EVENTS} of each part</h3>"
         f"{_render_table(('time', 'zone', 'part', 'view', 'column', 'row'), events)}"
     )
 

@@ -18,7 +18,7 @@ from sawlog.cli.output import Page, print_event, show
 from sawlog.pipeline.settings import Pipeline, load
 
 if TYPE_CHECKING:
-    from sawlog.pipeline.plan import Part, Plan
+    from sawlog.pipeline.plan import Plan, PlanPart
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class _PlanOutcome:
 
     name: str
     facts: dict[str, str]
-    parts: list[Part]
+    parts: list[PlanPart]
 
     @classmethod
     def of(cls, plan: Plan) -> _PlanOutcome:
@@ -108,7 +108,7 @@ def run_pipeline(pipeline: Pipeline, plan: Plan, *, json: bool = False) -> int:
     from sawlog.cli.status import show_status
     from sawlog.pipeline.metrics import serve
     from sawlog.pipeline.progress import BatchReport
-    from sawlog.pipeline.run import Run
+    from sawlog.pipeline.run import PipelineRun
 
     with contextlib.ExitStack() as stack:
         listeners: list[Callable[[BatchReport], None]] = []
@@ -123,7 +123,7 @@ def run_pipeline(pipeline: Pipeline, plan: Plan, *, json: bool = False) -> int:
 
         # A batch has no end but its own: a signal ends it as it ends any other command.
         stop = stack.enter_context(_catch_stop_signals()) if pipeline.mode == "stream" else None
-        totals = Run(plan, report, stop, complain)()
+        totals = PipelineRun(plan, report, stop, complain)()
     print_event(totals.to_dict(), json=json)
     if totals.skipped:
         return Exit.LOST

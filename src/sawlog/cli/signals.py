@@ -15,16 +15,16 @@ TERMINATED = 143
 BUG = 70
 """What the BSDs call EX_SOFTWARE."""
 
-WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
+ENDING_MESSAGES = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 """What is said of a process that was ended."""
 
 
-AGAIN = 1.0
+REPEAT_SECONDS = 1.0
 """Seconds after which a lost signal is repeated. It is lost in a destructor, whose exceptions Python only prints, or in
 a library that catches everything, as Numba does while it is imported."""
 
 
-WAKING = 0.1
+WAKE_SECONDS = 0.1
 """Seconds after which the main thread is interrupted again, until it answers."""
 
 
@@ -77,7 +77,7 @@ def _wake_main_thread() -> Iterator[None]:
                 awake.clear()
                 while not awake.is_set():  # it may have been about to wait
                     signal.pthread_kill(main, signal.SIGURG)
-                    awake.wait(WAKING)
+                    awake.wait(WAKE_SECONDS)
 
     handler = signal.signal(signal.SIGURG, lambda number, frame: awake.set())
     waker = threading.Thread(target=wake, daemon=True)
@@ -109,7 +109,7 @@ def find_exit_code(error: BaseException) -> int | None:
 def _handle_signal(number: int, frame: object) -> None:
     _received.append(_ENDINGS[signal.Signals(number)])
     if hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == _repeat_signal:
-        signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
+        signal.setitimer(signal.ITIMER_REAL, REPEAT_SECONDS, REPEAT_SECONDS)
     _raise(_received[-1])
 
 

@@ -116,7 +116,7 @@ class _ParquetEncoder:
 
 
 class _ArrowEncoder:
-    """A file holds one dictionary per column, which later batches may only add to."""
+    """Encoder of Arrow IPC files, in which a column has one dictionary that later batches may only add to."""
 
     def __init__(self, sink: Any, schema: pa.Schema, options: _ArrowWriteOptions) -> None:
         compression = None if options.compression == "none" else options.compression

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.dataset.folder import Folder, FolderPart, describe_missed_part
-from sawlog.dataset.timeline import NEWEST, Day, Event, Timeline
+from sawlog.dataset.timeline import MAX_EVENTS, Day, Timeline, TimelineEvent
 from sawlog.errors import collect_warnings
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.damage import Report, Skipped, Verdict
@@ -167,7 +167,7 @@ class Examination:
         return [*(part.report.verdict for part in self.parts), *missed]
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[TimelineEvent]:
         """The newest times of all parts, in order."""
         events = [event for part in self.parts for event in part.timeline.events]
         return sorted(events, key=lambda event: event.nanoseconds)
@@ -185,7 +185,7 @@ class Examination:
             "parts": [part.to_dict() for part in self.parts],
             "skipped": [skipped.to_dict() for skipped in self.skipped],
             "timeline": {
-                "newest_of_each_part": NEWEST,
+                "newest_of_each_part": MAX_EVENTS,
                 "events": [event.to_dict() for event in self.events],
                 "days": [day.to_dict() for day in self.days],
             },

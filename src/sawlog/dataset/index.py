@@ -52,7 +52,7 @@ Part = Sequence[Sequence[File]]
 Run = Callable[[Callable[[Part], Index], Sequence[Part]], list[Index]]
 """Has a function of parts done to each of them; what it finds."""
 
-FILES = 1000
+FILES_PER_TASK = 1000
 """That are looked into by one task."""
 
 _MAX_COLUMNS = 32
@@ -267,7 +267,7 @@ def _split_parts(groups: list[list[File]], *, statistics: bool, many: bool) -> S
     """Return the groups in parts of as much work as one task has."""
     if statistics:
         return pack(groups, TASK_BYTES, lambda group: sum(file.size for file in group))
-    step = FILES if many else max(1, len(groups))
+    step = FILES_PER_TASK if many else max(1, len(groups))
     return [groups[start : start + step] for start in range(0, len(groups), step)]
 
 

@@ -15,9 +15,9 @@ from sawlog.arrow import TICKS_PER_SECOND, call_function, make_fixed_array, view
 from sawlog.dataset.dataset import Dataset
 from sawlog.format.printing import encode_texts
 
-NEWEST = 100
+MAX_EVENTS = 100
 """Times of a dataset that are kept; the others are counted."""
-DAYS = 1000
+MAX_DAYS = 1000
 """Days of a column that are counted apart; those before the last of them are counted together."""
 
 _LABELS = 4
@@ -27,7 +27,7 @@ _DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TimelineEvent:
     """A time in a row.
 
     Attributes:
@@ -87,12 +87,12 @@ class Timeline:
 
     def __init__(self, part: str) -> None:
         self._part = part
-        self._newest: list[tuple[int, int, Event]] = []
+        self._newest: list[tuple[int, int, TimelineEvent]] = []
         self._days: dict[tuple[str, str], Counter[int]] = {}
         self._added = 0
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[TimelineEvent]:
         """The newest times, in order."""
         return [event for _, _, event in sorted(self._newest)]
 
@@ -109,7 +109,7 @@ class Timeline:
                 day,
             )
             for (view, column), counts in self._days.items()
-            for first in [sorted(counts)[-DAYS:][0]]
+            for first in [sorted(counts)[-MAX_DAYS:][0]]
             for day in sorted(counts)
         ]
 
@@ -134,11 +134,11 @@ class Timeline:
             return
         ticks = view_values(times, np.int64)[places]
         self._count(view, column, ticks // (per_second * _DAY))
-        if len(self._newest) == NEWEST:
+        if len(self._newest) == MAX_EVENTS:
             is_newer = ticks > self._newest[0][0] * per_second // 10**9
             places, ticks = places[is_newer], ticks[is_newer]
-        if len(ticks) > NEWEST:
-            latest = np.argpartition(ticks, -NEWEST)[-NEWEST:]
+        if len(ticks) > MAX_EVENTS:
+            latest = np.argpartition(ticks, -MAX_EVENTS)[-MAX_EVENTS:]
             places, ticks = places[latest], ticks[latest]
         rows = make_fixed_array(pa.int64(), places)
         zone = "UTC" if times.type.tz else ""
@@ -146,15 +146,19 @@ class Timeline:
         for tick, time, label in zip(*columns, strict=True):
             nanoseconds = tick * (10**9 // per_second)
             self._added += 1
-            entry = nanoseconds, self._added, Event(str(time), zone, self._part, view, column, label, nanoseconds)
-            (heapq.heappush if len(self._newest) < NEWEST else heapq.heappushpop)(self._newest, entry)
+            entry = (
+                nanoseconds,
+                self._added,
+                TimelineEvent(str(time), zone, self._part, view, column, label, nanoseconds),
+            )
+            (heapq.heappush if len(self._newest) < MAX_EVENTS else heapq.heappushpop)(self._newest, entry)
 
     def _count(self, view: str, column: str, days: NDArray[np.int64]) -> None:
         counts = self._days.setdefault((view, column), Counter())
         for day, count in zip(*np.unique(days, return_counts=True), strict=True):
             counts[int(day)] += int(count)
-        if len(counts) > DAYS + 1:
-            first, *other_days = sorted(counts)[:-DAYS]
+        if len(counts) > MAX_DAYS + 1:
+            first, *other_days = sorted(counts)[:-MAX_DAYS]
             counts[first] += sum(counts.pop(day) for day in other_days)
 
 

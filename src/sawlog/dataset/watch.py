@@ -12,7 +12,7 @@ from sawlog.format.contract import Contents, Scan
 from sawlog.storage import ask_ahead, confirm_files
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import StreamOptions
-from sawlog.stream.offset import Offset, Place
+from sawlog.stream.offset import Offset, ReadPosition
 
 
 class Watch:
@@ -110,6 +110,6 @@ class Watch:
         if all(isinstance(position, int) for position in positions.values()):
             name = self._follower.make_name
             return Offset(
-                {name(path): Place(position, "", position) for path, position in positions.items() if position}
+                {name(path): ReadPosition(position, "", position) for path, position in positions.items() if position}
             )
         return Offset.from_json(positions)

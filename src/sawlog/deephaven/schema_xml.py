@@ -130,7 +130,7 @@ class _Reader:
 
 
 def _find_attribute(attributes: dict[str, str], lower: dict[str, str], name: str) -> str:
-    """By its name as published, or in any case."""
+    """Return the attribute of a name as published, or in any case."""
     return attributes.get(name, lower.get(name.lower(), "")).strip()
 
 

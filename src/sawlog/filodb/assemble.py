@@ -48,7 +48,7 @@ class RowErrors:
 
 
 @dataclass(frozen=True)
-class Rows:
+class BatchRows:
     """Rows of a batch, and where they are.
 
     Attributes:
@@ -113,11 +113,11 @@ class ColumnBuilder:
         """Memory that kernels gather to."""
         return k.Memory(self._ops, self._arena.values, self._scratch, self._failures)
 
-    def make_field_arrays(self, rows: Rows, marks: RowErrors) -> list[pa.Array]:
+    def make_field_arrays(self, rows: BatchRows, marks: RowErrors) -> list[pa.Array]:
         """Return an array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
         return [self._make_array(field, rows, marks) for field in self.fields]
 
-    def make_arrays(self, schema: pa.Schema, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+    def make_arrays(self, schema: pa.Schema, rows: BatchRows, marks: RowErrors) -> dict[str, pa.Array]:
         """Return the arrays of the fields among some columns.
 
         Other parts of records are judged as if they were asked for, in their order: the same rows are damaged, and for
@@ -131,7 +131,7 @@ class ColumnBuilder:
                 self._judge(view_field, rows, marks)
         return arrays
 
-    def _judge(self, field: ViewField, rows: Rows, marks: RowErrors) -> None:
+    def _judge(self, field: ViewField, rows: BatchRows, marks: RowErrors) -> None:
         """Report rows to `marks` whose payload cannot be decoded as the field wants it."""
         if pa.types.is_binary(field.arrow.type):
             return
@@ -162,7 +162,7 @@ class ColumnBuilder:
         start = self._places[name][0]
         return self._arena.values[start : start + np.dtype(dtype).itemsize * count].view(dtype)
 
-    def gather_labels(self, name: str, key: bytes, rows: Rows) -> tuple[pa.Array, NDArray[np.uint8]]:
+    def gather_labels(self, name: str, key: bytes, rows: BatchRows) -> tuple[pa.Array, NDArray[np.uint8]]:
         """Return the values of one key of a column of maps, as bytes, none of it decoded.
 
         Returns:
@@ -239,7 +239,7 @@ class ColumnBuilder:
             return k.NOTHING_8 if wide else k.NOTHING_4, 0, first, second, index
         return k.COPY_8 if wide else k.COPY_4, schema.field_offsets[source], first, second, index
 
-    def _make_array(self, field: ViewField, rows: Rows, marks: RowErrors) -> pa.Array:
+    def _make_array(self, field: ViewField, rows: BatchRows, marks: RowErrors) -> pa.Array:
         if field.kind == "schema":
             return self._names.take(make_fixed_array(pa.uint8(), rows.layout_numbers[: rows.count]))
         validity = self._make_validity(field, rows)
@@ -258,7 +258,7 @@ class ColumnBuilder:
         part = self._arena.take(self._fixed).slice(start, size)
         return pa.py_buffer(part.to_pybytes()) if 4 * rows < self.capacity else part
 
-    def _make_validity(self, field: ViewField, rows: Rows) -> pa.Buffer | None:
+    def _make_validity(self, field: ViewField, rows: BatchRows) -> pa.Buffer | None:
         """Return the validity bitmap of a column: rows have a value if their layout has the column."""
         if not field.arrow.nullable:
             return None
@@ -276,7 +276,7 @@ class ColumnBuilder:
         return pack_bits(np.array(have)[rows.layout_numbers[: rows.count]])
 
     def _make_payload_array(
-        self, field: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.PayloadErrors, marks: RowErrors
+        self, field: ViewField, rows: BatchRows, validity: pa.Buffer | None, bad: gather.PayloadErrors, marks: RowErrors
     ) -> pa.Array:
         payloads = gather.Payloads(rows.window, *self.view_payloads(field.name, rows.count))
         if field.kind == "map":
@@ -391,7 +391,7 @@ class ColumnBuilder:
     def _make_nested_array(
         self,
         field: ViewField,
-        rows: Rows,
+        rows: BatchRows,
         payloads: gather.Payloads,
         validity: pa.Buffer | None,
         bad: gather.PayloadErrors,
@@ -404,7 +404,7 @@ class ColumnBuilder:
         k.read_nested(payloads, min_length, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0], bad)
         inside = RowErrors()
         layout_numbers = np.zeros(rows.count, np.uint8)
-        arrays = inner.make_field_arrays(Rows(rows.window, rows.count, rows.starts, layout_numbers), inside)
+        arrays = inner.make_field_arrays(BatchRows(rows.window, rows.count, rows.starts, layout_numbers), inside)
         for row, (_, _, place) in inside.errors_by_row.items():
             marks.errors_by_row.setdefault(row, (int(ContainerDamageKind.BAD_NESTED_RECORD), field.name, place))
         return pa.Array.from_buffers(field.arrow.type, rows.count, [validity], children=arrays)

@@ -14,7 +14,7 @@ from sawlog.filodb import layout
 from sawlog.filodb.layout import ColumnType
 from sawlog.filodb.options import Extra, ReadOptions
 from sawlog.filodb.schemas.record import Column, RecordSchema
-from sawlog.filodb.selection import Layout, Selection
+from sawlog.filodb.selection import RecordLayout, Selection
 
 FieldKind = ColumnType | Literal["schema", "schema_id", "hash", "container_timestamp", "record"]
 
@@ -116,7 +116,7 @@ def make_series_fields(selection: Selection, options: ReadOptions) -> tuple[View
 
 @lru_cache(maxsize=64)  # files that are opened one by one mostly have the same schemas
 def _make_fields(
-    layouts: tuple[Layout, ...], options: ReadOptions, raw: bool, *, apart: bool = False
+    layouts: tuple[RecordLayout, ...], options: ReadOptions, raw: bool, *, apart: bool = False
 ) -> tuple[ViewField, ...]:
     """Return the columns of all layouts: data columns first, then partition columns, in the order they are found."""
 
@@ -186,7 +186,7 @@ def _choose_arrow_type(kind: ColumnType, options: ReadOptions, children: Sequenc
 
 
 def make_histogram_type(options: ReadOptions) -> pa.DataType:
-    """The struct of a histogram: tops, cumulative values, the bucket definition as stored, and what else is wanted."""
+    """Return the struct of a histogram: tops, cumulative values, the stored bucket definition, and what is wanted."""
     fields = [
         pa.field("tops", pa.list_(pa.float64())),
         pa.field("values", pa.list_(pa.float64())),

@@ -21,7 +21,7 @@ from sawlog.filodb.kernels import histogram_payloads as h
 from sawlog.filodb.kernels import payloads as p
 from sawlog.filodb.kernels.gather import Texts
 from sawlog.filodb.schemas.record import Column, RecordSchema
-from sawlog.filodb.selection import Layout
+from sawlog.filodb.selection import RecordLayout
 from sawlog.filodb.target import HASH_COLUMN, RECORD_COLUMN, SCHEMA_ID_COLUMN
 from sawlog.kernels.intern import make_seed
 
@@ -62,7 +62,7 @@ class Encoder:
         prefix: What to put before the names of columns in messages.
     """
 
-    def __init__(self, records: Sequence[Layout], prefix: str = "") -> None:
+    def __init__(self, records: Sequence[RecordLayout], prefix: str = "") -> None:
         self._records = records
         self._prefix = prefix
         self._columns = _merge_columns(records)
@@ -296,12 +296,12 @@ class Encoder:
         rows = inner.encode(children, first, self._first_row, None if mask.all() else mask != 0)
         self._run(name, partial(c.encode_records, rows.values, inner.layouts[0].payloads, rows.ops[0], target))
 
-    def _find_nested_layout(self, name: str) -> Layout:
+    def _find_nested_layout(self, name: str) -> RecordLayout:
         for record in self._records:
             for index, column in enumerate(record.record.columns):
                 schema: RecordSchema | None = record.record.br_schemas.get(index)
                 if column.name == name and schema is not None:
-                    return Layout(name, None, schema)
+                    return RecordLayout(name, None, schema)
         raise SchemaError(
             f"column {self._prefix + name!r} is a struct; its schema does not say what is nested in it: give bytes, or"
             " schemas that say it"
@@ -367,7 +367,7 @@ def _index_keys(keys: Sequence[bytes]) -> p.Names:
     return names
 
 
-def _merge_columns(records: Sequence[Layout]) -> list[Column]:
+def _merge_columns(records: Sequence[RecordLayout]) -> list[Column]:
     if not records:
         return [Column(RECORD_COLUMN, "br")]
     columns: dict[str, Column] = {}

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import group_rows, make_fixed_array, view_values
-from sawlog.format.charts import MOST_BOXES, BarChart, LaneBox, Picture, render_count, render_time
+from sawlog.format.charts import MAX_BOXES, BarChart, LaneBox, Picture, render_count, render_time
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 
 SCHEMA, HASH = "_schema", "_hash"
@@ -68,7 +68,7 @@ class Charts:
             yield self._schemas.draw_picture("Records by schema")
         if series_by_key:
             lanes: dict[str, list[LaneBox]] = {}
-            largest = sorted(series_by_key.items(), key=lambda item: (-item[1].rows, str(item[0])))[:MOST_BOXES]
+            largest = sorted(series_by_key.items(), key=lambda item: (-item[1].rows, str(item[0])))[:MAX_BOXES]
             for (metric, number), series in largest:
                 times = f"{render_time(series.first)} to {render_time(series.last)}"
                 text = f"{metric}, partition hash {number}: {render_count(series.rows, 'records')}, {times}"

@@ -88,7 +88,7 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Layout:
+class RecordLayout:
     """Layout of the records of one schema.
 
     Attributes:
@@ -113,7 +113,7 @@ class Selection:
         raw: Whether records of unknown schemas are delivered as bytes.
     """
 
-    layouts: tuple[Layout, ...]
+    layouts: tuple[RecordLayout, ...]
     is_explicit: bool
     known_ids: frozenset[int]
     raw: bool
@@ -138,7 +138,7 @@ class Selection:
 
 
 @lru_cache(maxsize=8)  # files that are opened one by one mostly have the same schemas
-def _make_tables(layouts: tuple[Layout, ...], known_ids: frozenset[int], is_explicit: bool, raw: bool) -> Tables:
+def _make_tables(layouts: tuple[RecordLayout, ...], known_ids: frozenset[int], is_explicit: bool, raw: bool) -> Tables:
     """Return the tables of a `Selection`."""
     records: list[RecordSchema | None] = [record_layout.record for record_layout in layouts]
     schema_index = np.full(1 << 16, len(layouts) if raw else s.UNKNOWN, np.int16)
@@ -179,23 +179,24 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
                 f"table={','.join(options.table)}: records without partition columns have no schema ID;"
                 " such a schema is read on its own"
             )
-        return Selection((Layout(selected[0].name, None, selected[0].ingestion),), True, frozenset(), False)
+        return Selection((RecordLayout(selected[0].name, None, selected[0].ingestion),), True, frozenset(), False)
     part_keys = options.records == "partkeys" or (options.records == "auto" and _are_part_keys(records, selected))
     layouts = tuple(
-        Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion) for schema in selected
+        RecordLayout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion)
+        for schema in selected
     )
     ids = frozenset(schema.schema_id for schema in schemas.select(("all",)))
     return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
 
 
 def find_schema_records(head: bytes, schemas: Schemas) -> list[bytes]:
-    """Of the records at the start of a file those that show its schemas: the first of each, and its first sound one."""
+    """Return the records at the start of a file that show its schemas: the first of each, and its first sound one."""
     complete: set[int] = set()
     return _choose_records(_iterate_records(head, complete), complete, schemas)
 
 
 def _choose_records(candidates: Iterable[tuple[int, memoryview]], complete: set[int], schemas: Schemas) -> list[bytes]:
-    """Of records with their IDs the first of each, and its first sound one.
+    """Return the first record of each ID, and its first sound one.
 
     IDs of which no other record shows anything more go to `complete`.
     """

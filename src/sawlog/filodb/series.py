@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.chain.kernels import Window
-from sawlog.filodb.assemble import ColumnBuilder, RowErrors, Rows
+from sawlog.filodb.assemble import BatchRows, ColumnBuilder, RowErrors
 from sawlog.filodb.columns import ViewField
 from sawlog.filodb.kernels import series as t
 from sawlog.filodb.kernels.records import Out
@@ -76,7 +76,7 @@ class SeriesWalk(RecordsWalk):
     def _read(self, window: Window, out: Out) -> int:
         return self._table.read(window, self.state, out, self.rules, self._builder, self._keys)
 
-    def _make_columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+    def _make_columns(self, rows: BatchRows, marks: RowErrors) -> dict[str, pa.Array]:
         names = (field.name for field in self._builder.fields)
         return dict(zip(names, self._builder.make_field_arrays(rows, marks), strict=True))
 

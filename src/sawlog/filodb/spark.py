@@ -17,7 +17,7 @@ from sawlog.filodb.histograms import functions as histograms_of
 from sawlog.filodb.histograms.functions import HISTOGRAM
 from sawlog.filodb.options import ReadOptions, WriteOptions
 from sawlog.filodb.schemas import Schema
-from sawlog.filodb.selection import Layout, Selection
+from sawlog.filodb.selection import RecordLayout, Selection
 from sawlog.filodb.values import ValueDecoder, ValueEncoder, find_shards, hash_series
 from sawlog.format.damage import check_on_damage
 from sawlog.format.options import parse_options
@@ -111,8 +111,8 @@ def to_filodb_record(column: ColumnOrName, table: str | None = None, **options: 
         Binary; null where the value is null.
 
     Raises:
-        OptionError: With PySpark 4.0, which hands functions timestamps of the session's time zone, not all of them
-            different ones.
+        OptionError: With PySpark 4.0, which hands functions local times of the session's zone: different instants may
+            have the same.
     """
     if not hasattr(functions, "arrow_udf"):
         raise OptionError("to_filodb_record needs PySpark 4.1 or later; write files with format filodb_record instead")
@@ -132,7 +132,7 @@ def filodb_partition_hash(*columns: ColumnOrName, table: str = "gauge", **option
     """
     schema = _find_schema(table, options, "filodb_partition_hash")
     names = [column.name for column in schema.part_key.columns]
-    selection = Selection((Layout(schema.name, schema.schema_id, schema.part_key),), True, frozenset(), False)
+    selection = Selection((RecordLayout(schema.name, schema.schema_id, schema.part_key),), True, frozenset(), False)
     kinds = [field.arrow.type for field in make_row_fields(selection, ReadOptions())]
 
     def compute_hashes(*arrays: pa.Array) -> pa.Array:

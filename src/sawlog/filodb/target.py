@@ -10,7 +10,7 @@ from sawlog.errors import SchemaError
 from sawlog.filodb.columns import RECORDS_KEY, SCHEMAS_KEY
 from sawlog.filodb.options import WriteOptions
 from sawlog.filodb.schemas import Schema, Schemas
-from sawlog.filodb.selection import Layout
+from sawlog.filodb.selection import RecordLayout
 
 SCHEMA_COLUMN = "_schema"
 SCHEMA_ID_COLUMN = "_schema_id"
@@ -24,7 +24,7 @@ _SPECIAL_COLUMNS = (SCHEMA_COLUMN, SCHEMA_ID_COLUMN, HASH_COLUMN, TIME_COLUMN, R
 class Target:
     """Layouts that rows are written in, and how they are chosen."""
 
-    layouts: tuple[Layout, ...]
+    layouts: tuple[RecordLayout, ...]
     by_name: bool
     raw: bool
 
@@ -74,10 +74,10 @@ class Target:
                 raise SchemaError(f"schema {self.layouts[0].name!r}: columns are missing: {', '.join(missing)}")
 
 
-def _make_layout(schema: Schema, *, part_keys: bool) -> Layout:
+def _make_layout(schema: Schema, *, part_keys: bool) -> RecordLayout:
     if schema.partition is None:
-        return Layout(schema.name, None, schema.ingestion)
-    return Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion)
+        return RecordLayout(schema.name, None, schema.ingestion)
+    return RecordLayout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion)
 
 
 def _find_schema(schemas: Schemas, schema: pa.Schema, *, part_keys: bool) -> Schema:

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from sawlog.arrow import Column, fill_null, make_array, make_fixed_array, unpack_booleans
 from sawlog.chain.kernels import END, FULL, MORE, Window
-from sawlog.chain.walk import ChainWalk, Event, Span
+from sawlog.chain.walk import ChainWalk, Span, WalkEvent
 from sawlog.filodb import layout
-from sawlog.filodb.assemble import ColumnBuilder, RowErrors, Rows
+from sawlog.filodb.assemble import BatchRows, ColumnBuilder, RowErrors
 from sawlog.filodb.columns import POINTED, ViewField
 from sawlog.filodb.framing import Container, Framing, Header
 from sawlog.filodb.judge import LOOK, PLAIN_WORD, is_whole
@@ -26,7 +26,7 @@ from sawlog.filodb.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb.kernels.records import Out
 from sawlog.filodb.layout import ContainerDamageKind
 from sawlog.filodb.options import ReadOptions
-from sawlog.filodb.selection import Layout, Selection, Tables
+from sawlog.filodb.selection import RecordLayout, Selection, Tables
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, FileRange, assemble
 from sawlog.format.damage import Findings
 from sawlog.format.query import Condition, iterate_conditions
@@ -289,7 +289,7 @@ class RecordsWalk(Walk):
     ) -> None:
         selection = fragment.selection
         super().__init__(fragment, source, schema, findings, selection.tables, bounds=bounds)
-        self._named: tuple[Layout, ...] = selection.layouts
+        self._named: tuple[RecordLayout, ...] = selection.layouts
         fields = self._choose_fields()
         self._place = (self.capacity, *schema.names)
         workspace = selection.pool.take(self._place)
@@ -303,7 +303,7 @@ class RecordsWalk(Walk):
         """Return the fields that are gathered of each record."""
 
     @abstractmethod
-    def _make_columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+    def _make_columns(self, rows: BatchRows, marks: RowErrors) -> dict[str, pa.Array]:
         """Return the fields of the schema, and marks of the rows that turn out damaged."""
 
     def _run_kernel(self, window: Window) -> int:
@@ -319,7 +319,7 @@ class RecordsWalk(Walk):
         if not rows:
             return
         marks = RowErrors()
-        selected = self._choose_rows(Rows(self._sight.data, rows, self.starts, self._which))
+        selected = self._choose_rows(BatchRows(self._sight.data, rows, self.starts, self._which))
         columns = self._make_columns(selected, marks)
         absent = (field for field in self._schema if field.name not in (*columns, FILE_COLUMN, OFFSET_COLUMN))
         columns |= {field.name: pa.nulls(selected.count, field.type) for field in absent}  # which a stream may name
@@ -336,7 +336,7 @@ class RecordsWalk(Walk):
             batch = batch.filter(make_array(keep, pa.bool_())) if len(self._schema) else batch.slice(0, rows)
         yield rows, batch
 
-    def _choose_rows(self, rows: Rows) -> Rows:
+    def _choose_rows(self, rows: BatchRows) -> BatchRows:
         """Return the rows that filters leave, as far as they are decided before anything is decoded."""
         return rows
 
@@ -356,7 +356,7 @@ class RecordsWalk(Walk):
         """Leave the memory to the walk over another file, once all rows of this one are delivered."""
         self._fragment.selection.pool.give(self._place, self._workspace)
 
-    def describe(self, event: Event) -> str:
+    def describe(self, event: WalkEvent) -> str:
         """Return the detail of an event's damage, with the name of the column that it is in."""
         if event.kind == ContainerDamageKind.BAD_POINTER:
             return ContainerDamageKind.BAD_POINTER.detail.format(self._builder.fields[event.one].name, event.two)
@@ -386,7 +386,7 @@ class RowsWalk(RecordsWalk):
         gathered = [field for field in all_fields if field.name in names or (field.kind in POINTED and field.sources)]
         return (*gathered, *self._hidden)
 
-    def _choose_rows(self, rows: Rows) -> Rows:
+    def _choose_rows(self, rows: BatchRows) -> BatchRows:
         """Choose rows by single labels. Those with damaged maps are kept, to be reported."""
         for condition in self._conditions:
             values, state = self._builder.gather_labels(condition.column, (condition.key or "").encode(), rows)
@@ -408,7 +408,7 @@ class RowsWalk(RecordsWalk):
                 rows = replace(rows, count=count)
         return rows
 
-    def _make_columns(self, rows: Rows, marks: RowErrors) -> dict[str, pa.Array]:
+    def _make_columns(self, rows: BatchRows, marks: RowErrors) -> dict[str, pa.Array]:
         if self._hidden:
             self._verify_hashes(rows, marks)
         columns: dict[str, pa.Array] = self._builder.make_arrays(self._schema, rows, marks)
@@ -426,7 +426,7 @@ class RowsWalk(RecordsWalk):
             fields.append(ViewField(f"#{i}", "string", sources, pa.field(f"#{i}", pa.binary())))
         return tuple(fields)
 
-    def _verify_hashes(self, rows: Rows, marks: RowErrors) -> None:
+    def _verify_hashes(self, rows: BatchRows, marks: RowErrors) -> None:
         stored = self._builder.view_values("#hash", np.int32, rows.count)
         hidden = self._hidden[1:]
         for number, record_layout in enumerate(self._named):

@@ -18,15 +18,15 @@ from sawlog.guard import EPOCH
 Axis = Literal["number", "bytes", "time", "keys"]
 """What the axis counts: things, bytes, milliseconds since 1970, or nothing: a place in the order of keys."""
 
-MOST_BOXES = 800
+MAX_BOXES = 800
 """Of one chart; the longest are drawn."""
 MOST_LANES = 40
-MOST_ROWS = 8
+MAX_LANE_ROWS = 8
 """Of boxes that overlap in one lane; others are drawn in the last one."""
 MOST_TEXT = 300
 _MAX_KEY_BYTES = 40
 """Of a key that are shown."""
-BUCKETS = 240
+TIME_BUCKETS = 240
 """Of a time."""
 
 
@@ -76,9 +76,7 @@ class Picture:
         """Return plain data for JSON: boxes as lists of their attributes, the series as its place in `series`."""
         lanes = dict(list(self.lanes.items())[:MOST_LANES])
         boxes = [box for lane_boxes in lanes.values() for box in lane_boxes]
-        longest = set(
-            heapq.nlargest(MOST_BOXES, range(len(boxes)), lambda index: boxes[index].end - boxes[index].start)
-        )
+        longest = set(heapq.nlargest(MAX_BOXES, range(len(boxes)), lambda index: boxes[index].end - boxes[index].start))
         series = list(dict.fromkeys(box.series for box in boxes))
         paths = list(dict.fromkeys(box.path for box in boxes))
         number = itertools.count()
@@ -109,12 +107,12 @@ class Picture:
 
 
 def _pack_boxes(boxes: Sequence[LaneBox]) -> list[list[LaneBox]]:
-    """Return boxes in at most `MOST_ROWS` rows; only in the last one may they overlap."""
+    """Return boxes in at most `MAX_LANE_ROWS` rows; only in the last one may they overlap."""
     rows: list[list[LaneBox]] = [[]]
     for box in sorted(boxes):
         free = (row for row in rows if not row or (row[-1].end <= box.start and row[-1].start < box.start))
         row = next(free, None)
-        if row is None and len(rows) < MOST_ROWS:
+        if row is None and len(rows) < MAX_LANE_ROWS:
             rows.append(row := [])
         (rows[-1] if row is None else row).append(box)
     return rows
@@ -176,7 +174,7 @@ class RateChart:
             first, last = low >> self._shift, high >> self._shift
             if self._sums.shape[1]:
                 first, last = min(first, self._first), max(last, self._first + self._sums.shape[1] - 1)
-            if last - first < BUCKETS:
+            if last - first < TIME_BUCKETS:
                 break
             self._widen_buckets()
         sums = np.zeros((2, last - first + 1), np.int64)
@@ -224,7 +222,7 @@ class KeySpan(NamedTuple):
 
 
 def draw_key_ranges(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
-    """A chart of ranges of keys: a stretch between two neighbouring bounds is as wide as the bytes that are there."""
+    """Return a chart of ranges of keys: a stretch between two neighbouring bounds is as wide as its bytes."""
     bounds = sorted({key for span in spans for key in (span.smallest, span.end)})
     place = {key: number for number, key in enumerate(bounds)}
     steps = [0.0] * (len(bounds) + 1)
@@ -260,7 +258,7 @@ def render_time(milliseconds: float) -> str:
 
 
 def _escape_text(text: str) -> str:
-    """Return a text, cut at `MOST_TEXT` characters, and escaped if some of them are not printable."""
+    """Return a text, cut at `MAX_TEXT` characters, and escaped if some of them are not printable."""
     cut = text[:MOST_TEXT]
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
 

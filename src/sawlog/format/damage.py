@@ -349,7 +349,7 @@ def warn_of_losses(findings: Findings, path: str) -> None:
 
 
 def describe_places(count: int) -> str:
-    """A sentence on damage without bytes: something is missing altogether, such as the footer of an emptied file."""
+    """Return a sentence on damage without bytes: something is missing, such as the footer of an emptied file."""
     return f"{count:,} damaged place{'' if count == 1 else 's'}"
 
 

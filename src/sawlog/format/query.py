@@ -179,7 +179,7 @@ def filter_batch(query: And, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def can_match(query: Query, values: pa.RecordBatch) -> bool:
-    """Whether a query may hold for rows that all have the values of `values`, a batch of one row and some columns."""
+    """Return whether a query may hold for rows that all have the values of `values`, a row of some columns."""
     match query:
         case And():
             return all(can_match(part, values) for part in query.parts)

@@ -244,7 +244,7 @@ CHANGED = "files of another type need a path, and a stream, of their own"
 
 
 def fix_schema(fixed: pa.Schema, schema: pa.Schema, where: str) -> pa.Schema:
-    """The columns of a stream that has begun, for files that came later: what they lack is null, what is new left out.
+    """Return the columns of a begun stream for files that came later: what they lack is null, new ones are left out.
 
     Raises:
         SchemaError: When a column has become another.

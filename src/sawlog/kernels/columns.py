@@ -21,7 +21,7 @@ from sawlog.kernels.vector import copy_short
 
 
 def make_take(width: int, *, big: bool = False) -> Any:
-    """`take(target, values, row, data, at) -> uint64`: a value of 1, 2, 4 or 8 bytes as it is stored at `data[at]`.
+    """Return `take(target, values, row, data, at) -> uint64`: a value of 1, 2, 4 or 8 bytes as stored at `data[at]`.
 
     It goes to the buffer that begins at `target[values]`, as item `row`. All numbers are uint64.
     """
@@ -37,7 +37,7 @@ def make_take(width: int, *, big: bool = False) -> Any:
 
 
 def make_put(*, big: bool = False) -> Any:
-    """`put(width, out, at, data, values, row)`, the reverse: item `row` of those at `data[values]` to `out[at]`."""
+    """Return `put(width, out, at, data, values, row)`, the reverse: item `row` from `data[values]` to `out[at]`."""
 
     def make_copy(width: int) -> Any:
         load, store, step = make_load(Number(0, width)), make_store(Number(0, width, big)), np.uint64(width)
@@ -77,7 +77,7 @@ def append(target: Any, body: Any, used: Any, ends: Any, place: Any, data: Any, 
 
 
 def make_put_slice(kind: Slice) -> Any:
-    """`put_slice(out, at, data, start, length) -> uint64`: the `length` bytes at `data[start]`, after their length.
+    """Return `put_slice(out, at, data, start, length) -> uint64`: `length` bytes of `data[start]`, after their length.
 
     What comes after them in `out` may be overwritten. The result is their end. All numbers are uint64.
     """

@@ -40,7 +40,7 @@ _CONFIG: Any = config
 """Its types name no settings."""
 _LOADED: list[Any] = []
 """What holds machine code."""
-_FIRST_OWN_NODE = 1 << 31
+_OWN_NODE = 1 << 31
 """A number of metadata that Numba does not come to."""
 _CACHE_LINE = 64
 """Where entries begin, so that the speed of a loop does not depend on the size of what is linked before it."""
@@ -266,8 +266,8 @@ define i32 @{symbol}({declared}) align {_CACHE_LINE} {{
   %status = call i32 @"{name}"(ptr %result, ptr %error, {declared})
   ret i32 %status
 }}
-!llvm.module.flags = !{{!{_FIRST_OWN_NODE}}}
-!{_FIRST_OWN_NODE} = !{{i32 7, !"RtLibUseGOT", i32 1}}
+!llvm.module.flags = !{{!{_OWN_NODE}}}
+!{_OWN_NODE} = !{{i32 7, !"RtLibUseGOT", i32 1}}
 """
     parsed_module = llvm.parse_assembly(str(module) + around)
     parsed_module.verify()
@@ -329,7 +329,7 @@ def find_external_names(module: Any) -> set[str]:
 
 
 def optimize(module: Any, machine: Any) -> None:
-    """As Numba does it: short functions are laid into others first, then all of LLVM's passes run.
+    """Optimize as Numba does: short functions are laid into others first, then all of LLVM's passes run.
 
     Copies of bytes call `memmove`: without a version, `memcpy` is glibc's first one, which is slow.
     """

@@ -157,7 +157,7 @@ def _load_state(state: Any) -> Any:
 
 @kernel
 def absorb(data: Bytes, start: UInt64, length: UInt64, state: OutUInt64s) -> None:
-    """Take bytes into the state of a hash, 32 at a time; only of the last ones there may be another number.
+    """Take bytes into the state of a hash, 32 at a time; only the last call may bring another number.
 
     Args:
         data: uint8.

@@ -183,7 +183,7 @@ def walker(function: Any) -> Any:
 
 
 def always_inlined(function: Any) -> Any:
-    """As `inlined`, where the compiler would rather make a call: to pass many arrays costs more than a short loop."""
+    """Inline like `inlined`, even if the compiler prefers a call: to pass many arrays costs more than a short loop."""
     return function if PLAIN else compiler.make_helper(function, forceinline=not CHECKED)
 
 

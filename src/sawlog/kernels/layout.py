@@ -136,7 +136,7 @@ def locate_numbers(packed: Struct, *names: str) -> dict[str, Number]:
 
 
 def make_load(number: Number) -> Any:
-    """`load(data, pos) -> uint64` for kernels: the number of the thing that begins at uint64 `pos` of a uint8 array."""
+    """Return `load(data, pos) -> uint64` for kernels: the number in the thing at uint64 `pos` of a uint8 array."""
     from sawlog.kernels import memory
     from sawlog.kernels.jit import CHECKED, inlined
 

@@ -14,7 +14,7 @@ from sawlog.kernels.numbers import _EIGHT, _HALF, _U32
 
 
 def load_number(bits: int, offset: int = 0, *, big: bool = False) -> Any:
-    """`load(array, position) -> uint64`: the number of 8 to 64 bits at `position + offset`, as one instruction."""
+    """Return `load(array, position) -> uint64`: a number of 8 to 64 bits at `position + offset`, by one instruction."""
 
     @intrinsic
     def load(typing_context: Any, array: Any, position: Any) -> Any:

@@ -216,7 +216,7 @@ _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
 def reads_objects(reader: Any) -> bool:
-    """Whether arrays and records lie in memory as `reader` takes them to: as in NumPy 2, with Python's own head."""
+    """Return whether memory holds arrays and records as `reader` expects: as in NumPy 2, with Python's own head."""
     array = np.zeros((2, 3), np.int16)
     record = np.zeros(1, np.dtype((np.record, [("a", np.int64)])))[0]
     flags = _CONTIGUOUS | _ALIGNED | _WRITEABLE

@@ -301,7 +301,7 @@ def call(*_arguments):
                 words[place + 1 : place + 1 + leaf.kind.ndim] = value.shape
 
     def convert_arguments(self, arguments: tuple[Any, ...]) -> list[Any]:
-        """Arguments that have been checked, as a kernel in plain Python takes them: nobody writes to what is read."""
+        """Return checked arguments as a kernel in plain Python takes them: what is only read cannot be written to."""
         return [_convert_value(member, value) for member, value in zip(self.members, arguments, strict=True)]
 
     def convert_result(self, result: Any) -> Any:

@@ -94,7 +94,7 @@ TIMED = OPERATION_NAMES.index("timed_put")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EntryRun:
     """Entries of one file."""
 
     path: str
@@ -166,8 +166,8 @@ def strip_times(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(values), buffers, values.null_count)
 
 
-def with_times(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
-    """Values, none of them of a timed put null, with a time of zero after those: for RocksDB, before all others."""
+def append_times(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
+    """Return values with a time of zero appended to those of timed puts, none of which is null."""
     if not timed.any():
         return values
     data, ends = view_binary(values)

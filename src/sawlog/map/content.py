@@ -14,7 +14,7 @@ from sawlog.map.kernels import find_bounds, hash_slices, hash_words, move_new
 
 _SKETCH_HASHES = 1024
 """Hashes that an estimate of distinct values keeps: it is off by 3 % or so."""
-KEYS = 4096
+MAX_KEYS = 4096
 """Keys that are counted at a time."""
 _SHOWN_KEYS = 20
 KEY_BYTES = 256
@@ -74,7 +74,7 @@ def _select_distinct(values: pa.Array) -> pa.Array:
     return values.dictionary.take(make_fixed_array(pa.int64(), used_codes)).drop_null()
 
 
-class Column:
+class ColumnStatistics:
     """The statistics of a column, batch by batch."""
 
     def __init__(self, field: pa.Field) -> None:
@@ -144,10 +144,10 @@ def is_key(field: pa.Field) -> bool:
     return any(test(kind) for test in (*text, pa.types.is_boolean))
 
 
-class Keys:
+class KeyStatistics:
     """The values of a column with most bytes in the file: exact while there are few, then at least what is said.
 
-    Where there are more than `KEYS`, those with least bytes are dropped, and counted again from nothing if they return.
+    Where there are more than `MAX_KEYS`, those with least bytes are dropped, and counted from nothing if they return.
 
     Attributes:
         name: The column.
@@ -173,7 +173,7 @@ class Keys:
         codes = view_values(fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)), np.int64)
         rows = np.bincount(codes, minlength=len(encoded.dictionary) + 1)
         total = np.bincount(codes, sizes, minlength=len(rows)).astype(np.int64)
-        largest = np.argsort(-total, kind="stable")[:KEYS]
+        largest = np.argsort(-total, kind="stable")[:MAX_KEYS]
         self.dropped |= len(largest) < int(np.count_nonzero(rows))
         for code in largest.tolist():
             if not rows[code]:
@@ -184,9 +184,9 @@ class Keys:
                 continue
             count, weight = self._found.get(key, (0, 0))
             self._found[key] = count + int(rows[code]), weight + int(total[code])
-        if len(self._found) > 2 * KEYS:
+        if len(self._found) > 2 * MAX_KEYS:
             self.dropped = True
-            self._found = dict(sorted(self._found.items(), key=lambda item: -item[1][1])[:KEYS])
+            self._found = dict(sorted(self._found.items(), key=lambda item: -item[1][1])[:MAX_KEYS])
         self._rows += len(values) - values.null_count
         self.repeats = self._rows < _SKETCH_HASHES or 2 * len(self._found) <= self._rows
         return encoded

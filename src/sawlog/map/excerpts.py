@@ -22,12 +22,12 @@ _HEAD_BYTES = 256
 ROW_BYTES = 192
 _BEFORE_DAMAGE = 32
 _DAMAGE_BYTES = 160
-PARTS = 16
+MAX_PARTS = 16
 """Parts that are named of one excerpt; of the head, `HEAD_PARTS`."""
 HEAD_PARTS = 60
 ALL_EXCERPTS = 1400
 """Of all files together."""
-ALL_LED = 400
+MAX_LED_PLACES = 400
 """Of the places that charts lead to, besides."""
 RANGES_SHOWN = 600
 
@@ -60,7 +60,7 @@ def _excerpt(file: File, source: Source, dissect: FieldParser | None, offset: in
     data = source.read_window(begin, max(0, min(length, file.size - begin))).tobytes()
     pieces = _call_safely(lambda: dissect(offset)) if dissect is not None else None
     parts_of_excerpt: list[Part] = []
-    room = PARTS if offset else HEAD_PARTS
+    room = MAX_PARTS if offset else HEAD_PARTS
     while pieces is not None and room > 0:
         part = _call_safely(functools.partial(next, pieces, None))
         if part is None or part.offset >= begin + len(data) or part.length < 0:

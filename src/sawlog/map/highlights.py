@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sawlog.format.charts import BarChart, LaneBox, Picture, RateChart, render_count
-from sawlog.map.content import Column
-from sawlog.map.order import Order
+from sawlog.map.content import ColumnStatistics
+from sawlog.map.order import RowOrder
 
-SHOWN = 12
+MAX_SHOWN = 12
 """Of the largest rows, and of the longest gaps."""
 _GAP_FACTOR = 5
 """A gap is so many times as long as the mean step from row to row."""
@@ -41,7 +41,7 @@ class Large(NamedTuple):
 class Highlights:
     """The largest rows, the longest gaps, and rows along their time, of all files."""
 
-    def __init__(self, order: Order | None) -> None:
+    def __init__(self, order: RowOrder | None) -> None:
         self._order = order if order is not None and order.kind == "time" else None
         self._rates = RateChart()
         self._rows: list[Large] = []
@@ -59,7 +59,7 @@ class Highlights:
     ) -> None:
         """Take in rows of a file."""
         large_rows = (Large(size, path, start, size) for size, start in _find_largest(places[1], places[0]))
-        self._rows = heapq.nlargest(SHOWN, [*self._rows, *large_rows], lambda large: (large.size, -large.offset))
+        self._rows = heapq.nlargest(MAX_SHOWN, [*self._rows, *large_rows], lambda large: (large.size, -large.offset))
         self._least = min(self._least, int(places[1].min(initial=self._least)))
         if self._order is None or not len(values):
             return
@@ -70,14 +70,14 @@ class Highlights:
             Large(step, path, int(starts[row]), int(sizes[row]), int(values[row]) - step)
             for step, row in _find_largest(steps, np.arange(len(steps)))
         )
-        self._gaps = heapq.nlargest(SHOWN, [*self._gaps, *gaps])
+        self._gaps = heapq.nlargest(MAX_SHOWN, [*self._gaps, *gaps])
         self._last = path, int(values[-1])
 
     def list_places(self, path: str) -> list[tuple[int, int]]:
         """Return the offset and bytes of the rows of a file that charts lead to."""
         return [(large.offset, large.length) for large in (*self._rows, *self._gaps) if large.path == path]
 
-    def draw_pictures(self, columns: Sequence[Column]) -> Iterator[Picture]:
+    def draw_pictures(self, columns: Sequence[ColumnStatistics]) -> Iterator[Picture]:
         """Yield the pictures of the rows seen so far."""
         order = self._order
         if order is not None and (rows := list(self._draw_boxes(0, "rows", order))):
@@ -105,14 +105,14 @@ class Highlights:
                 sums.add(column.field.name, "null", column.nulls)
             yield sums.draw_picture("Nulls by column")
 
-    def _draw_boxes(self, kind: int, unit: str, order: Order) -> Iterator[LaneBox]:
+    def _draw_boxes(self, kind: int, unit: str, order: RowOrder) -> Iterator[LaneBox]:
         for start, end, amount, height in self._rates.iterate_buckets(kind):
             text = (
                 f"{render_count(amount, unit)} in {order.render_length(end - start)} from {order.render_value(start)}"
             )
             yield LaneBox(order.convert_value(start), order.convert_value(end), text, unit, height)
 
-    def _draw_gap(self, gap: Large, order: Order) -> LaneBox:
+    def _draw_gap(self, gap: Large, order: RowOrder) -> LaneBox:
         text = f"{order.render_length(gap.size)} without rows, from {order.render_value(gap.start)}"
         return LaneBox(
             order.convert_value(gap.start),
@@ -126,5 +126,5 @@ class Highlights:
 
 def _find_largest(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Return the size and place of the few largest above zero."""
-    few = np.argpartition(-sizes, SHOWN)[:SHOWN] if len(sizes) > SHOWN else np.arange(len(sizes))
+    few = np.argpartition(-sizes, MAX_SHOWN)[:MAX_SHOWN] if len(sizes) > MAX_SHOWN else np.arange(len(sizes))
     return ((int(sizes[index]), int(places[index])) for index in few if sizes[index] > 0)

@@ -86,14 +86,14 @@ def bin_rows(
 
 @wide_kernel
 def hash_words(words: UInt64s, out: OutUInt64s) -> None:
-    """A hash of each uint64."""
+    """Compute a hash of each uint64."""
     for row in range(len(words)):
         out[row] = mix_bits(words[row] + _GOLDEN)
 
 
 @kernel
 def hash_slices(ends: Int64s, data: Bytes, out: OutUInt64s) -> None:
-    """A hash of each value of variable length.
+    """Return a hash of each value of variable length.
 
     Args:
         ends: int64, one more than there are values: value i is `data[ends[i]:ends[i + 1]]`.

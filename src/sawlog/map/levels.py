@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sawlog.format.damage import Account
 from sawlog.map.kernels import BIN, ORDER, USES, bin_rows
 
-MOST_BINS = 2048
+MAX_BINS = 2048
 """Of one file."""
 _MAX_ALL_BINS = 16384
 """Of all files together, each of which has at least `_MIN_BINS`."""
@@ -29,7 +29,7 @@ class Ranges:
 
 def choose_bin_count(files: int) -> int:
     """Return the number of bins of each of so many files."""
-    return max(_MIN_BINS, min(MOST_BINS, _MAX_ALL_BINS // max(files, 1)))
+    return max(_MIN_BINS, min(MAX_BINS, _MAX_ALL_BINS // max(files, 1)))
 
 
 class Levels:

@@ -24,7 +24,7 @@ from sawlog.format.fields import Part
 VERSION = 1
 """Of the document."""
 _RANKS = ["not drawn", *map(str, (Verdict.DAMAGED, Verdict.INCOMPLETE, Verdict.UNSUPPORTED, Verdict.CLEAN))]
-MOST_TEXT = 80
+MAX_TEXT = 80
 """Characters of the value of a part."""
 
 
@@ -45,7 +45,7 @@ class Excerpt:
 
 
 def _list_part(part: Part) -> list[Any]:
-    values = [part.name, part.offset, part.length, part.value[:MOST_TEXT], part.expected, part.use]
+    values = [part.name, part.offset, part.length, part.value[:MAX_TEXT], part.expected, part.use]
     return [*values, [_list_part(inner) for inner in part.inside]] if part.inside else values
 
 

@@ -21,7 +21,7 @@ NOTHING: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RowOrder:
     """The column, and how its values are shown.
 
     Attributes:
@@ -35,7 +35,7 @@ class Order:
     scale: float
 
     @classmethod
-    def of(cls, schema: pa.Schema) -> Order | None:
+    def of(cls, schema: pa.Schema) -> RowOrder | None:
         """Return the first column of times, or else one that is called like a sequence; None if there is none."""
         for field in schema:
             if pa.types.is_timestamp(field.type):

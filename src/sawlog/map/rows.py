@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import view_values
 
-KEPT_ROWS = 40_000
+MAX_KEPT_ROWS = 40_000
 """Rows of all files that are kept one by one, from their beginnings on."""
 _ROWS_AROUND_DAMAGE = 16
 """Rows kept before and after a damage, and at the end of a file."""
@@ -37,7 +37,7 @@ class PlacedBatch(NamedTuple):
     lengths: NDArray[np.int64]
 
 
-class Rows:
+class PlacedRows:
     """Batches with the places of their rows; each is given once it is known where the next one begins.
 
     Args:
@@ -99,7 +99,7 @@ class SampledRows:
     """
 
     def __init__(self, files: int) -> None:
-        self._room = KEPT_ROWS // max(1, files)
+        self._room = MAX_KEPT_ROWS // max(1, files)
         self._ranges = _MAX_KEPT_RANGES
         self._head: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._near: dict[int, int] = {}

@@ -40,7 +40,7 @@ def make_strips(dataset: sawlog.Dataset) -> list[FileMap]:
 
 
 def choose_cells(file: FileMap, width: int) -> list[str]:
-    """The use that each of `width` equal parts of a file is shown as: the most frequent one, but damage before all."""
+    """Return the use that each of `width` equal parts of a file is shown as: the most frequent, but damage first."""
     bins = np.array([file.bins[f"{use}_bytes"] for use in USES])
     count = bins.shape[1]
     # Parts that are smaller than bins are what their bin is.

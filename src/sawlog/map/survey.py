@@ -19,13 +19,13 @@ from sawlog.format.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail
 from sawlog.format.planning import bind_scan, describe_files, plan_for_threads, plan_fragments
 from sawlog.format.scan import OFFSET_COLUMN
 from sawlog.guard import wrap_errors
-from sawlog.map.content import Column, Keys, is_key
-from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, RANGES_SHOWN, ROW_BYTES, make_excerpts
+from sawlog.map.content import ColumnStatistics, KeyStatistics, is_key
+from sawlog.map.excerpts import ALL_EXCERPTS, MAX_LED_PLACES, RANGES_SHOWN, ROW_BYTES, make_excerpts
 from sawlog.map.highlights import Highlights
 from sawlog.map.levels import Levels, Ranges, choose_bin_count
 from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
-from sawlog.map.order import NOTHING, Order
-from sawlog.map.rows import Rows, SampledRows
+from sawlog.map.order import NOTHING, RowOrder
+from sawlog.map.rows import PlacedRows, SampledRows
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _FileSurvey:
         self.levels.add_piece(0, self.file.size, report.account, exact)
 
     def finish(
-        self, dataset: sawlog.Dataset, order: Order | None, room: int, places: Sequence[tuple[int, int]] = ()
+        self, dataset: sawlog.Dataset, order: RowOrder | None, room: int, places: Sequence[tuple[int, int]] = ()
     ) -> FileMap:
         """Return everything that is known of the file, with at most `room` excerpts besides rows at `places`."""
         file_map, levels = self.file_map, self.levels
@@ -141,9 +141,9 @@ class _Content:
         self.schema = schema
         self._counting = counting
         self.rows = 0
-        self.columns = [Column(field) for field in schema]
+        self.columns = [ColumnStatistics(field) for field in schema]
         self._shown = min(SHOWN_ROWS, _MAX_HEAD_CELLS // max(1, len(schema)))
-        self._keys = [Keys(field.name) for field in schema if is_key(field)][:_KEY_COLUMNS]
+        self._keys = [KeyStatistics(field.name) for field in schema if is_key(field)][:_KEY_COLUMNS]
         self._head: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch, sizes: NDArray[np.int64]) -> None:
@@ -203,7 +203,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     schema, format = dataset.schema, dataset.format
     document = Map([*dataset.scan.roots], format.name, format.title, dataset.scan.view, dataset.info())
     document.skipped = dataset.skipped
-    order = Order.of(schema)
+    order = RowOrder.of(schema)
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     content = _Content(schema, counting if counting is not None and counting.columns else None)
     highlights = Highlights(order)
@@ -268,7 +268,7 @@ def _find_box_places(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, i
     for box in (box for picture in pictures for boxes in picture.lanes.values() for box in boxes):
         if box.path:
             places.setdefault(box.path, set()).add(box.offset)
-    room = ALL_LED // max(1, len(places))
+    room = MAX_LED_PLACES // max(1, len(places))
     return {
         path: [(offset, ROW_BYTES) for offset in _sample_evenly(sorted(offsets), room)]
         for path, offsets in places.items()
@@ -287,7 +287,7 @@ def _read_piece(
     fragment: Fragment,
     survey: _FileSurvey,
     content: _Content,
-    order: Order | None,
+    order: RowOrder | None,
     highlights: Highlights,
     findings: Findings,
     *,
@@ -313,14 +313,14 @@ def _read_piece(
         drain()
 
     def find_end(first: int) -> int:
-        """Of the last row, which neither the tail nor what follows the rows, such as an index, belongs to."""
+        """Return the end of the last row, before the tail and before what follows the rows, such as an index."""
         if not accounted:
             return start + length
         account, earlier_bytes, tail = findings.account, survey.file_map.account.total, findings.tail
         after = max(account.tail, tail.length if tail is not None else 0)
         return earlier_bytes + account.total - after - max(0, account.header - max(0, first - earlier_bytes))
 
-    for placed in Rows(drain_batches(), OFFSET_COLUMN, find_end, lost_starts):
+    for placed in PlacedRows(drain_batches(), OFFSET_COLUMN, find_end, lost_starts):
         first = int(placed.starts[0]) if first is None else first
         values = order.extract_values(placed.batch) if order is not None else NOTHING
         survey.levels.add_rows(placed.starts, placed.sizes, values)

@@ -153,7 +153,7 @@ def _make_validity(array: pa.Array) -> pa.Buffer | None:
 
 
 def _make_slots(array: pa.Array, width: int) -> pa.Array:
-    """Vectors in slots of one width: as they are, or, where nullable ones are stored as variable binary, made so."""
+    """Return vectors in slots of one width, which nullable ones are brought to from variable binary."""
     if pa.types.is_fixed_size_binary(array.type):
         if array.type.byte_width != width:
             raise SchemaError(f"vectors of {array.type.byte_width} bytes where {width} bytes were expected")

@@ -33,7 +33,7 @@ def compact(
     options = arguments.parse_format_options(option)
     storage_options = arguments.parse_storage_options(storage)
     tree: Literal["plain", "backup"] = "backup" if backup else "plain"
-    from sawlog.spark.sessions import QUIET, hold_session
+    from sawlog.spark.sessions import QUIET_SETTINGS, hold_session
 
     def check_paths() -> None:
         from sawlog.milvus.spark import open_source_and_place
@@ -42,7 +42,9 @@ def compact(
             warnings.simplefilter("ignore")  # they are shown when it is opened to be read
             open_source_and_place(source, target, tree, storage_options, options)
 
-    with hold_session("sawlog compact", {**QUIET, **arguments.parse_key_values(conf, "--conf")}, check_paths) as spark:
+    with hold_session(
+        "sawlog compact", {**QUIET_SETTINGS, **arguments.parse_key_values(conf, "--conf")}, check_paths
+    ) as spark:
         from sawlog.milvus.spark import compact as run
 
         sizes = {"segment_bytes": segment_mib * _MIB, "binlog_bytes": binlog_mib * _MIB}

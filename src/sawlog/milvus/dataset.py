@@ -23,10 +23,10 @@ from sawlog.milvus.fragments import (
     DeltaFragment,
     EventsFragment,
     FileFragment,
-    Subject,
+    FileSubject,
     read_subject,
 )
-from sawlog.milvus.log import Descriptor, Part, hold_log
+from sawlog.milvus.log import Descriptor, LogPart, hold_log
 from sawlog.milvus.metadata.schema import parse_user_schema
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.payloads.payload import Payload, UnreadableError
@@ -44,7 +44,7 @@ class LooseContents(Contents):
         super().__init__(format, files, scan)
 
     @cached_property
-    def subject(self) -> Subject:
+    def subject(self) -> FileSubject:
         """Subject of the first file; the others have to hold the same.
 
         Raises:
@@ -160,7 +160,7 @@ def _describe_payload(payload: Payload, *, bare: bool) -> dict[str, Any]:
     return facts | {key: stored[key].decode("utf-8", "replace") for key in keys if key in stored}
 
 
-def _describe_descriptor(descriptor: Descriptor, parts: Sequence[Part]) -> dict[str, Any]:
+def _describe_descriptor(descriptor: Descriptor, parts: Sequence[LogPart]) -> dict[str, Any]:
     events = [part.event.type.name for part in parts if part.event is not None]
     facts: dict[str, Any] = {
         "envelope": "before 2.0" if descriptor.is_legacy else "V1",

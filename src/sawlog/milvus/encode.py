@@ -266,7 +266,7 @@ def measure_column(column: pa.Array | pa.ChunkedArray) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPlace:
     """Place of a log: ids of collection, partition and segment."""
 
     collection: int
@@ -285,7 +285,7 @@ class NewEvent:
 
 
 def encode_log(
-    place: Place, field: int, type: DataType, events: Sequence[NewEvent], extra: dict[str, Any], target_place: str
+    place: LogPlace, field: int, type: DataType, events: Sequence[NewEvent], extra: dict[str, Any], target_place: str
 ) -> bytes:
     """Return a whole file.
 
@@ -335,7 +335,7 @@ def _compute_creation(timestamp: int) -> int:
     return timestamp >> layout.LOGICAL_BITS << layout.LOGICAL_BITS
 
 
-def encode_insert_log(place: Place, field: Field, column: pa.ChunkedArray, first: int, last: int) -> bytes:
+def encode_insert_log(place: LogPlace, field: Field, column: pa.ChunkedArray, first: int, last: int) -> bytes:
     """Return the insert log of one field of one binlog batch."""
     extra: dict[str, Any] = {layout.ORIGINAL_SIZE: str(measure_column(column))}
     if field.nullable:
@@ -344,13 +344,13 @@ def encode_insert_log(place: Place, field: Field, column: pa.ChunkedArray, first
     return encode_log(place, field.id, field.type, [event], extra, f"field {field.name!r}")
 
 
-def encode_empty_log(place: Place, field: Field, timestamp: int = 1) -> bytes:
+def encode_empty_log(place: LogPlace, field: Field, timestamp: int = 1) -> bytes:
     """Return the insert log of a field of a batch without rows."""
     values = encode(field, pa.nulls(0, field.choose_arrow_type()))
     return encode_insert_log(place, field, pa.chunked_array([values]), timestamp, timestamp)
 
 
-def encode_delta_log(place: Place, keys: pa.Array, times: pa.Array) -> bytes:
+def encode_delta_log(place: LogPlace, keys: pa.Array, times: pa.Array) -> bytes:
     """Return the delta log of some deletes, in JSON."""
     import pyarrow.compute as pc
 
@@ -367,7 +367,7 @@ def encode_ddl_logs(
     collection: int, types: Sequence[EventType], times: Sequence[int], requests: Sequence[bytes]
 ) -> tuple[bytes, bytes]:
     """Return two files of DDL requests: their timestamps, and the requests themselves, an event each. Section 3.5."""
-    place = Place(collection, layout.ALL_PARTITIONS, -1)
+    place = LogPlace(collection, layout.ALL_PARTITIONS, -1)
     stamps = pa.chunked_array([make_array(times, pa.int64())])
     numbers = Field(layout.DELTA_FIELD, "ts", DataType.Int64)
     event = NewEvent(EventType.CREATE_COLLECTION, min(times), max(times), encode_payload(numbers, stamps))

@@ -16,7 +16,7 @@ from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout
 from sawlog.milvus.deletes.log import Deletes, read_deletes
 from sawlog.milvus.layout import COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN, BinlogDamageKind, DataType
-from sawlog.milvus.log import Content, Descriptor, Log, Part, blame, check_content, explain, find_content, hold_log
+from sawlog.milvus.log import Content, Descriptor, Log, LogPart, blame, check_content, explain, find_content, hold_log
 from sawlog.milvus.metadata.manifest import read_manifest
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.payloads.payload import Payload, UnreadableError, zip_columns
@@ -75,7 +75,7 @@ INDEX_SCHEMA = pa.schema([pa.field("data", pa.large_binary(), nullable=False)])
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class FileSubject:
     """Content and fields of a file.
 
     Attributes:
@@ -89,7 +89,7 @@ class Subject:
     key: pa.DataType | None = None
 
 
-def read_subject(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> Subject:
+def read_subject(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> FileSubject:
     """Look into a file.
 
     Raises:
@@ -99,9 +99,9 @@ def read_subject(log: Log, place: LogFile | None, named: Mapping[int, Field]) ->
         raise FormatError(str(log.fault))
     kind = place.kind if place is not None else ""
     if kind == layout.BM25_STATS:
-        return Subject("bm25")
+        return FileSubject("bm25")
     if kind == layout.STATS_LOG or log.shape == "stats":
-        return Subject("stats")
+        return FileSubject("stats")
     if log.shape not in ("v1", "parquet"):
         raise FormatError(f"{log.path}: {explain(log.head)}")
     quiet = Findings("skip", drained=True)
@@ -111,15 +111,15 @@ def read_subject(log: Log, place: LogFile | None, named: Mapping[int, Field]) ->
     parts = list(log.iterate_parts(descriptor, quiet))
     content = _find_content(log, descriptor, parts, kind)
     if content == "delta":
-        return Subject("delta", key=_find_key_type(log))
+        return FileSubject("delta", key=_find_key_type(log))
     id = layout.DELTA_FIELD if descriptor is None else descriptor.field
     if place is not None and (named or id < 0):  # a collection goes by its directories
         id = place.field
     fields = _read_fields(log, descriptor, parts, id, quiet) if content in ("insert", "columns") else []
-    return Subject(content, tuple(named.get(field.id, field) for field in fields))
+    return FileSubject(content, tuple(named.get(field.id, field) for field in fields))
 
 
-def _find_content(log: Log, descriptor: Descriptor | None, parts: list[Part], kind: str) -> Content:
+def _find_content(log: Log, descriptor: Descriptor | None, parts: list[LogPart], kind: str) -> Content:
     if descriptor is None:
         if kind == layout.DELTA_LOG:
             return "delta"
@@ -132,7 +132,9 @@ def _find_content(log: Log, descriptor: Descriptor | None, parts: list[Part], ki
     return find_content(events[0], descriptor) if events and kind != layout.INSERT_LOG else "insert"
 
 
-def _read_fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int, quiet: Findings) -> list[Field]:
+def _read_fields(
+    log: Log, descriptor: Descriptor | None, parts: list[LogPart], id: int, quiet: Findings
+) -> list[Field]:
     """Return the fields of the first event that has them; those that the descriptor gives where none has."""
     for part in parts:
         try:
@@ -171,7 +173,7 @@ class FileFragment(Fragment):
 
     file: File
     log: LogFile | None = None
-    subject: Subject | None = None
+    subject: FileSubject | None = None
     named: Mapping[int, Field] = field(default_factory=dict)
     deletes: int = 0
 
@@ -223,17 +225,17 @@ class FileFragment(Fragment):
         if descriptor is not None and not parts and before == sum(findings.kinds.values()):
             findings.add_damage(log.without_events())
 
-    def _judge(self, log: Log) -> Subject | None:
+    def _judge(self, log: Log) -> FileSubject | None:
         """Return the subject of the file; `None` when it is too broken to say."""
         if self.log is not None and self.log.kind == layout.DELTA_LOG:
-            return Subject("delta")
+            return FileSubject("delta")
         try:
             return read_subject(log, self.log, self.named)
         except FormatError:
             return None
 
     def _decode_parts(
-        self, log: Log, subject: Subject, schema: pa.Schema, findings: Findings
+        self, log: Log, subject: FileSubject, schema: pa.Schema, findings: Findings
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one event after the other; what cannot be read of one costs nothing of the others."""
         descriptor = log.load_descriptor(findings)
@@ -257,7 +259,7 @@ class FileFragment(Fragment):
             findings.add_damage(log.without_events())
 
     def _decode_columns(
-        self, payload: Payload, part: Part, fields: Sequence[Field], schema: pa.Schema, findings: Findings
+        self, payload: Payload, part: LogPart, fields: Sequence[Field], schema: pa.Schema, findings: Findings
     ) -> Iterator[pa.RecordBatch]:
         if len(payload.schema) < len(fields):
             raise payload.make_error(f"{len(payload.schema)} columns where {len(fields)} were expected")
@@ -290,7 +292,7 @@ def decode_rows(
         yield dict(zip((field.name for _, field in fields), arrays, strict=True)), keep
 
 
-def decode_part(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatch:
+def decode_part(payload: Payload, part: LogPart, subject: FileSubject) -> pa.RecordBatch:
     """Return the requests of an event of a DDL log, or the bytes of one of an index.
 
     Raises:
@@ -394,7 +396,7 @@ def _make_descriptor_row(descriptor: Descriptor) -> dict[str, Any]:
     }
 
 
-def _make_event_row(part: Part, payload: Payload | None) -> dict[str, Any]:
+def _make_event_row(part: LogPart, payload: Payload | None) -> dict[str, Any]:
     event = part.event
     if event is None:
         return {}

@@ -30,14 +30,14 @@ from sawlog.chain.kernels import (
 )
 from sawlog.chain.kernels import blame as blame_kernel
 from sawlog.chain.walk import ChainWalk, Span
-from sawlog.chain.walk import Event as Wrong
+from sawlog.chain.walk import WalkEvent as Wrong
 from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError
 from sawlog.format.damage import Damage, Findings
 from sawlog.guard import Undecodable, decode_json
 from sawlog.kernels.jit import as_written
 from sawlog.milvus import layout
 from sawlog.milvus.layout import BinlogDamageKind, EventType, Shape
-from sawlog.milvus.payloads.payload import SMALL, Extent, Payload, UnreadableError
+from sawlog.milvus.payloads.payload import SMALL_FILE_BYTES, Extent, Payload, UnreadableError
 from sawlog.storage import File, Source, Storage, find_answer, is_remote, note_answer
 from sawlog.storage.sources import MemorySource, SourceRange
 
@@ -98,7 +98,7 @@ class Descriptor:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LogEvent:
     """Data event of a file.
 
     Attributes:
@@ -326,7 +326,7 @@ class _RemoteSource:
         self._bytes = b""
 
     def _fetch(self, offset: int, length: int) -> None:
-        start, size = (0, self.size) if self.size <= SMALL else (offset, max(length, BLOCK))
+        start, size = (0, self.size) if self.size <= SMALL_FILE_BYTES else (offset, max(length, BLOCK))
         size = min(size, self.size - start)
         self._bytes = self._storage.read(self._file, start, size)
         self._start = start
@@ -365,7 +365,7 @@ class _IndexedSource:
 
 
 EVENT = make_record_type("kind", "start", "length", "next_position", "timestamp", "first", "last", "payload")
-"""An event, as `Event` has it."""
+"""An event, as `LogEvent` has it."""
 
 
 class Rules(NamedTuple):
@@ -467,7 +467,7 @@ _ROWS = 128
 """Events that are looked for at a time."""
 
 
-def _iterate_events(source: Source, path: str, descriptor: Descriptor, findings: Findings) -> Iterator[Event]:
+def _iterate_events(source: Source, path: str, descriptor: Descriptor, findings: Findings) -> Iterator[LogEvent]:
     """Yield the data events of a V1 file, one by one, walked by their length only.
 
     Damage is reported when the walk finds it, after the events before it. The reader of an event accounts for it.
@@ -484,7 +484,7 @@ def _iterate_events(source: Source, path: str, descriptor: Descriptor, findings:
         if verdict != GOOD:
             break
         code, *numbers = _read_event(window, 0, length, rules)
-        yield Event(EventType(code), *numbers)
+        yield LogEvent(EventType(code), *numbers)
         position += length
     else:
         return
@@ -517,9 +517,9 @@ class _EventWalk(ChainWalk):
     def read(self, window: Window) -> int:
         return int(_walk(_no_run, judge, _gather, on_damage, window, self.state, self._out, self._rules))
 
-    def deliver(self, rows: int) -> Iterator[tuple[int, list[Event]]]:
+    def deliver(self, rows: int) -> Iterator[tuple[int, list[LogEvent]]]:
         """Yield the events, none of which is a row."""
-        yield 0, [Event(EventType(code), *numbers) for code, *numbers in self._out.found[:rows].tolist()]
+        yield 0, [LogEvent(EventType(code), *numbers) for code, *numbers in self._out.found[:rows].tolist()]
 
     def reset(self) -> None:
         """Do nothing: what was delivered is written over."""
@@ -557,10 +557,10 @@ _HARMLESS = (BinlogDamageKind.TRAILING_BYTES.label, BinlogDamageKind.BAD_EXTRA.l
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LogPart:
     """Rows in a file: an event with its payload; `None` for the event of a bare Parquet file."""
 
-    event: Event | None
+    event: LogEvent | None
     extent: Extent
 
     @property
@@ -574,7 +574,7 @@ class Part:
         return self.extent.length + self.extent.framing
 
 
-def blame(part: Part, damage: Damage, findings: Findings) -> None:
+def blame(part: LogPart, damage: Damage, findings: Findings) -> None:
     """Report damage to an event, or to its payload, and account for all of its bytes.
 
     Raises:
@@ -584,7 +584,7 @@ def blame(part: Part, damage: Damage, findings: Findings) -> None:
     findings.account.header += part.length - damage.length
 
 
-def check_content(part: Part, descriptor: Descriptor | None, content: Content, path: str) -> None:
+def check_content(part: LogPart, descriptor: Descriptor | None, content: Content, path: str) -> None:
     """Refuse an event of another type than those of its file.
 
     Raises:
@@ -625,15 +625,15 @@ class Log:
             return None
         return None if self.is_bare_parquet else read_descriptor(self.source, self.path, findings, self.head)
 
-    def iterate_parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
+    def iterate_parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[LogPart]:
         """Yield the file's events, or the only payload of a bare file. Damage is reported when the walk finds it."""
         if self.is_bare_parquet:
-            yield Part(None, Extent(0, self.source.size))
+            yield LogPart(None, Extent(0, self.source.size))
         elif descriptor is not None:
             for event in _iterate_events(self.source, self.path, descriptor, findings):
-                yield Part(event, Extent(event.payload, event.payload_length, event.payload - event.offset))
+                yield LogPart(event, Extent(event.payload, event.payload_length, event.payload - event.offset))
 
-    def open_payload(self, part: Part, span: tuple[int, int] | None = None) -> Payload:
+    def open_payload(self, part: LogPart, span: tuple[int, int] | None = None) -> Payload:
         """Return the payload of a part, its footer checked; `span` is that of `Payload`.
 
         Raises:
@@ -643,7 +643,7 @@ class Log:
 
     def require_parts(
         self, report: Callable[[Damage], None] | None = None, span: tuple[int, int] | None = None
-    ) -> list[tuple[Part, Payload]]:
+    ) -> list[tuple[LogPart, Payload]]:
         """Return all parts of a file of inserts, at least one, of which nothing may be missing.
 
         Args:

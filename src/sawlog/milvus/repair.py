@@ -15,9 +15,9 @@ from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout, paths
 from sawlog.milvus.deletes.log import Deletes, encode_deletes, read_part_deletes
 from sawlog.milvus.encode import NewEvent, encode_descriptor, encode_event, encode_parquet
-from sawlog.milvus.fragments import Subject, decode_part, decode_rows, read_subject
+from sawlog.milvus.fragments import FileSubject, decode_part, decode_rows, read_subject
 from sawlog.milvus.layout import BinlogDamageKind, DataType
-from sawlog.milvus.log import Descriptor, Log, Part, blame, check_content, hold_log
+from sawlog.milvus.log import Descriptor, Log, LogPart, blame, check_content, hold_log
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.payloads.payload import ColumnStream, Payload, UnreadableError, limit_rows
 from sawlog.milvus.payloads.stored import make_event_field
@@ -140,9 +140,9 @@ def _make_descriptor(log: Log, descriptor: Descriptor, findings: Findings) -> by
 
 def _repair_part(
     log: Log,
-    part: Part,
+    part: LogPart,
     descriptor: Descriptor | None,
-    subject: Subject,
+    subject: FileSubject,
     position: int,
     findings: Findings,
     rows: NDArray[np.uint8] | None,
@@ -190,7 +190,7 @@ def _repair_part(
     return encode_event(event, part.event.timestamp, end) + data, payload.rows
 
 
-def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np.uint8]]:
+def _read(part: LogPart, payload: Payload, subject: FileSubject) -> Iterator[NDArray[np.uint8]]:
     """Yield which rows of the event a read delivers: 1 for each of them, 0 for the others.
 
     Raises:
@@ -206,7 +206,7 @@ def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np
         yield np.ones(decode_part(payload, part, subject).num_rows, np.uint8)
 
 
-def _read_rows(payload: Payload, subject: Subject, keep: NDArray[np.uint8], part: Part) -> pa.Table:
+def _read_rows(payload: Payload, subject: FileSubject, keep: NDArray[np.uint8], part: LogPart) -> pa.Table:
     """Return the rows of a damaged event that can be read, as they are stored."""
     if subject.content == "delta":
         return encode_deletes(payload, _read_until_damage(read_part_deletes(part, payload, None)))

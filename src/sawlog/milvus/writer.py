@@ -15,7 +15,7 @@ from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Writer
 from sawlog.milvus import layout
 from sawlog.milvus.encode import (
-    Place,
+    LogPlace,
     encode,
     encode_ddl_logs,
     encode_delta_log,
@@ -101,7 +101,7 @@ class TreeWriter(Writer):
         self._staged.append(self._open.finish())
         self._open = None
 
-    def note_segment(self, place: Place) -> WrittenSegment:
+    def note_segment(self, place: LogPlace) -> WrittenSegment:
         """Return the record of what was written of a segment."""
         key = (place.collection, place.partition, place.segment)
         return self._written.setdefault(key, WrittenSegment(place.partition, place.segment))
@@ -150,7 +150,7 @@ class TreeWriter(Writer):
 class _Segment:
     """A segment being written: its rows that wait for their binlog, and statistics of those that have one."""
 
-    place: Place
+    place: LogPlace
     chunks: list[list[pa.Array]] = field(default_factory=list)
     waiting: int = 0
     size: int = 0
@@ -170,7 +170,7 @@ class InsertWriter(TreeWriter):
         self.primary = self._find_primary()
         self._every = (ROW_ID, TIMESTAMP, *self.fields)
         self._segments: dict[tuple[int, int], _Segment] = {}
-        self._known: set[Place] = set()
+        self._known: set[LogPlace] = set()
         self._numbered = 0
         for name in (ROW_ID.name, TIMESTAMP.name):
             if name in schema.names and not pa.types.is_integer(schema.field(name).type):
@@ -195,7 +195,7 @@ class InsertWriter(TreeWriter):
 
     def _stage_empty(self) -> None:
         """Write a segment without rows, whose files say which fields the collection has."""
-        segment = self._find_segment(Place(self.options.collection_id, self.options.partition_id, -1))
+        segment = self._find_segment(LogPlace(self.options.collection_id, self.options.partition_id, -1))
         self._segments = {}
         place = segment.place
         noted = self.note_segment(place)
@@ -236,7 +236,7 @@ class InsertWriter(TreeWriter):
             )
         return candidates[0]
 
-    def _add(self, place: Place, batch: pa.RecordBatch) -> None:
+    def _add(self, place: LogPlace, batch: pa.RecordBatch) -> None:
         """Put rows into a segment, in pieces no larger than a binlog."""
         required = {self.primary.id: replace(self.primary, nullable=False)}
         columns = [encode(required.get(field.id, field), batch.column(field.name), self._rows) for field in self.fields]
@@ -254,7 +254,7 @@ class InsertWriter(TreeWriter):
                 self._close(segment)
                 del self._segments[place.partition, place.segment]
 
-    def _find_segment(self, place: Place) -> _Segment:
+    def _find_segment(self, place: LogPlace) -> _Segment:
         key = (place.partition, place.segment)
         if key not in self._segments:
             new_place = replace(place, segment=self.make_id()) if place.segment < 0 else place
@@ -340,7 +340,7 @@ class DeltaWriter(TreeWriter):
         if not (pa.types.is_int64(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             raise SchemaError(f"column 'pk' is {kind}; expected int64 or string")
         self._key = pa.int64() if pa.types.is_int64(kind) else pa.string()
-        self._parts: dict[Place, list[tuple[pa.Array, pa.Array]]] = {}
+        self._parts: dict[LogPlace, list[tuple[pa.Array, pa.Array]]] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
         for place, rows in _route_rows(batch, self.options):
@@ -432,7 +432,7 @@ def _sort_rows(columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
     return [column.take(make_fixed_array(pa.int64(), order)) for column in columns]
 
 
-def _route_rows(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[Place, pa.Array | None]]:
+def _route_rows(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[LogPlace, pa.Array | None]]:
     """Yield which rows go where: by the columns that say so, else by the options. A segment below 0 is a new one."""
     import numpy as np
 
@@ -444,7 +444,7 @@ def _route_rows(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[
     }
     defaults = {"collection": options.collection_id, "partition": options.partition_id, "segment": -1}
     if not columns:
-        yield Place(**defaults), None
+        yield LogPlace(**defaults), None
         return
     for name, column in columns.items():
         if column.null_count:
@@ -453,6 +453,6 @@ def _route_rows(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[
     ids = np.stack([view_values(columns[name].cast(pa.int64()), np.int64) for name in names], axis=1)
     unique, inverse = np.unique(ids, axis=0, return_inverse=True)
     for index, values in enumerate(unique.tolist()):
-        place = Place(**{**defaults, **dict(zip(names, values, strict=True))})
+        place = LogPlace(**{**defaults, **dict(zip(names, values, strict=True))})
         rows = None if len(unique) == 1 else make_fixed_array(pa.int64(), np.flatnonzero(inverse.reshape(-1) == index))
         yield place, rows

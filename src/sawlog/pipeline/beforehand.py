@@ -14,7 +14,7 @@ from sawlog.pipeline.document import Path
 from sawlog.pipeline.settings import SAWLOG, Pipeline, Source
 
 if TYPE_CHECKING:
-    from sawlog.spark.options import Request
+    from sawlog.spark.options import SparkRequest
 
 _SPARK_FORMATS = (
     *("avro", "binaryfile", "console", "csv", "foreach", "foreachbatch", "hive", "image", "jdbc", "json", "kafka"),
@@ -70,7 +70,7 @@ def _check_source(pipeline: Pipeline, source: Source) -> None:
     format = None if source.format == SAWLOG else source.format
     for path in source.paths:
         with _locate_errors(pipeline, (*source.key, "options")):
-            request: Request = read_request({**options, "path": path}, format)
+            request: SparkRequest = read_request({**options, "path": path}, format)
             if format is not None:
                 check_known(request.format_options, Known, load_formats()[format].read_options, f"reading {format}")
         if not (source.stream and source.ddl is not None):  # such a directory may come later

@@ -60,7 +60,7 @@ class Document:
             raise OptionError(f"{name}: no TOML: {written.detail}")
         secrets = Secrets(os.environ if environment is None else environment)
         lines: dict[Path, int] = {}
-        for path, line in _locate(text):
+        for path, line in _locate_keys(text):
             lines.setdefault(path, line)
         document = cls(name, {}, written, lines, secrets)
         document.root.update(document._resolve(written, ()))
@@ -96,7 +96,7 @@ class Document:
         return resolved
 
 
-def _locate(text: str) -> Iterator[tuple[Path, int]]:
+def _locate_keys(text: str) -> Iterator[tuple[Path, int]]:
     """Yield the line of every table and key of a text that is known to be TOML.
 
     A statement of TOML ends where a line ends and all before it can be parsed.

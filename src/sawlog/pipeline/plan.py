@@ -15,7 +15,7 @@ from sawlog.format.damage import DAMAGE_SCHEMA
 from sawlog.format.recognition import load_formats
 from sawlog.format.scan import BYTES_COLUMN
 from sawlog.pipeline.errors import PipelineError
-from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Source, Target, Watermark
+from sawlog.pipeline.settings import SAWLOG, STORAGE_OPTION, Pipeline, Source, Target, Watermark
 from sawlog.spark.errors import explain, is_transient, list_spark_errors
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _NO_SOURCES = ("memory",)
 
 
 @dataclass(frozen=True)
-class Part:
+class PlanPart:
     """A source, step or sink of a plan."""
 
     kind: str
@@ -64,7 +64,7 @@ class Plan:
         if pipeline.quarantine is not None and self.quarantined is not None:
             self._check(pipeline.quarantine, self.quarantined.schema)
 
-    def list_parts(self) -> list[Part]:
+    def list_parts(self) -> list[PlanPart]:
         """Return the plan in the order in which rows flow."""
         plan_parts = []
         for source in self.pipeline.sources.values():
@@ -102,12 +102,12 @@ class Plan:
             "options": _render_options(sink.options),
         }
 
-    def _make_part(self, kind: str, name: str, facts: dict[str, str], frame: DataFrame) -> Part:
+    def _make_part(self, kind: str, name: str, facts: dict[str, str], frame: DataFrame) -> PlanPart:
         columns = {
             field.name: field.dataType.simpleString() + ("" if field.nullable else " not null")
             for field in frame.schema
         }
-        return Part(kind, name, {key: value for key, value in facts.items() if value}, columns)
+        return PlanPart(kind, name, {key: value for key, value in facts.items() if value}, columns)
 
     def _define(self, name: str, frame: DataFrame, watermark: Watermark | None) -> None:
         if watermark is not None:
@@ -194,7 +194,7 @@ class Plan:
 
 
 def _render_options(options: Any) -> str:
-    return ", ".join(name if name == STORAGE else f"{name}={value}" for name, value in options.items())
+    return ", ".join(name if name == STORAGE_OPTION else f"{name}={value}" for name, value in options.items())
 
 
 def _render_watermark(watermark: Watermark | None) -> str:

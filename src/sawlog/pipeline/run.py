@@ -78,7 +78,7 @@ class Totals:
         }
 
 
-class Run:
+class PipelineRun:
     """A run of a plan.
 
     Args:

@@ -20,7 +20,7 @@ _STREAMS_SINCE = (4, 2)
 
 @contextlib.contextmanager
 def open_session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session with the pipeline's settings, as `sawlog.spark.session` makes it.
+    """Return a session with the pipeline's settings, as `sawlog.spark.session` makes it.
 
     Args:
         pipeline: What is to be run.

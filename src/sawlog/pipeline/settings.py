@@ -32,7 +32,7 @@ OnDamage = Literal["fail", "skip", "quarantine"]
 SAWLOG = "sawlog"
 """The format that is recognised."""
 AVAILABLE_NOW = "available-now"
-STORAGE = "storage_options"
+STORAGE_OPTION = "storage_options"
 """The option of sawlog's sources and sinks that holds, as JSON, what fsspec needs."""
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
@@ -141,7 +141,7 @@ class _Placed(_Named):
     @property
     def options(self) -> dict[str, str]:
         """All options for the data source."""
-        return {**self.own_options, **({STORAGE: json.dumps(self.storage)} if self.storage else {})}
+        return {**self.own_options, **({STORAGE_OPTION: json.dumps(self.storage)} if self.storage else {})}
 
     def _check_place(self, path: str | None, expected: str) -> None:
         if path is not None and self.table is not None:

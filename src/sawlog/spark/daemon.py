@@ -47,7 +47,7 @@ def preload(workers: Iterable[str]) -> None:
 
 
 def silence_worker(worker: Callable[..., int]) -> Callable[..., int]:
-    """A worker that ends without a traceback when Spark has closed the connection, as it does when a session ends."""
+    """Return a worker that ends without a traceback when Spark closes the connection, as at the end of a session."""
 
     def run(*arguments: Any) -> int:
         try:

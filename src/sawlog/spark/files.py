@@ -197,14 +197,14 @@ class FileColumns:
         fields = [
             make_arrow_schema(spark.StructType([user_fields[name]])).field(0)
             if name in user_fields
-            else pa.field(name, _guess(texts))
+            else pa.field(name, _infer_common_type(texts))
             for name, texts in values.items()
             if name not in data_columns and name not in (METADATA, rescued)
         ]
         return cls(bases, pa.schema(fields), metadata, rescued)
 
     def with_added(self, table_schema: spark.StructType, data_columns: Iterable[str]) -> FileColumns:
-        """The same and, as null, columns that a table has and its files have not, if it has all columns of the files.
+        """Return the same with columns, as null, that only the table has, if it has all columns of the files.
 
         Else a column may have been renamed, or be spelled otherwise, and its values would be hidden.
         """
@@ -347,8 +347,8 @@ def _parse_pair(part: str) -> tuple[str, str] | None:
     return (unquote(key), value) if key and equals and value else None
 
 
-def _guess(texts: Iterable[str | None]) -> pa.DataType:
-    """The type of the values of directory names, as Spark infers it (PartitioningUtils), but for the zone of times."""
+def _infer_common_type(texts: Iterable[str | None]) -> pa.DataType:
+    """Return the type of values in directory names as Spark infers it (PartitioningUtils), but for zones of times."""
     return reduce(_choose_wider, (_infer_type(text) for text in texts if text is not None), None) or pa.string()
 
 

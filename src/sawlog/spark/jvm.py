@@ -44,7 +44,7 @@ _ARCHIVE_SECONDS = 600
 
 
 def launch_settings(jar: str | None) -> tuple[dict[str, str], str]:
-    """Variables for a local session's JVM, and what is first on its class path, if Spark's settings say nothing."""
+    """Return variables for a local session's JVM, and the head of its class path, if Spark's settings have none."""
     if os.name != "posix" or _is_configured() or os.pathsep in str(jar):
         return {}, ""
     first = ""

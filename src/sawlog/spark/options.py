@@ -87,7 +87,7 @@ class WriteOptions:
 
 
 @dataclass(frozen=True)
-class Request:
+class SparkRequest:
     """Options, sorted by whom they are for. Picklable.
 
     Attributes:
@@ -172,7 +172,7 @@ class Request:
             )
 
 
-def read_request(options: Mapping[str, str], format: str | None) -> Request:
+def read_request(options: Mapping[str, str], format: str | None) -> SparkRequest:
     """Return options of a read.
 
     Raises:
@@ -192,10 +192,10 @@ def read_request(options: Mapping[str, str], format: str | None) -> Request:
     if read_options.task_bytes <= 0:
         raise OptionError(f"option task_bytes={read_options.task_bytes}: expected a positive number of bytes")
     storage = replace(storage, file_filter=files.make_selection())
-    return Request(paths, storage, read_options, remaining_options, stream, files, of_table)
+    return SparkRequest(paths, storage, read_options, remaining_options, stream, files, of_table)
 
 
-def write_request(options: Mapping[str, str], format: str | None) -> tuple[Request, Format, Any]:
+def write_request(options: Mapping[str, str], format: str | None) -> tuple[SparkRequest, Format, Any]:
     """Return options of a write, the format, and its own options parsed.
 
     Raises:
@@ -217,7 +217,7 @@ def write_request(options: Mapping[str, str], format: str | None) -> tuple[Reque
     target_format = get_format(write_options.format)
     check_known(remaining_options, WriteOptions, target_format.write_options, f"writing {target_format.name}")
     parsed: Any = parse_options(target_format.write_options, remaining_options, where=f"writing {target_format.name}")
-    return Request(paths, storage, write_options, remaining_options, of_table=of_table), target_format, parsed
+    return SparkRequest(paths, storage, write_options, remaining_options, of_table=of_table), target_format, parsed
 
 
 def check_known(remaining_options: Mapping[str, Any], spark_options: type, formats_own: type, action: str) -> None:

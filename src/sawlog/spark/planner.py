@@ -91,7 +91,7 @@ class SidePlan:
         sizes: Input bytes of each; 0 where a task ends when it has enough rows.
     """
 
-    function: PartitionFunction | Look
+    function: PartitionFunction | PlanningFunction
     partitions: list[bytes]
     sizes: list[int]
 
@@ -194,10 +194,10 @@ def plan(
         sides: What a query needs, once for each time that it reads the path: all of them see the same files.
         parallelism: How many tasks Spark runs at a time: none of its cores is left without work that is worth a task,
             unless the option `task_bytes` says how large tasks are.
-        looked: What `Look` has answered; None when it was not called yet.
+        looked: What `PlanningFunction` has answered; None when it was not called yet.
 
     Returns:
-        One plan for each side. Only that of a `Look`, if the same question has to be asked again with what it answers.
+        One plan for each side, or only that of a `PlanningFunction`, whose answers the next question needs.
     """
     request = read_request(options, None)
     pickled = CPickleSerializer()
@@ -222,7 +222,7 @@ def plan(
         unsplit_files = (part for part in parts if not is_searched(dataset, part))
         unknown = list(dict.fromkeys(map(pickled.dumps, unsplit_files)))
         if unknown:
-            return [SidePlan(Look(), unknown, [0] * len(unknown))]
+            return [SidePlan(PlanningFunction(), unknown, [0] * len(unknown))]
     log_unread(dataset)
     plans = []
     for side, reading, task_bytes in readings:
@@ -236,7 +236,7 @@ def plan(
 
 
 @dataclass(frozen=True)
-class Look:
+class PlanningFunction:
     """Function by which Spark's tasks read what planning needs, if files are large and remote.
 
     Attributes:
@@ -281,7 +281,7 @@ class Conversation:
             blocks = [
                 block for side_plan in plans for block in (_pickle_function(side_plan.function), *side_plan.partitions)
             ]
-            look = any(isinstance(side_plan.function, Look) for side_plan in plans)
+            look = any(isinstance(side_plan.function, PlanningFunction) for side_plan in plans)
             return [json.dumps({"look": look, "sizes": sizes}).encode(), *blocks]
         if verb == "stream":
             from sawlog.spark.stream_reader import make_stream_reader
@@ -320,7 +320,7 @@ def _parse_side(request: Mapping[str, Any]) -> ScanRequest:
     return ScanRequest(_parse_schema(request["wanted"]), comparisons, request.get("limit"))
 
 
-def _pickle_function(function: PartitionFunction | Look) -> bytes:
+def _pickle_function(function: PartitionFunction | PlanningFunction) -> bytes:
     """Return the pickled function of a worker with the schema of its result."""
     returned = function.schema if function.schema.fields else _COUNTS
     return bytes(CPickleSerializer().dumps((function, returned)))

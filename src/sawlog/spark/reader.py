@@ -42,7 +42,7 @@ from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import as_sentence
 from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, append_file_columns, rescue
 from sawlog.spark.filters import is_pushing_down, read_filters, translate_filters
-from sawlog.spark.options import Request, read_request
+from sawlog.spark.options import SparkRequest, read_request
 from sawlog.spark.schema import check_schema, make_arrow_schema, make_spark_schema
 from sawlog.storage import ask_ahead, confirm_files, find_answer
 from sawlog.storage.index import SEARCHES, Index, Notebook, find_remote_state
@@ -63,10 +63,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sawlog")
 
-KEPT = hasattr(DataSourceReader, "pushFilters")
+KEEPS_PLANS = hasattr(DataSourceReader, "pushFilters")
 """Whether Spark keeps what a DataFrame's reader has planned, as 4.1 and later do, which can push filters to readers."""
 _PLANS = "sawlog-plan-"
-SAME_QUERY = 60.0
+SAME_QUERY_SECONDS = 60.0
 """Seconds within which Spark has the second side of a join planned."""
 FEW_ROWS = 1 << 16
 """Rows that some task is likely to find where it begins to read: no more tasks are worth their cost."""
@@ -91,8 +91,8 @@ def read_schema(options: Mapping[str, str], format: str | None) -> StructType:
     return make_full_schema(request, request.open())
 
 
-def make_full_schema(request: Request, dataset: Dataset) -> StructType:
-    """Return columns of a dataset, and those that its directories make."""
+def make_full_schema(request: SparkRequest, dataset: Dataset) -> StructType:
+    """Return the columns of a dataset, and those that the names of its directories make."""
     schema = dataset.schema
     if dataset.scan.columns is None:
         columns = FileColumns.of(
@@ -144,7 +144,7 @@ _RECOMMENDATION = (
 class SawlogReader(DataSourceReader):
     """Plans and reads the columns of `schema`. Picklable; holds no open file."""
 
-    def __init__(self, request: Request, schema: StructType, loaded: str = "") -> None:
+    def __init__(self, request: SparkRequest, schema: StructType, loaded: str = "") -> None:
         self._request = request
         self._schema = schema
         self._loaded = loaded
@@ -158,11 +158,11 @@ class SawlogReader(DataSourceReader):
         the second waits for the first, and takes its answer.
         """
         folder = _find_local_folder()
-        if not (KEPT and self._loaded and os.path.isdir(folder)) or self._filters:
+        if not (KEEPS_PLANS and self._loaded and os.path.isdir(folder)) or self._filters:
             return self._plan()
         for old in glob.glob(os.path.join(glob.escape(folder), f"{_PLANS}*")):
             with contextlib.suppress(FileNotFoundError):
-                if time.time() - os.path.getmtime(old) > SAME_QUERY:
+                if time.time() - os.path.getmtime(old) > SAME_QUERY_SECONDS:
                     os.unlink(old)
         pickled = CPickleSerializer()
         with open(os.path.join(folder, _PLANS + self._loaded), "a+b") as plan_file:
@@ -255,7 +255,7 @@ class Reading:
         is_of_few: Whether some rows will do, whichever these are: nothing is searched for all of them.
     """
 
-    request: Request
+    request: SparkRequest
     dataset: Dataset
     files: list[File]
     scan: Scan
@@ -318,7 +318,7 @@ def _count_bytes(part: Fragment | Dataset) -> int:
     return sum(file.size for file in part.files) if isinstance(part, Dataset) else part.size
 
 
-def project_request(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Reading:
+def project_request(request: SparkRequest, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Reading:
     """Return the read that delivers the columns of a schema, with the option's and Spark's filters.
 
     Raises:
@@ -585,6 +585,6 @@ class PartitionFunction:
 
 @cache
 def freeze_loaded() -> None:
-    """Take what the first batch has loaded out of garbage collection, which Spark runs after every task."""
+    """Keep what the first batch has loaded out of garbage collection, which Spark runs after every task."""
     gc.collect()
     gc.freeze()

@@ -72,7 +72,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def has_integers(kind: pa.DataType) -> bool:
-    """Whether values are 64-bit integers in a unit of time, so that a column can be had as BIGINT without loss."""
+    """Return whether values are 64-bit integers in a unit of time, so that BIGINT holds the column without loss."""
     return bool(arrow.is_timestamp(kind) or arrow.is_duration(kind) or arrow.is_time64(kind))
 
 
@@ -135,7 +135,7 @@ def make_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def restore_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that a sink gives to the format: types and metadata of columns that sawlog read are restored."""
+    """Return the Arrow schema that a sink hands to the format, with types and metadata of columns that sawlog read."""
     fields = []
     for spark_field, plain in zip(schema.fields, make_arrow_schema(schema), strict=True):
         metadata = {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sawlog")
 
-QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"}
+QUIET_SETTINGS = {"spark.log.level": "ERROR", "spark.ui.enabled": "false"}
 """Settings for commands that say themselves how far they are."""
 
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"

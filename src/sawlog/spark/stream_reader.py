@@ -22,7 +22,7 @@ from sawlog.format.planning import find_view_schema, pack, with_scan
 from sawlog.format.recognition import get_format, load_formats, recognize
 from sawlog.format.scan import is_wider
 from sawlog.spark.errors import as_sentence
-from sawlog.spark.options import Request, read_request
+from sawlog.spark.options import SparkRequest, read_request
 from sawlog.spark.reader import Reading, log_unread, project_request, read_task
 from sawlog.spark.schema import find_spark_version, is_of_type, make_arrow_schema
 from sawlog.storage import File
@@ -46,7 +46,7 @@ STREAMS = hasattr(micro_batches, "ReadLimit")
 """Whether this PySpark can ask a Python source for micro-batches."""
 _REMOTE_PAUSE_SECONDS = 1.0
 """Seconds between looks at remote files."""
-CHEAP = 0.01
+CHEAP_SECONDS = 0.01
 """Seconds of computing that a look may cost for the next one to follow at once: Spark asks every ten milliseconds."""
 PAUSE_PER_LOOK = 10
 """After a longer look that found nothing, this many times its duration passes before the next one."""
@@ -85,7 +85,7 @@ def make_stream_reader(options: Mapping[str, str], format: str | None, schema: S
 class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAvailableNow):
     """Plans and reads the columns of `schema`. What it knows of the files stays in the process that plans."""
 
-    def __init__(self, request: Request, schema: StructType) -> None:
+    def __init__(self, request: SparkRequest, schema: StructType) -> None:
         self._request = request
         self._schema = schema
         self._follower: Follower | None = None
@@ -131,7 +131,13 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         self._reached = end
         if end is begin:
             took = time.thread_time() - start_time
-            pause = _REMOTE_PAUSE_SECONDS if follower.listing.remote else PAUSE_PER_LOOK * took if took > CHEAP else 0.0
+            pause = (
+                _REMOTE_PAUSE_SECONDS
+                if follower.listing.remote
+                else PAUSE_PER_LOOK * took
+                if took > CHEAP_SECONDS
+                else 0.0
+            )
             self._rested, self._rest = begin, time.monotonic() + pause
             return start
         self._last = end.to_json(), end
@@ -243,7 +249,7 @@ def _mention_taken(paths: Sequence[str], offset: Offset, columns: pa.Schema) -> 
 
 
 def open_followed(
-    request: Request, listed_files: Sequence[File], offset: Offset, requested: StructType
+    request: SparkRequest, listed_files: Sequence[File], offset: Offset, requested: StructType
 ) -> tuple[Dataset, list[str]] | None:
     """Return the dataset that a stream goes on with, and paths of files that are not of it; `None` if none is yet.
 
@@ -315,8 +321,10 @@ def open_followed(
     return Dataset(stream_format.open(files, usable[0].scan), usable[0].scan), sorted(paths)
 
 
-def _open_with_columns(request: Request, files: Sequence[File], columns: pa.Schema) -> tuple[Dataset, list[str]] | None:
-    """The dataset of files whose columns differ, with those of a stream, and paths of files that do not belong to it.
+def _open_with_columns(
+    request: SparkRequest, files: Sequence[File], columns: pa.Schema
+) -> tuple[Dataset, list[str]] | None:
+    """Return the dataset of files whose columns differ, with those of a stream, and paths of files that are not of it.
 
     Raises:
         SchemaError: When a column of the stream cannot hold that of a file.
@@ -342,7 +350,7 @@ class _Among:
 
 
 def _split_tasks(fragments: list[Fragment], task_bytes: int) -> list[list[Fragment]]:
-    """Fragments in order, one task per core if there is enough to read, and more where there is too much for that."""
+    """Return fragments in order, a task per core if there is enough to read, and more tasks if there is too much."""
     total = sum(fragment.size for fragment in fragments)
     count = max(1, min(os.cpu_count() or 1, total // MIN_TASK_BYTES))
     if total > count * task_bytes:

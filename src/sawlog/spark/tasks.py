@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-LINGER = 3.0
+LINGER_SECONDS = 3.0
 """Seconds after which no task of a failed job is alive: Spark kills workers after `spark.python.task.killTimeout`,
 two seconds, while the job has failed at once."""
 _LOCAL = re.compile(r"local(?:\[ *[\d*]+ *(?:, *(\d+) *)?\])?")
@@ -101,7 +101,7 @@ def run_tasks(
         else:
             rows = _collect(frame, board, lambda index, data: arrived(index, pickled.loads(data)))
     except BaseException:
-        time.sleep(LINGER)  # what is taken back now must not come again
+        time.sleep(LINGER_SECONDS)  # what is taken back now must not come again
         raise
     outcomes = {row["item"]: pickled.loads(bytes(row["outcome"])) for row in rows}
     return [outcomes[index] for index in range(len(items))]

@@ -23,7 +23,7 @@ from sawlog.spark.directories import DirectoriesWriter, check_partitions
 from sawlog.spark.errors import as_sentence
 from sawlog.spark.options import WriteOptions, write_request
 from sawlog.spark.schema import check_times, restore_schema
-from sawlog.spark.tasks import LINGER, require_task
+from sawlog.spark.tasks import LINGER_SECONDS, require_task
 from sawlog.storage import Staged, Storage
 from sawlog.storage.commit import Job, recover
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """Commit message of a task: its staged file, or none if it had no rows."""
 
     staged: list[Staged]
@@ -108,11 +108,11 @@ class SawlogWriter(DataSourceArrowWriter):
         recover(self.job.log)
 
     @as_sentence()
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Stage the rows of one task."""
         if self._idle:
-            return Written([])
-        return Written(self.stage(self.job, iterator))
+            return TaskCommit([])
+        return TaskCommit(self.stage(self.job, iterator))
 
     def stage(self, job: Job, iterator: Iterator[pa.RecordBatch]) -> list[Staged]:
         """Stage the rows of the running task for a job."""
@@ -136,7 +136,9 @@ class SawlogWriter(DataSourceArrowWriter):
         Raises:
             SawlogError: As `Job.publish` does.
         """
-        staged = [staged_file for message in messages if isinstance(message, Written) for staged_file in message.staged]
+        staged = [
+            staged_file for message in messages if isinstance(message, TaskCommit) for staged_file in message.staged
+        ]
         if self._own.savemode is not None and self.list_existing():
             if self._own.savemode == "errorifexists":
                 raise self._make_taken_error()
@@ -191,5 +193,5 @@ def abort(job: Job) -> None:
     """Delete what a job has staged, by tasks that are still dying too."""
     with contextlib.suppress(OSError):  # tasks that still run put more into directories that are deleted
         job.abort()
-    time.sleep(LINGER)
+    time.sleep(LINGER_SECONDS)
     job.abort()

@@ -24,7 +24,7 @@ from typing import TypeVar
 from sawlog.errors import SawlogError
 from sawlog.guard import decode_json
 from sawlog.storage import Storage
-from sawlog.storage.commit_log import CommitLog, Record
+from sawlog.storage.commit_log import CommitLog, LogRecord
 from sawlog.storage.names import is_remote
 from sawlog.storage.owners import find_current_owner, has_exited
 from sawlog.storage.staging import (
@@ -40,7 +40,7 @@ from sawlog.storage.staging import (
 from sawlog.storage.typed_json import parse_json_as
 from sawlog.storage.workers import finish_all
 
-LEASE = 600.0
+LEASE_SECONDS = 600.0
 """Seconds after which a commit that nobody finished is another one's to finish, where its process cannot be seen."""
 
 _MAX_REQUESTS = 32
@@ -251,7 +251,7 @@ class Job:
             record = _with_delivery(record, delivery).make_next(state="published", new=(), old=replaced)
             if not self.log.append(record):
                 raise SawlogError(  # noqa: TRY301, it is taken back in one place
-                    f"{self.root}: after {LEASE:.0f} s another job took this one for dead, and took it back"
+                    f"{self.root}: after {LEASE_SECONDS:.0f} s another job took this one for dead, and took it back"
                 )
         except BaseException:
             with contextlib.suppress(OSError, SawlogError):
@@ -286,7 +286,7 @@ class Job:
                 sync_directory(directory)
 
 
-def recover(log: CommitLog, ours: str = "") -> Record:
+def recover(log: CommitLog, ours: str = "") -> LogRecord:
     """Finish, or take back, what a job has begun in a directory; of one at work, except `ours`, the end is awaited.
 
     Returns:
@@ -296,7 +296,7 @@ def recover(log: CommitLog, ours: str = "") -> Record:
         SawlogError: When a file cannot be deleted.
     """
     while True:
-        last = log.read_last() or Record()
+        last = log.read_last() or LogRecord()
         if last.state == "done":
             return last
         if last.job != ours and not is_abandoned(log, last):
@@ -309,10 +309,10 @@ def recover(log: CommitLog, ours: str = "") -> Record:
             log.append(commit_record.make_next(state="done", new=(), old=()))
 
 
-def is_abandoned(log: CommitLog, record: Record) -> bool:
+def is_abandoned(log: CommitLog, record: LogRecord) -> bool:
     """Return whether nobody is at work on what a record says: its process has ended, or the lease has."""
     modified = log.find_modified_time()
-    return has_exited(record.owner) is True or (modified is not None and time.time() - modified > LEASE)
+    return has_exited(record.owner) is True or (modified is not None and time.time() - modified > LEASE_SECONDS)
 
 
 def find_job_directories(storage: Storage, root: str) -> Iterator[tuple[str, str, str]]:
@@ -382,7 +382,7 @@ def _is_newer(path: str, place: str) -> bool:
     return not os.path.samestat(file_state, target_state) and file_state.st_mtime_ns > target_state.st_mtime_ns
 
 
-def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
+def _delete(log: CommitLog, record: LogRecord, paths: Iterable[str]) -> None:
     """Delete files and directories, many at a time. Nobody sees a part of a local directory: it is renamed first."""
     directories, root = log.directories, log.directory
 
@@ -402,7 +402,7 @@ def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
     finish_all(paths, delete, _MAX_REQUESTS)
 
 
-def _with_delivery(record: Record, delivery: MicroBatch | None) -> Record:
+def _with_delivery(record: LogRecord, delivery: MicroBatch | None) -> LogRecord:
     if delivery is None:
         return record
     return replace(

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from sawlog.errors import FormatError
 from sawlog.guard import decode_json
-from sawlog.storage.staging import FileInfo, Store
+from sawlog.storage.staging import DirectoryOperations, FileInfo
 from sawlog.storage.typed_json import parse_json_as
 
 LOG = "_sawlog"
@@ -33,7 +33,7 @@ State = Literal["publishing", "published", "done"]
 
 
 @dataclass(frozen=True)
-class Record:
+class LogRecord:
     """A state of a directory. Paths are relative to it; those of directories end with a slash.
 
     Attributes:
@@ -61,7 +61,7 @@ class Record:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     before: Sequence[str] = ()
 
-    def make_next(self, **changes: Any) -> Record:
+    def make_next(self, **changes: Any) -> LogRecord:
         """Return the record that follows this one, with some changes."""
         before = (*self.before[1 - _ANCESTORS :], self.token)
         return replace(self, number=self.number + 1, token=uuid.uuid4().hex, before=before, **changes)
@@ -75,10 +75,10 @@ class Record:
 class CommitLog:
     """The log of one directory."""
 
-    directories: Store
+    directories: DirectoryOperations
     directory: str
 
-    def read_last(self) -> Record | None:
+    def read_last(self) -> LogRecord | None:
         """Return the record that counts; `None` where there is no log.
 
         Raises:
@@ -95,7 +95,7 @@ class CommitLog:
                 continue  # there is a later one now
             return _parse_record(path, text)
 
-    def append(self, record: Record) -> bool:
+    def append(self, record: LogRecord) -> bool:
         """Add a record, delete those before it, and return whether that worked: another job may have been faster."""
         path = self._build_path(record.number)
         text = json.dumps(asdict(record), sort_keys=True).encode()
@@ -135,13 +135,13 @@ class CommitLog:
 
 
 def list_committed(
-    directories: Store, root: str, listing: Callable[[], tuple[Iterable[_File], Iterable[str]]]
+    directories: DirectoryOperations, root: str, listing: Callable[[], tuple[Iterable[_File], Iterable[str]]]
 ) -> Iterable[_File]:
     """Return the files that count.
 
     The log is looked at before and after the directory is listed: both have to show the same state. A file has none.
     """
-    before: dict[str, Record] = {}
+    before: dict[str, LogRecord] = {}
     while True:
         files, inner = listing()
         files = list(files)
@@ -167,13 +167,13 @@ def _is_within(path: str, start: str, names: Container[str]) -> bool:
     return inner in names or any(inner[: index + 1] in names for index, sign in enumerate(inner) if sign == "/")
 
 
-def _parse_record(path: str, text: bytes) -> Record:
+def _parse_record(path: str, text: bytes) -> LogRecord:
     """Return a record of the log; what later versions may have added is left out."""
     description = f"{path}: not a record of a job"
     settings = parse_json_as(decode_json(text), dict[str, Any], description)
-    if missing := [member.name for member in fields(Record) if member.name not in settings]:
+    if missing := [member.name for member in fields(LogRecord) if member.name not in settings]:
         raise FormatError(f"{description}: {missing[0]} is missing")
-    record: Record = parse_json_as(settings, Record, description)
+    record: LogRecord = parse_json_as(settings, LogRecord, description)
     for member in (*record.new, *record.old):
         if not member or member.startswith("/") or ".." in member.split("/"):
             raise FormatError(f"{description}: expected a path below the directory, found {member!r}")

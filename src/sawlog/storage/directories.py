@@ -20,7 +20,7 @@ from typing import Any
 from sawlog.errors import OptionError
 from sawlog.storage.commit_log import LOG
 from sawlog.storage.names import PathLike, is_remote, normalize
-from sawlog.storage.remote import Store, connect, find_modified_time, find_version
+from sawlog.storage.remote import StoreFileSystem, connect, find_modified_time, find_version
 from sawlog.storage.sources import make_read_error
 from sawlog.storage.staging import (
     STAGED_SUFFIX,
@@ -176,7 +176,7 @@ class Directories:
         return File(path, status.st_size, modified=status.st_mtime)
 
     def read_now(self, path: PathLike) -> bytes:
-        """All of a small file, as it is now: one that others replace, so that what was found before does not matter.
+        """Return all of a small file as it is now, whatever was found before: others may replace it.
 
         Raises:
             FileNotFoundError: When there is none.
@@ -314,10 +314,10 @@ class Directories:
             _MAX_UPLOADS if fs.has_objects else 1,
         )
 
-    def _connect(self, url: str) -> tuple[Store, str]:
+    def _connect(self, url: str) -> tuple[StoreFileSystem, str]:
         return connect(url, self.options)
 
-    def _connect_again(self, url: str) -> tuple[Store, str]:
+    def _connect_again(self, url: str) -> tuple[StoreFileSystem, str]:
         """Connect without what an earlier listing left in fsspec's cache: others may have written since."""
         fs, path = connect(url, self.options)
         fs.invalidate_cache()

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from sawlog.storage.directories import Directories, File
-from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight, Request
+from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight, PendingRange
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
-from sawlog.storage.minio import Objects, StoredObject
+from sawlog.storage.minio import DriveObjects, StoredObject
 from sawlog.storage.names import PathLike, is_remote, normalize, sort_files
-from sawlog.storage.remote import Remote
+from sawlog.storage.remote import StoreObject
 from sawlog.storage.sources import Source
 from sawlog.storage.staging import STAGED_SUFFIX, Staged, StagedFile, exchange, sync_directory
 from sawlog.storage.stores import REQUESTS, Stores
@@ -88,8 +88,8 @@ class Storage:
         return (_restore, (self.options, self.memory_map, self.inputs, self.file_filter, self._stores.objects))
 
     def make_fresh(self) -> Storage:
-        """The same, with nothing found yet, and without an index: what is opened need not be what was found before."""
-        objects = Objects(until=self._stores.objects.until)
+        """Return the same storage with nothing found yet, and no index: files may be others than those found before."""
+        objects = DriveObjects(until=self._stores.objects.until)
         return _restore(self.options, self.memory_map, self.inputs, self.file_filter, objects)
 
     @property
@@ -98,7 +98,7 @@ class Storage:
         return Directories(self.options, self._stores.forget)
 
     def find(self, paths: PathLike | Sequence[PathLike]) -> list[File]:
-        """All files under paths, directories (walked down) and globs, in natural order (`9.log` before `10.log`).
+        """Return all files under paths, directories, walked down, and globs, in natural order: `9.log` before `10.log`.
 
         Names that begin with a dot or an underscore are left out of directories and globs, but for directories called
         `_metadata`.
@@ -291,7 +291,7 @@ class Storage:
         return files if is_chosen is None else (file for file in files if is_chosen(root, file))
 
 
-def _restore(options: Any, memory_map: bool, inputs: Inputs, chosen: Any, objects: Objects) -> Storage:
+def _restore(options: Any, memory_map: bool, inputs: Inputs, chosen: Any, objects: DriveObjects) -> Storage:
     """Return a storage that has found nothing but objects."""
     return Storage(options, memory_map, inputs, chosen, None, Stores(options, memory_map, inputs, objects))
 
@@ -388,8 +388,8 @@ class _Ahead:
     length: int
     room: tuple[int, int]
     flight: Flight
-    requests: list[tuple[Remote, Request]]
-    remotes: list[Remote]
+    requests: list[tuple[StoreObject, PendingRange]]
+    remotes: list[StoreObject]
 
     def let_go(self) -> None:
         """Let go of what nobody reads any more."""
@@ -411,8 +411,8 @@ def _take(waiting: deque[tuple[_AnyRange, _Ahead]], decoded: deque[_Ahead], thre
 def _ask(fragment: _Ranged) -> _Ahead:
     """Have the first bytes of a remote fragment fetched."""
     remote_store = fragment.scan.storage._stores.remote
-    requests: list[tuple[Remote, Request]] = []
-    remotes: list[Remote] = []
+    requests: list[tuple[StoreObject, PendingRange]] = []
+    remotes: list[StoreObject] = []
     length, room = 0, (AHEAD_BYTES, AHEAD_FILES)
     for file, offset, size in fragment.extents:
         path, is_tagged = (file, False) if isinstance(file, str) else (file.path, file.is_tagged)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sawlog.errors import OptionError
-from sawlog.storage.remote import IN_FLIGHT, Remote, State
+from sawlog.storage.remote import IN_FLIGHT, ObjectState, StoreObject
 
 REMOTE_RANGE = 8 << 20
 """Bytes fetched from a remote file in one request."""
@@ -23,9 +23,9 @@ AHEAD_BYTES = 64 << 20
 """Bytes of a read that are on their way, or have arrived, before they are needed, until more are worth it."""
 AHEAD_FILES = 64
 """Small files of a read that are asked for before they are needed, until more are worth it."""
-MOST_BYTES = 256 << 20
+MAX_AHEAD_BYTES = 256 << 20
 """Bytes that `AHEAD_BYTES` may become, if nothing else is asked for."""
-MOST_FILES = 128
+MAX_AHEAD_FILES = 128
 """Files that `AHEAD_FILES` may become."""
 WHOLE_BYTES = 160 << 10
 """Files up to this size are fetched whole by the first request, whatever it is for: small column files have 129 KiB."""
@@ -39,7 +39,7 @@ KEPT_BYTES = 128 << 20
 _MAX_EDGES = 64
 """Ranges of which the first bytes are kept, and ends of files."""
 _MEMORY_DIVISOR = 16
-"""The part of the memory that `MOST_BYTES` may be is one of this many."""
+"""The part of the memory that `MAX_AHEAD_BYTES` may be is one of this many."""
 _MIN_GAIN = 1.1
 """Twice as many requests at a time are worth it if so many times as much arrives."""
 _ROUNDS_PER_SEARCH = 32
@@ -47,7 +47,7 @@ _ROUNDS_PER_SEARCH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PendingRange:
     """A range of a file that is on its way.
 
     Attributes:
@@ -90,7 +90,7 @@ class Pace:
         self._under_way = 0
         self._begin_round()
 
-    def fetch(self, remote: Remote, start: int, end: int) -> memoryview:
+    def fetch(self, remote: StoreObject, start: int, end: int) -> memoryview:
         """Return the bytes of a range, fetched now."""
         self.begin()
         try:
@@ -146,14 +146,14 @@ class Flight:
     def __init__(self, most_bytes: int | None = None) -> None:
         self._most_bytes = compute_default_bytes() if most_bytes is None else most_bytes
         self._lock = threading.Lock()
-        self._pieces: dict[str, list[Request]] = {}
-        self._heads: OrderedDict[str, tuple[State, Request]] = OrderedDict()
+        self._pieces: dict[str, list[PendingRange]] = {}
+        self._heads: OrderedDict[str, tuple[ObjectState, PendingRange]] = OrderedDict()
         self._head_bytes = 0
-        self._edges: deque[tuple[str, State, Request]] = deque(maxlen=_MAX_EDGES)
+        self._edges: deque[tuple[str, ObjectState, PendingRange]] = deque(maxlen=_MAX_EDGES)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Flight:
-        """As the options of a storage say.
+        """Return the flight that the options of a storage ask for.
 
         Raises:
             OptionError: When they do not give a number of bytes.
@@ -165,15 +165,15 @@ class Flight:
                 return cls(most_bytes)
         raise OptionError(f"{IN_FLIGHT}={options[IN_FLIGHT]!r}: expected a number of bytes, at least 1")
 
-    def count_ranges(self, remote: Remote) -> int:
+    def count_ranges(self, remote: StoreObject) -> int:
         """Return how many ranges of a large file are worth having on their way at a time."""
         return max(1, min(_find_pace(remote, is_small=False).limit, self._most_bytes // REMOTE_RANGE))
 
-    def measure_room(self, remote: Remote) -> tuple[int, int]:
+    def measure_room(self, remote: StoreObject) -> tuple[int, int]:
         """Return how many bytes, and how many files, of a read are worth having on their way at a time."""
         return min(self.count_ranges(remote) * REMOTE_RANGE, self._most_bytes), _find_pace(remote, is_small=True).limit
 
-    def take_bytes(self, remote: Remote, piece: Request) -> memoryview:
+    def take_bytes(self, remote: StoreObject, piece: PendingRange) -> memoryview:
         """Return the bytes of a piece, once they are there.
 
         Raises:
@@ -183,7 +183,7 @@ class Flight:
             _find_pace(remote, is_small=remote.state.size <= WHOLE_BYTES).wait()
         return piece.answer.result()
 
-    def read(self, remote: Remote, start: int, end: int) -> bytes:
+    def read(self, remote: StoreObject, start: int, end: int) -> bytes:
         """Return a range, of which nothing is fetched that is on its way already."""
         first, parts = start, []
         while start < end:
@@ -207,7 +207,7 @@ class Flight:
                 parts.append(remote.fetch(start, end) if head is None else head.answer.result()[start:end])
         return b"".join(parts)
 
-    def begin(self, remote: Remote, start: int, end: int) -> list[Request]:
+    def begin(self, remote: StoreObject, start: int, end: int) -> list[PendingRange]:
         """Have a range fetched; return the pieces that were not on their way before."""
         if remote.state.size <= WHOLE_BYTES:
             self.fetch_head(remote, remote.state.size)
@@ -216,14 +216,14 @@ class Flight:
             pieces = self._pieces.get(remote.url, [])
             fetch = _find_pace(remote, is_small=False).fetch
             fresh = [
-                Request(position, stop, _make_pool().submit(fetch, remote, position, stop))
+                PendingRange(position, stop, _make_pool().submit(fetch, remote, position, stop))
                 for position, stop in _find_gaps(pieces, start, min(end, remote.state.size))
             ]
             if fresh:
                 self._pieces[remote.url] = pieces + fresh
         return fresh
 
-    def fetch_head(self, remote: Remote, length: int, *, at_once: bool = False) -> Request | None:
+    def fetch_head(self, remote: StoreObject, length: int, *, at_once: bool = False) -> PendingRange | None:
         """Return the beginning of a file, fetched if it is not there yet and is not long; it is kept.
 
         Args:
@@ -244,7 +244,7 @@ class Flight:
             answer: Future[memoryview] = (
                 Future() if at_once else _make_pool().submit(_find_pace(remote, is_small=True).fetch, remote, 0, length)
             )
-            piece = Request(0, length, answer)
+            piece = PendingRange(0, length, answer)
             self._heads[remote.url] = remote.state, piece
             self._head_bytes += length
             while self._head_bytes > KEPT_BYTES:
@@ -257,7 +257,7 @@ class Flight:
                 raise
         return piece
 
-    def find(self, remote: Remote, offset: int) -> Request | None:
+    def find(self, remote: StoreObject, offset: int) -> PendingRange | None:
         """Return the piece that has a byte, if it is on its way."""
         head = self.fetch_head(remote, remote.state.size if remote.state.size <= WHOLE_BYTES else 0)
         if head is not None and offset < head.end:
@@ -265,16 +265,16 @@ class Flight:
         with self._lock:
             return self._find_piece(remote, offset)
 
-    def _find_piece(self, remote: Remote, offset: int) -> Request | None:
+    def _find_piece(self, remote: StoreObject, offset: int) -> PendingRange | None:
         edges = [edge for url, state, edge in self._edges if url == remote.url and state.is_same(remote.state)]
         return _find_covering(self._pieces.get(remote.url, []), offset) or _find_covering(edges, offset)
 
-    def _keep_edge(self, remote: Remote, start: int, data: memoryview) -> None:
+    def _keep_edge(self, remote: StoreObject, start: int, data: memoryview) -> None:
         answer: Future[memoryview] = Future()
         answer.set_result(data)
-        self._edges.append((remote.url, remote.state, Request(start, start + len(data), answer)))
+        self._edges.append((remote.url, remote.state, PendingRange(start, start + len(data), answer)))
 
-    def drop(self, remote: Remote, piece: Request) -> None:
+    def drop(self, remote: StoreObject, piece: PendingRange) -> None:
         """Let go of a piece; if its request has not been made, it never is.
 
         Its first bytes stay for a while: who reads the range before it may need them to end a record.
@@ -288,7 +288,7 @@ class Flight:
             if not pieces:
                 self._pieces.pop(remote.url, None)
 
-    def retire(self, remote: Remote) -> None:
+    def retire(self, remote: StoreObject) -> None:
         """Let go of a small file before those that a read has not come to, if there is not room for all of them."""
         with self._lock:
             if remote.url in self._heads:
@@ -310,11 +310,11 @@ class Flight:
             self._head_bytes -= self._heads.pop(url)[1].end
 
 
-def _find_covering(pieces: list[Request], offset: int) -> Request | None:
+def _find_covering(pieces: list[PendingRange], offset: int) -> PendingRange | None:
     return next((piece for piece in pieces if piece.start <= offset < piece.end), None)
 
 
-def _find_gaps(pieces: list[Request], start: int, end: int) -> Iterator[tuple[int, int]]:
+def _find_gaps(pieces: list[PendingRange], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield what of a range is in no piece, cut to `REMOTE_RANGE`."""
     position = start
     while position < end:
@@ -330,7 +330,7 @@ def _find_gaps(pieces: list[Request], start: int, end: int) -> Iterator[tuple[in
 @cache
 def _make_pool() -> ThreadPoolExecutor:
     """Return threads that make requests, the first made first; a process that was forked has its own."""
-    return ThreadPoolExecutor(MOST_FILES, "sawlog-flight")
+    return ThreadPoolExecutor(MAX_AHEAD_FILES, "sawlog-flight")
 
 
 @cache
@@ -340,17 +340,17 @@ def find_paces(store: str) -> tuple[Pace, Pace]:
     Args:
         store: Where it is: what is in front of the path in its URLs.
     """
-    return Pace(AHEAD_BYTES // REMOTE_RANGE, MOST_FILES), Pace(AHEAD_FILES, MOST_FILES)
+    return Pace(AHEAD_BYTES // REMOTE_RANGE, MAX_AHEAD_FILES), Pace(AHEAD_FILES, MAX_AHEAD_FILES)
 
 
-def _find_pace(remote: Remote, *, is_small: bool) -> Pace:
+def _find_pace(remote: StoreObject, *, is_small: bool) -> Pace:
     return find_paces("/".join(remote.url.split("/")[:3]))[is_small]
 
 
 @cache
 def compute_default_bytes() -> int:
-    """`MOST_BYTES`, or a share of the memory of the machine, or of what the process may have, where that is less."""
-    memory = [_MEMORY_DIVISOR * MOST_BYTES]
+    """Return `MAX_AHEAD_BYTES`, or a share of the memory of the machine or the process, where that is less."""
+    memory = [_MEMORY_DIVISOR * MAX_AHEAD_BYTES]
     with contextlib.suppress(AttributeError, OSError, ValueError):  # not every system says
         memory.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         memory.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))  # which may be "max"

@@ -12,7 +12,7 @@ from fsspec.spec import AbstractFileSystem
 
 SUFFIX = ".container"
 """Ends the name of a message, as names of FiloDB's containers in files do."""
-SECONDS = 10.0
+ANSWER_SECONDS = 10.0
 """How long a broker may take to answer."""
 _AHEAD_MESSAGES = 32
 """Messages that are received when one of them is asked for."""
@@ -74,11 +74,11 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
         path = "/".join(names)
         with self._lock, self._hold_consumer(broker) as consumer:
             if not inner:
-                topics = consumer.list_topics(timeout=SECONDS).topics
+                topics = consumer.list_topics(timeout=ANSWER_SECONDS).topics
                 return [_describe_directory(f"{path}/{name}") for name in topics if not name.startswith("__")]
             topic, *number_names = inner
             numbers = _parse_numbers(path, number_names, len(number_names))
-            metadata = consumer.list_topics(topic, timeout=SECONDS).topics[topic]
+            metadata = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic]
             if metadata.error is not None and metadata.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaException(metadata.error)
             if not metadata.partitions or len(numbers) > 2 or (numbers and numbers[0] not in metadata.partitions):
@@ -98,7 +98,9 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
 
     def _list_messages(self, consumer: Consumer, partition: _Partition) -> dict[int, int]:
         """Return the bytes of all messages that a partition has now, by offset."""
-        first, end = consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.number), timeout=SECONDS)
+        first, end = consumer.get_watermark_offsets(
+            TopicPartition(partition.topic, partition.number), timeout=ANSWER_SECONDS
+        )
         sizes = self._sizes.setdefault(partition, {})
         for offset in [listed_offset for listed_offset in sizes if listed_offset < first]:
             del sizes[offset]
@@ -125,9 +127,9 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
             consumer.assign([TopicPartition(partition.topic, partition.number, first)])
         offset: int | None = first - 1
         while offset is not None and offset < end - 1:
-            message = consumer.poll(SECONDS)
+            message = consumer.poll(ANSWER_SECONDS)
             if message is None:
-                raise TimeoutError(f"{partition.broker} sent nothing for {SECONDS:.0f} s")
+                raise TimeoutError(f"{partition.broker} sent nothing for {ANSWER_SECONDS:.0f} s")
             error, offset, value = message.error(), message.offset(), message.value()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 return

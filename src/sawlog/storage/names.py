@@ -31,7 +31,7 @@ def sort_files(files: Iterable[Any]) -> list[Any]:
 
 
 def make_natural_key(path: str) -> str:
-    """Sort key that orders digits by value: `9` before `10`. Names that differ in leading zeros are not the same.
+    """Return a sort key that orders digits by value: `9` before `10`. Names with other leading zeros stay different.
 
     It is one string, because sorting holds the keys of all files at a time. A number comes before any text.
     """

@@ -300,7 +300,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
                     yield infos
 
     def _is_object(self, store: Any, key: str) -> bool:
-        """Whether there is an object of a name: where it ends with a slash, obstore lists it without, and has none."""
+        """Return whether a name has an object: obstore lists names without a last slash, and cannot find them."""
         with contextlib.suppress(FileNotFoundError), _translate_answers(self.unstrip_protocol(key)):
             obstore.head(store, key)
             return True

@@ -1,4 +1,4 @@
-"""Remote files: reached through fsspec, every request through `ask`, every byte through `Remote.fetch`."""
+"""Remote files: reached through fsspec, every request through `ask`, every byte through `StoreObject.fetch`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WAITS: tuple[float, ...] = (0.1, 0.4, 1.6)
+RETRY_SECONDS: tuple[float, ...] = (0.1, 0.4, 1.6)
 """Seconds after which a request that a store did not answer is made again."""
 
 _TAG_KEYS = ("ETag", "etag", "versionId", "md5Hash", "generation")
@@ -57,7 +57,7 @@ _ANSWERS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectory
 """What a store says of a path: answers, not faults."""
 
 
-def connect(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
+def connect(url: str, options: Mapping[str, Any]) -> tuple[StoreFileSystem, str]:
     """Return the file system of a URL, and the path in it.
 
     Raises:
@@ -72,7 +72,7 @@ def connect(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     try:
         scheme = url.partition("://")[0]
         if scheme in _OBJECTS:
-            return Store(_open_objects(scheme, options), url).resolve_url(url)
+            return StoreFileSystem(_open_objects(scheme, options), url).resolve_url(url)
         fs, path = ask(url, fsspec.core.url_to_fs, url, **options)
     except ImportError as error:
         scheme = url.partition(":")[0]
@@ -88,7 +88,7 @@ def connect(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
                 " `hadoop classpath --glob` prints"
             ) from error
         raise
-    return Store(fs, url), path
+    return StoreFileSystem(fs, url), path
 
 
 def _open_objects(scheme: str, options: Mapping[str, Any]) -> Objects:
@@ -125,13 +125,13 @@ REQUESTS = RequestCount()
 
 
 def ask(url: str, request: Callable[P, T], *args: P.args, **settings: P.kwargs) -> T:
-    """Make a request to a store; where it does not answer, again after each of `WAITS`.
+    """Make a request to a store; where it does not answer, again after each of `RETRY_SECONDS`.
 
     Raises:
         OSError: What the store says of the path: that there is nothing, or who may not look.
         StorageError: When it does not answer.
     """
-    for wait in (*WAITS, None):
+    for wait in (*RETRY_SECONDS, None):
         REQUESTS.add()
         try:
             return request(*args, **settings)
@@ -171,7 +171,7 @@ def _is_transient(error: Exception) -> bool:
     return type(error) is StorageError and not final
 
 
-class Store:
+class StoreFileSystem:
     """A file system of fsspec whose faults are errors of sawlog, and which is asked again where it does not answer.
 
     Attributes:
@@ -200,9 +200,9 @@ class Store:
         """Whether it is reached through obstore: each answer says of what it is, and there are no directories."""
         return hasattr(self.fs, "fetch")
 
-    def resolve_url(self, url: str) -> tuple[Store, str]:
+    def resolve_url(self, url: str) -> tuple[StoreFileSystem, str]:
         """Return the same file system for another URL, and the path of that."""
-        return Store(self.fs, url), self.fs._strip_protocol(url)
+        return StoreFileSystem(self.fs, url), self.fs._strip_protocol(url)
 
     def unstrip_protocol(self, path: str) -> str:
         """Return the URL of a path. Unlike fsspec's own, it has the host, where paths of the file system do not."""
@@ -288,7 +288,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ObjectState:
     """State of an object in its store: its size, and what distinguishes this content from others.
 
     Attributes:
@@ -302,18 +302,18 @@ class State:
     time: float | None
 
     @classmethod
-    def of(cls, info: Mapping[str, Any]) -> State:
+    def of(cls, info: Mapping[str, Any]) -> ObjectState:
         """From fsspec's description."""
         tags = {key.lower(): _normalize_tag(str(info[key])) for key in _TAG_KEYS if info.get(key)}
         return cls(int(info["size"]), tags, find_modified_time(info))
 
-    def recall_earlier(self, size: int, version: str, time: float | None) -> State:
+    def recall_earlier(self, size: int, version: str, time: float | None) -> ObjectState:
         """Return the state that was noted before, where no more than `find_version` is known of it."""
         tag = _normalize_tag(version)
         name = next((key for key, value in self.tags.items() if value == tag), next(iter(self.tags), None))
-        return State(size, {name: tag} if name and tag else {}, time)
+        return ObjectState(size, {name: tag} if name and tag else {}, time)
 
-    def is_same(self, now: State) -> bool:
+    def is_same(self, now: ObjectState) -> bool:
         """Return whether this is still the object, as far as its store knows."""
         common = self.tags.keys() & now.tags.keys()
         if common:
@@ -323,7 +323,7 @@ class State:
         rounded = self.time.is_integer() != now.time.is_integer()
         return self.time == now.time or (rounded and int(self.time) == int(now.time))
 
-    def check(self, now: State, url: str) -> None:
+    def check(self, now: ObjectState, url: str) -> None:
         """Compare with what a store says later.
 
         Raises:
@@ -340,10 +340,10 @@ def _normalize_tag(text: str) -> str:
     return text.removeprefix("W/").strip('"')
 
 
-class Remote:
+class StoreObject:
     """An object of a store: all requests for its bytes are made here."""
 
-    def __init__(self, store: Store, path: str, url: str, state: State) -> None:
+    def __init__(self, store: StoreFileSystem, path: str, url: str, state: ObjectState) -> None:
         self._store = store
         self._path = path
         self.url = url
@@ -380,7 +380,7 @@ class Remote:
             ChangedError: When it is not.
         """
         self._store.invalidate_cache()
-        self.state.check(State.of(self._store.info(self._path)), self.url)
+        self.state.check(ObjectState.of(self._store.info(self._path)), self.url)
 
     def _read_range(self, start: int, end: int) -> memoryview:
         length = end - start
@@ -403,7 +403,7 @@ class Remote:
         if not self._store.has_objects:
             return memoryview(fs.cat_file(self._path, start=start, end=end))
         data, info = fs.fetch(self._path, start, end, self.state.tags.get("etag", ""))
-        self.state.check(State.of(info), self.url)  # of a server that does not know the condition
+        self.state.check(ObjectState.of(info), self.url)  # of a server that does not know the condition
         return memoryview(data)
 
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sawlog.arrow import Column
 from sawlog.errors import ChangedError, DiskError, StorageError
 from sawlog.storage import flight
-from sawlog.storage.flight import Flight, Request
-from sawlog.storage.remote import Remote
+from sawlog.storage.flight import Flight, PendingRange
+from sawlog.storage.remote import StoreObject
 
 Bytes: TypeAlias = "NDArray[np.uint8]"
 
@@ -92,7 +92,7 @@ class LocalSource:
 
     __del__ = close
 
-    def _fill_around(self, offset: int, length: int) -> Piece:
+    def _fill_around(self, offset: int, length: int) -> SourceBuffer:
         """Read a piece of `LEAST_BYTES` at least: of a file that has no more all of it, wherever a walk begins."""
         start = offset if self.size > LEAST_BYTES else 0
         end = min(max(offset + length, start + LEAST_BYTES), self.size)
@@ -105,11 +105,11 @@ class LocalSource:
                 raise
             return self._fill(offset, length)  # what is asked for may be readable, though not all around it
 
-    def _fill(self, offset: int, length: int) -> Piece:
+    def _fill(self, offset: int, length: int) -> SourceBuffer:
         """Read a piece, into the buffer before the last if nobody holds it; what the last piece has of it is copied."""
         last, piece = self._piece, self._spare
         if piece.held or piece.capacity < length:
-            piece = Piece(length)
+            piece = SourceBuffer(length)
         piece.start = piece.end = offset
         if last.start <= offset < last.end:
             piece.append(last, offset)
@@ -153,7 +153,7 @@ def make_read_error(path: str, offset: int, error: OSError) -> StorageError:
     return kind(f"{path}: cannot be read at byte {offset}: {error.strerror or error}")
 
 
-class Piece:
+class SourceBuffer:
     """A buffer, and the bytes of a file that are in it."""
 
     def __init__(self, capacity: int) -> None:
@@ -179,14 +179,14 @@ class Piece:
         """Return the memory that the bytes up to `end` belong in."""
         return self._memory[self.end - self.start : end - self.start]
 
-    def append(self, piece: Piece, offset: int) -> None:
+    def append(self, piece: SourceBuffer, offset: int) -> None:
         """Copy what another piece has from `offset`, as far as there is room."""
         count = min(piece.end - offset, self.capacity)
         self._memory[:count] = piece._memory[offset - piece.start : offset - piece.start + count]
         self.end = self.start + count
 
 
-_EMPTY = Piece(0)
+_EMPTY = SourceBuffer(0)
 """What a source begins with: no byte is ever read into it."""
 
 
@@ -321,14 +321,14 @@ class RemoteSource:
         end: Nothing past this is read unless a window reaches there.
     """
 
-    def __init__(self, remote: Remote, flight: Flight, end: int | None = None) -> None:
+    def __init__(self, remote: StoreObject, flight: Flight, end: int | None = None) -> None:
         self._remote = remote
         self._flight = flight
         self.size = remote.state.size
         self._end = self.size if end is None else min(end, self.size)
         self._ranges = 1  # that are asked for ahead
-        self._own_pieces: list[Request] = []
-        self._pieces: list[Request] = []
+        self._own_pieces: list[PendingRange] = []
+        self._pieces: list[PendingRange] = []
         self._start = 0
         self._bytes = memoryview(b"")
 
@@ -375,7 +375,7 @@ class RemoteSource:
         except CancelledError:  # another source of the file had no more use for it
             return self._remote.fetch(offset, piece.end)
 
-    def _let_go(self, pieces: list[Request]) -> None:
+    def _let_go(self, pieces: list[PendingRange]) -> None:
         for piece in pieces:
             (self._own_pieces if piece in self._own_pieces else self._pieces).remove(piece)
             self._flight.drop(self._remote, piece)

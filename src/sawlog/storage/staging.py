@@ -20,7 +20,7 @@ from sawlog.storage.owners import PATTERN, find_owner, has_exited
 from sawlog.storage.workers import finish_all
 
 
-class Store(Protocol):
+class DirectoryOperations(Protocol):
     """Operations that staging and the commit log need from `sawlog.storage.Directories`."""
 
     def read_now(self, path: str) -> bytes:
@@ -56,7 +56,7 @@ class HasDirectories(Protocol):
     """Storage with directories, which staged files are deleted from: a `sawlog.storage.Storage`."""
 
     @property
-    def directories(self) -> Store:
+    def directories(self) -> DirectoryOperations:
         """Directories of the storage."""
         ...
 

@@ -19,10 +19,10 @@ from sawlog.storage.commit_log import LOG, list_committed
 from sawlog.storage.directories import Directories, File, find_files_by_name
 from sawlog.storage.flight import Flight
 from sawlog.storage.inputs import Inputs
-from sawlog.storage.minio import AS_OF, Objects, parse_as_of
+from sawlog.storage.minio import AS_OF, DriveObjects, parse_as_of
 from sawlog.storage.minio.drives import is_below
 from sawlog.storage.names import HIDDEN, is_hidden_directory, is_remote
-from sawlog.storage.remote import Remote, State, Store, connect, find_version
+from sawlog.storage.remote import ObjectState, StoreFileSystem, StoreObject, connect, find_version
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, read_bytes
 from sawlog.storage.staging import StagedFile, begin, make_staged_name, resolve_destination, sync_directory
 from sawlog.storage.workers import finish_all
@@ -307,10 +307,10 @@ class RemoteStore(FileStore):
         self.flight = Flight.of(options)
         self._options = options
         self._inputs = inputs
-        self._states: dict[str, State] = {}
-        self._asked: dict[str, State] = {}
+        self._states: dict[str, ObjectState] = {}
+        self._asked: dict[str, ObjectState] = {}
         self._listings = _Listings()
-        self._connections: dict[tuple[int, str], Store] = {}
+        self._connections: dict[tuple[int, str], StoreFileSystem] = {}
 
     def has_found(self, path: str) -> bool:
         return path in self._states
@@ -410,34 +410,34 @@ class RemoteStore(FileStore):
         for url, state in first.items():
             state.check(self._states.get(url, state), url)  # which a later listing may have changed
         urls = [] if fs.has_objects else list(first)
-        now: dict[str, State] = {}
+        now: dict[str, ObjectState] = {}
         if len(urls) > _MAX_SINGLE_REQUESTS and not fs.http:
-            now = {fs.unstrip_protocol(name): State.of(info) for name, info in fs.find(inner).items()}
+            now = {fs.unstrip_protocol(name): ObjectState.of(info) for name, info in fs.find(inner).items()}
         for url in urls:
             with contextlib.suppress(FileNotFoundError):  # what is gone since has not been replaced
                 if len(urls) <= _MAX_SINGLE_REQUESTS or fs.http:
-                    now[url] = State.of(fs.info(self._connect(url)[1]))
+                    now[url] = ObjectState.of(fs.info(self._connect(url)[1]))
             if url in now:
                 first[url].check(now[url], url)
 
-    def open_object(self, url: str, file: File | None = None) -> Remote:
+    def open_object(self, url: str, file: File | None = None) -> StoreObject:
         """Return a remote file, as it was when it was found, here or by another process."""
         fs, path = self._connect(url)
         state = self._states.get(url)
         if state is None and file is not None and file.is_tagged and fs.has_objects:
-            state = self._states[url] = State(file.size, {"etag": file.version.strip('"')}, file.modified)
+            state = self._states[url] = ObjectState(file.size, {"etag": file.version.strip('"')}, file.modified)
         if state is None:
             info = fs.info(path)
             if info["size"] is None:
                 raise StorageError(f"{url}: the server does not say how long the file is; download it first")
-            state = State.of(info)
+            state = ObjectState.of(info)
             if file is not None:
                 state.recall_earlier(file.size, file.version, file.modified).check(state, url)
             self._states[url] = state
         self._asked.setdefault(url, state)
-        return Remote(fs, path, url, state)
+        return StoreObject(fs, path, url, state)
 
-    def _connect(self, url: str) -> tuple[Store, str]:
+    def _connect(self, url: str) -> tuple[StoreFileSystem, str]:
         """Return the file system of a URL, and the path in it; objects are many, so the connection is kept."""
         key = (os.getpid(), url.partition("://")[0])
         connection = self._connections.get(key)
@@ -448,15 +448,15 @@ class RemoteStore(FileStore):
             self._connections[key] = store
         return store, path
 
-    def _connect_afresh(self, url: str) -> tuple[Store, str]:
-        """As `_connect`, without what an earlier listing left in fsspec's cache: others may have written since."""
+    def _connect_afresh(self, url: str) -> tuple[StoreFileSystem, str]:
+        """Connect as `_connect` does, without what a listing left in fsspec's cache: others may have written since."""
         fs, path = self._connect(url)
         fs.invalidate_cache()
         return fs, path
 
     def _remember(self, url: str, info: Mapping[str, Any], *, explicit: bool) -> File:
         """Keep what a listing says, so that no request asks for it again."""
-        state = self._states[url] = State.of(info)
+        state = self._states[url] = ObjectState.of(info)
         return File(url, state.size, explicit, find_version(info), state.time, is_tagged=bool(state.tags))
 
     def _list_objects(self, fs: Any, match: str) -> tuple[list[File], set[str]]:
@@ -502,10 +502,10 @@ class Stores:
     """
 
     def __init__(
-        self, options: Mapping[str, Any], memory_map: bool, inputs: Inputs, objects: Objects | None = None
+        self, options: Mapping[str, Any], memory_map: bool, inputs: Inputs, objects: DriveObjects | None = None
     ) -> None:
         if objects is None:
-            objects = Objects(until=parse_as_of(options[AS_OF]) if AS_OF in options else None)
+            objects = DriveObjects(until=parse_as_of(options[AS_OF]) if AS_OF in options else None)
         self.options = {key: value for key, value in options.items() if key != AS_OF}
         self.objects = objects
         self.local = LocalStore(memory_map, inputs)

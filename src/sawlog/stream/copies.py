@@ -21,18 +21,18 @@ from sawlog.format.contract import WriterPosition
 from sawlog.storage import is_remote
 from sawlog.stream.files import Files
 from sawlog.stream.listing import FileSnapshot
-from sawlog.stream.offset import PROVEN_BYTES, FinishedFile, Link, Place, hash_name, prove, shorten_proof
+from sawlog.stream.offset import PROVEN_BYTES, FinishedFile, Link, ReadPosition, hash_name, prove, shorten_proof
 
 logger = logging.getLogger("sawlog")
 
-BLOCK = 4 << 20
+BLOCK_BYTES = 4 << 20
 """Bytes of two files that are compared at a time."""
-LIKELY = 100
+MAX_CANDIDATES = 100
 """Files that one that arrives is compared with, at most, of those that begin as it does."""
 _REPORT_SECONDS = 60.0
 """Seconds for which a copy must not have changed before it is reported as not read."""
 
-Known = tuple[str, Place | FinishedFile | None]
+Known = tuple[str, ReadPosition | FinishedFile | None]
 """A file that is there, and how far it was read; `None` for one that was not begun."""
 
 
@@ -127,7 +127,7 @@ class Copies:
         link = self._compared.pop(key, None)
         compared = link.size if link is not None and link.origin == hash_name(origin_name) and link.size < size else 0
         storage = self._follower.storage
-        blocks = ((begin, min(begin + BLOCK, size)) for begin in range(compared, size, BLOCK))
+        blocks = ((begin, min(begin + BLOCK_BYTES, size)) for begin in range(compared, size, BLOCK_BYTES))
         for begin, end in itertools.chain([(max(compared, size - PROVEN_BYTES), size)], blocks):
             data, origin_data = (storage.read(path, begin, end - begin) for path in (entry.file.path, origin.file.path))
             emptied = begin + len(origin_data) < min(end, origin.file.size)  # since the look: the next one finds that
@@ -159,7 +159,7 @@ class ActiveFiles:
                 if place is not None:
                     self._unbegun[place].append(name)
                 continue
-            first = shorten_proof(record.proof) if isinstance(record, Place) else record.head
+            first = shorten_proof(record.proof) if isinstance(record, ReadPosition) else record.head
             self._begun[min(record.position, PROVEN_BYTES)][first].append((name, record))
             self._bases.add(base)
             self._places.add(place)
@@ -173,14 +173,16 @@ class ActiveFiles:
         begins = [base[:length] for length in self._lengths if length <= len(base)]
         rotated = self._find_rotated(base)
         if rotated or place in self._places or any(begin in self._bases for begin in begins):
-            yield from itertools.islice(self._find_like(name, entry), LIKELY)
+            yield from itertools.islice(self._find_like(name, entry), MAX_CANDIDATES)
         if not self._unbegun:
             return
         for begin in begins:
             if begin != base:
-                yield from ((candidate, None) for candidate in itertools.islice(self._unbegun.get(begin, ()), LIKELY))
+                yield from (
+                    (candidate, None) for candidate in itertools.islice(self._unbegun.get(begin, ()), MAX_CANDIDATES)
+                )
         rank = self._rank(name)
-        alike = [*itertools.islice(self._unbegun.get(place, ()), LIKELY), *self._list_rotated(rotated)]
+        alike = [*itertools.islice(self._unbegun.get(place, ()), MAX_CANDIDATES), *self._list_rotated(rotated)]
         yield from ((candidate, None) for candidate in alike if self._rank(candidate) < rank)
 
     def _find_rotated(self, base: str) -> str:
@@ -195,10 +197,10 @@ class ActiveFiles:
             for base, names in self._unbegun.items():
                 if isinstance(base, str):
                     self._siblings[self._find_rotated(base)] += names
-        return self._siblings.get(rotated, ())[:LIKELY] if rotated and self._siblings else ()
+        return self._siblings.get(rotated, ())[:MAX_CANDIDATES] if rotated and self._siblings else ()
 
     def _rank(self, name: str) -> tuple[Any, ...]:
-        """Of files of one name, which is likely to be the original: the longest, eldest, nearest."""
+        """Return a rank among files of one name: the original is likely to be the longest, eldest, nearest."""
         entry = self._seen[name]
         return -entry.file.size, entry.changed, len(name), name
 
@@ -218,12 +220,12 @@ class ActiveFiles:
                     for record in records
                     if self._is_plausible(name, entry, record[0])
                 )
-                for record in itertools.islice(longer, LIKELY):
+                for record in itertools.islice(longer, MAX_CANDIDATES):
                     if storage.read(self._seen[record[0]].file.path, 0, len(first)) == first:
                         yield record
 
     def _is_plausible(self, name: str, entry: FileSnapshot, other_name: str) -> bool:
-        """Whether one file is named like the other, with something after it, or is the same one of a writer's."""
+        """Return whether a file is named like the other with a suffix, or has the same place among a writer's."""
         if name == other_name:
             return False
         base, base_of_other = posixpath.basename(name), posixpath.basename(other_name)

@@ -104,7 +104,7 @@ class Files:
         self._committed_ends[name] = _CommittedEnd(entry.stamp, position)
 
     def may_be_foreign(self, name: str, entry: FileSnapshot) -> bool:
-        """Whether a file that cannot be opened need not be damaged: nothing was read, nor says its name whose it is."""
+        """Return whether a file that cannot be opened may be of others: nothing was read, and its name says nothing."""
         return name not in self.begun_names and self.writer_position(entry) is None
 
     def disown(self, name: str, entry: FileSnapshot, error: Exception | None) -> None:

@@ -21,12 +21,21 @@ from sawlog.storage.names import make_natural_key
 from sawlog.stream.files import Files, OpenFiles
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import FileSnapshot
-from sawlog.stream.offset import WAITING, FinishedFile, Offset, Place, check_proof, hash_name, load_schema, prove
+from sawlog.stream.offset import (
+    MAX_WAITING_FILES,
+    FinishedFile,
+    Offset,
+    ReadPosition,
+    check_proof,
+    hash_name,
+    load_schema,
+    prove,
+)
 from sawlog.stream.records import Records
 
 logger = logging.getLogger("sawlog")
 
-TOGETHER = 100
+FILES_AT_ONCE = 100
 """Files that are opened as one dataset to see how far they can be read; more, after as many."""
 
 
@@ -181,10 +190,12 @@ class Follower(Files):
 
     def _make_next_offset(self, records: Records, reached: dict[str, int], entries: dict[str, FileSnapshot]) -> Offset:
         """Return the offset after a micro-batch; what was finished before it is summed up."""
-        files = {name: Place(place.position, place.proof, place.position) for name, place in records.files.items()}
+        files = {
+            name: ReadPosition(place.position, place.proof, place.position) for name, place in records.files.items()
+        }
         for name, position in reached.items():
             begin = files[name].position if name in files else 0
-            files[name] = Place(position, prove(entries[name].file, position, self.storage), begin)
+            files[name] = ReadPosition(position, prove(entries[name].file, position, self.storage), begin)
             self._proved[name] = position
             group, _ = self.group(name, entries[name])
             self._last[group] = self.listing.number
@@ -202,7 +213,7 @@ class Follower(Files):
                 continue
             if entry.file.size and name not in self._foreign:
                 waiting[hash_name(name)] = entry.file.size
-                if len(waiting) == WAITING:
+                if len(waiting) == MAX_WAITING_FILES:
                     break
         schema = self.schema or records.start.schema
         return Offset(files, finished, waiting, self.table, schema, copies=dict(records.copies.links))
@@ -250,7 +261,7 @@ def _mention_added(contents: Contents, schema: pa.Schema, added: set[str]) -> No
 class _Intake:
     """Choice of what the next micro-batch takes: files in turn, each as far as it is read within the limits."""
 
-    def __init__(self, follower: Files, places: Mapping[str, Place], *, limited: bool) -> None:
+    def __init__(self, follower: Files, places: Mapping[str, ReadPosition], *, limited: bool) -> None:
         self._follower = follower
         self._places = places
         options = follower.options
@@ -319,10 +330,10 @@ class _Intake:
         while start < len(names):
             yield names[start : start + size]
             start += size
-            size = max(TOGETHER, start)
+            size = max(FILES_AT_ONCE, start)
 
     def _take_one(self, name: str, entry: FileSnapshot, opened: OpenFiles) -> None:
-        place = self._places.get(name, Place(0))
+        place = self._places.get(name, ReadPosition(0))
         committed_end = self._follower.find_committed_end(name, entry)
         if committed_end is None and place.position:
             check_proof(entry.file, place.position, place.proof, self._follower.storage)

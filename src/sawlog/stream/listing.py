@@ -15,7 +15,7 @@ from sawlog.storage.names import HIDDEN, is_hidden_directory
 
 STABLE_SECONDS = 2.0
 """Seconds after which a directory's modification time is conclusive: more files may appear in the same tick."""
-SWEEP = 30.0
+SWEEP_SECONDS = 30.0
 """Seconds between looks at files that are finished."""
 
 
@@ -92,7 +92,7 @@ class Listing:
 
     def _look(self, finished: Container[str]) -> None:
         now = time.monotonic()
-        is_sweep = now - self._swept > SWEEP
+        is_sweep = now - self._swept > SWEEP_SECONDS
         if is_sweep:
             self._swept = now
         entries: dict[str, FileSnapshot] = {}

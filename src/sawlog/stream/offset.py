@@ -18,7 +18,7 @@ from sawlog.storage import File, Storage, find_answer, note_answer
 from sawlog.storage.typed_json import parse_json_as
 
 VERSION = 2
-WAITING = 10_000
+MAX_WAITING_FILES = 10_000
 """Files that were seen and not begun that an offset remembers, at most."""
 
 PROVEN_BYTES = 1024
@@ -41,7 +41,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadPosition:
     """Position up to which a file was read.
 
     Attributes:
@@ -71,7 +71,7 @@ class FinishedFile(NamedTuple):
     version: bytes
 
     @classmethod
-    def of(cls, place: Place, version: str) -> FinishedFile:
+    def of(cls, place: ReadPosition, version: str) -> FinishedFile:
         """Return the record of a file that was read up to a place."""
         tail = bytes.fromhex(place.proof.rpartition(" ")[2])[:_TAIL_BYTES].ljust(_TAIL_BYTES, b"\0")
         return cls(place.position, shorten_proof(place.proof), tail, hash_version(version))
@@ -228,7 +228,7 @@ class Offset:
         copies: Files that hold nothing but what others do, by the keys of their names.
     """
 
-    files: dict[str, Place] = field(default_factory=dict)
+    files: dict[str, ReadPosition] = field(default_factory=dict)
     finished: Finished = field(default_factory=Finished)
     waiting: dict[bytes, int] = field(default_factory=dict)
     table: str | None = None
@@ -251,7 +251,7 @@ class Offset:
             raise SawlogError(f"found an offset of version {version}; this sawlog knows version {VERSION}")
         stored: _OffsetDocument = parse_json_as(data, _OffsetDocument, _EXPECTED)
         return cls(
-            {name: Place(*fields) for name, fields in stored.files.items()},
+            {name: ReadPosition(*fields) for name, fields in stored.files.items()},
             Finished.from_json(stored.finished),
             {key: int.from_bytes(size, "big") for key, size in _decode_entries(stored.waiting, _WAITING)},
             stored.table,

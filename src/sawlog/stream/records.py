@@ -21,7 +21,7 @@ from sawlog.stream.offset import (
     Finished,
     FinishedFile,
     Offset,
-    Place,
+    ReadPosition,
     check_proof,
     compute_head,
     hash_name,
@@ -32,12 +32,12 @@ from sawlog.stream.offset import (
 
 logger = logging.getLogger("sawlog")
 
-_Lost = tuple[str | bytes, Place | FinishedFile]
+_Lost = tuple[str | bytes, ReadPosition | FinishedFile]
 """A record, by the name or the key of the file that it was of."""
 
-LIKELY = 100
+MAX_CANDIDATES = 100
 """Records that a new file is compared with, at most, of those that begin as it does."""
-REMEMBERED = 10_000
+MAX_REMEMBERED_FILES = 10_000
 """Finished files that have gone, and would be known again, at most."""
 
 
@@ -54,7 +54,7 @@ class Records:
     def __init__(self, follower: Files, start: Offset, before: Records | None = None) -> None:
         self._follower = follower
         self.start = start
-        self.files: dict[str, Place] = dict(start.files)
+        self.files: dict[str, ReadPosition] = dict(start.files)
         self.ended: dict[str, tuple[Any, ...]] = before.ended if before is not None else {}
         self.copies: Copies = Copies(follower, start.copies, before.copies if before is not None else None)
         self._finished = start.finished
@@ -74,7 +74,7 @@ class Records:
         """
         self._copied = set(self.copies.find_origins(entries).values())
         new: dict[str, FileSnapshot] = {}
-        changed: dict[str, Place | FinishedFile] = {}
+        changed: dict[str, ReadPosition | FinishedFile] = {}
         for name, entry in entries.items():
             if self.ended.get(name) == entry.stamp:
                 continue
@@ -104,14 +104,14 @@ class Records:
         added = {**self._added, **{hash_name(name): record for name, record in ended.items()}}
         finished = self._finished.with_changes(added, self._removed) if added or self._removed else self._finished
         self.ended |= {name: entries[name].stamp for name in ended if name in entries}
-        surplus = len(finished) - len(entries) - REMEMBERED
+        surplus = len(finished) - len(entries) - MAX_REMEMBERED_FILES
         if surplus > 0:
             listed_keys = {hash_name(name) for name in entries}
             removed_keys = [key for key in finished if key not in listed_keys]
-            finished = finished.with_changes({}, set(removed_keys[: max(0, len(removed_keys) - REMEMBERED)]))
+            finished = finished.with_changes({}, set(removed_keys[: max(0, len(removed_keys) - MAX_REMEMBERED_FILES)]))
         return finished
 
-    def find_moved(self, place: Place, entries: Mapping[str, FileSnapshot]) -> FileSnapshot | None:
+    def find_moved(self, place: ReadPosition, entries: Mapping[str, FileSnapshot]) -> FileSnapshot | None:
         """Return the file that begins with what was read at a place, of those that were not begun."""
         for name, entry in entries.items():
             if name in self.files or self._find_ended(name) is not None or entry.file.size < place.position:
@@ -126,8 +126,8 @@ class Records:
     def _find_ended_by_key(self, key: bytes) -> FinishedFile | None:
         return self._added.get(key) or (None if key in self._removed else self._finished.get(key))
 
-    def _is_replaced(self, name: str, entry: FileSnapshot, place: Place) -> bool:
-        """Whether another file has a name: it is shorter, or, where it need not be the same inode, begins otherwise."""
+    def _is_replaced(self, name: str, entry: FileSnapshot, place: ReadPosition) -> bool:
+        """Return whether another file has a name now: it is shorter, or begins otherwise and may be another inode."""
         if entry.file.size < place.position:
             return True
         if not place.position:
@@ -144,7 +144,7 @@ class Records:
         return False
 
     def _look_again(
-        self, name: str, entry: FileSnapshot, ended: FinishedFile, changed: dict[str, Place | FinishedFile]
+        self, name: str, entry: FileSnapshot, ended: FinishedFile, changed: dict[str, ReadPosition | FinishedFile]
     ) -> None:
         """Look at a finished file not looked at before, or changed: it sleeps on, wakes, or is another one."""
         if entry.file.size == ended.position and hash_version(entry.version) == ended.version:
@@ -162,7 +162,7 @@ class Records:
             self._wake(name, ended, proof)
 
     def _wake(self, name: str, ended: FinishedFile, proof: str) -> None:
-        self.files[name] = Place(ended.position, proof, ended.position)
+        self.files[name] = ReadPosition(ended.position, proof, ended.position)
         self._removed.add(hash_name(name))
         self._added.pop(hash_name(name), None)
 
@@ -180,7 +180,7 @@ class Records:
     def _release(
         self,
         arrived: Mapping[str, FileSnapshot],
-        changed: dict[str, Place | FinishedFile],
+        changed: dict[str, ReadPosition | FinishedFile],
         entries: Mapping[str, FileSnapshot],
     ) -> dict[str, FileSnapshot]:
         """Let copies go whose originals are gone, or were emptied; return those that arrived, but for the other copies.
@@ -227,11 +227,11 @@ class Records:
         for name in copies:
             entry = arrived[name]
             del self.copies.links[hash_name(name)]
-            place = Place(entry.file.size, prove(entry.file, entry.file.size, self._follower.storage))
+            place = ReadPosition(entry.file.size, prove(entry.file, entry.file.size, self._follower.storage))
             self._added[hash_name(name)] = FinishedFile.of(place, entry.version)
             self.ended[name] = entry.stamp
 
-    def _find_record(self, key: bytes) -> Place | FinishedFile | None:
+    def _find_record(self, key: bytes) -> ReadPosition | FinishedFile | None:
         """Return the record of a file by the key of its name."""
         places = (place for name, place in self.files.items() if hash_name(name) == key)
         return next(places, None) or self._find_ended_by_key(key)
@@ -258,13 +258,13 @@ class Records:
         arrived: Mapping[str, FileSnapshot],
         new: Mapping[str, FileSnapshot],
         moved: set[str],
-        changed: Mapping[str, Place | FinishedFile],
+        changed: Mapping[str, ReadPosition | FinishedFile],
         entries: Mapping[str, FileSnapshot],
     ) -> None:
         """Hold files back that are copies of others that are there; `moved` gets those whose original was emptied."""
         if not arrived or self._follower.format.stream_rules.is_complete(self._follower.view):
             return
-        candidates: list[tuple[str, Place | FinishedFile | None]] = []
+        candidates: list[tuple[str, ReadPosition | FinishedFile | None]] = []
         for name in entries:
             record = self.files.get(name) or self._find_ended(name)
             if (
@@ -295,14 +295,14 @@ class Records:
                     moved_names.add(original)
                     break
 
-    def _proves(self, entry: FileSnapshot, record: Place | FinishedFile) -> bool:
+    def _proves(self, entry: FileSnapshot, record: ReadPosition | FinishedFile) -> bool:
         proof = prove(entry.file, record.position, self._follower.storage)
-        return proof == record.proof if isinstance(record, Place) else _is_unchanged(record, proof)
+        return proof == record.proof if isinstance(record, ReadPosition) else _is_unchanged(record, proof)
 
     def _resolve_moves(
         self,
         arrived: dict[str, FileSnapshot],
-        changed: dict[str, Place | FinishedFile],
+        changed: dict[str, ReadPosition | FinishedFile],
         entries: Mapping[str, FileSnapshot],
     ) -> set[str]:
         """Find the new names of files that are gone, or in whose place there is another, which arrives by that."""
@@ -354,21 +354,21 @@ class Records:
             first = heads.get(min(record.position, PROVEN_BYTES))
             if first is None or record.position > entry.file.size:
                 continue
-            expected = shorten_proof(record.proof) if isinstance(record, Place) else record.head
+            expected = shorten_proof(record.proof) if isinstance(record, ReadPosition) else record.head
             if expected == shorten_proof(first):
                 likely.append(candidate)
         likely.sort(key=lambda candidate: -candidate[1].position)
-        for candidate in likely[:LIKELY]:
+        for candidate in likely[:MAX_CANDIDATES]:
             if self._proves(entry, candidate[1]):
                 return candidate
         return None
 
-    def _move(self, old: str | bytes, record: Place | FinishedFile, name: str, entry: FileSnapshot) -> None:
+    def _move(self, old: str | bytes, record: ReadPosition | FinishedFile, name: str, entry: FileSnapshot) -> None:
         logger.info("%s: was read before, under another name", entry.file.path)
-        if isinstance(record, Place):
+        if isinstance(record, ReadPosition):
             assert isinstance(old, str)
             del self.files[old]
-            self.files[name] = Place(record.position, record.proof, record.position)
+            self.files[name] = ReadPosition(record.position, record.proof, record.position)
             self._check_emptied(old, entry.file.size)
             return
         key = _make_key(old)
@@ -382,9 +382,9 @@ class Records:
             self._added[hash_name(name)] = record._replace(version=hash_version(entry.version))
             self.ended[name] = entry.stamp
 
-    def _refuse(self, name: str, entry: FileSnapshot, record: Place | FinishedFile) -> None:
+    def _refuse(self, name: str, entry: FileSnapshot, record: ReadPosition | FinishedFile) -> None:
         """Refuse a file that is not what it was, when what was read of it is nowhere."""
-        if isinstance(record, Place):
+        if isinstance(record, ReadPosition):
             check_proof(entry.file, record.position, record.proof, self._follower.storage)
             return
         if entry.file.size < record.position:
@@ -443,4 +443,4 @@ def _make_key(name_or_key: str | bytes) -> bytes:
 
 def _is_unchanged(ended: FinishedFile, proof: str) -> bool:
     """Return whether a finished file is still what it was, as far as is remembered."""
-    return ended.head == NO_HEAD or ended[1:3] == FinishedFile.of(Place(ended.position, proof), "")[1:3]
+    return ended.head == NO_HEAD or ended[1:3] == FinishedFile.of(ReadPosition(ended.position, proof), "")[1:3]

@@ -22,7 +22,7 @@ SPARE_MEMORY = 64 << 20
 
 
 @dataclass
-class Work:
+class ReadCount:
     """Bytes that were looked at, in any file, each as often as it was asked for."""
 
     bytes: int = 0
@@ -31,7 +31,7 @@ class Work:
 class CountingSource:
     """A source that counts the bytes it hands out."""
 
-    def __init__(self, source: Source, work: Work) -> None:
+    def __init__(self, source: Source, work: ReadCount) -> None:
         self._source = source
         self._work = work
         self.size = source.size
@@ -54,7 +54,7 @@ class CountingSource:
 class CountingStorage(Storage):
     """A storage that counts the bytes that are read from it."""
 
-    work: Work = field(default_factory=Work)
+    work: ReadCount = field(default_factory=ReadCount)
 
     def open(self, path: PathLike | File, end: int | None = None) -> Any:
         return CountingSource(super().open(path, end), self.work)
@@ -65,7 +65,7 @@ class CountingStorage(Storage):
         return data
 
 
-def count_work(dataset: Dataset) -> tuple[Dataset, Work]:
+def count_work(dataset: Dataset) -> tuple[Dataset, ReadCount]:
     """Return the same dataset, and the count of the bytes that it looks at."""
     storage = CountingStorage(dataset.scan.storage.options)
     scan = replace(dataset.scan, storage=storage)
@@ -74,19 +74,19 @@ def count_work(dataset: Dataset) -> tuple[Dataset, Work]:
 
 
 @dataclass
-class Memory:
+class PeakMemory:
     """The most memory that was in use at a time: Python's and NumPy's, and Arrow's."""
 
     peak: int = 0
 
 
 @contextmanager
-def measure_memory() -> Iterator[Memory]:
+def measure_memory() -> Iterator[PeakMemory]:
     """Measure what is allocated meanwhile.
 
     Nothing may be at work in other threads when it ends: CPython may crash if one takes or leaves memory just then.
     """
-    used = Memory()
+    used = PeakMemory()
     pool, usual = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
     _POOLS.append(pool)
     pa.set_memory_pool(pool)

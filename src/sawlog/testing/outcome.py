@@ -356,7 +356,7 @@ def _read_origins(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | 
 
 
 def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
-    """`fail` delivers the rows before the first damage that `skip` finds, then raises it."""
+    """Check that `fail` delivers the rows before the first damage that `skip` finds, and then raises that."""
     dataset = open_subject(subject, on_damage="fail")
     batches: list[pa.RecordBatch] = []
     raised: Damage | None = None

@@ -30,7 +30,7 @@ FAULTS = (*_RAISED, *_SENT)
 
 
 @dataclass
-class Trouble:
+class StoreFault:
     """The fault of a store.
 
     Attributes:
@@ -60,7 +60,7 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
     cachable = False
     store: ClassVar[dict[str, Any]] = {}
     pseudo_dirs: ClassVar[list[str]] = [""]
-    trouble: ClassVar[Trouble] = Trouble()
+    trouble: ClassVar[StoreFault] = StoreFault()
     other_files: ClassVar[Mapping[str, bytes]] = {}
     _lock: ClassVar[Any] = Lock()
 
@@ -135,12 +135,12 @@ def store_files(files: Mapping[str, bytes], replacements: Mapping[str, bytes], *
 
 
 @contextmanager
-def cause_trouble(fault: str = "", first: int = 1, *, lasting: bool = False) -> Iterator[Trouble]:
+def cause_trouble(fault: str = "", first: int = 1, *, lasting: bool = False) -> Iterator[StoreFault]:
     """Have something go wrong while the context lasts; nobody waits before a request is made again."""
-    waits, remote.WAITS = remote.WAITS, tuple(0.0 for _ in remote.WAITS)
-    HostileFileSystem.trouble = Trouble(fault, first, lasting)
+    waits, remote.RETRY_SECONDS = remote.RETRY_SECONDS, tuple(0.0 for _ in remote.RETRY_SECONDS)
+    HostileFileSystem.trouble = StoreFault(fault, first, lasting)
     try:
         yield HostileFileSystem.trouble
     finally:
-        HostileFileSystem.trouble = Trouble()
-        remote.WAITS = waits
+        HostileFileSystem.trouble = StoreFault()
+        remote.RETRY_SECONDS = waits

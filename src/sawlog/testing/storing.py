@@ -143,7 +143,7 @@ def _deal_verbs(samples: Sequence[Sample], sample: Sample) -> list[str]:
 
 
 def check_stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
-    """A store that fails, or changes, at some request gives what one gives that does not, or an error that says so."""
+    """Yield complaints where a store that fails or changes at a request makes answers wrong, and nobody says so."""
     changed_files = {name: _change_byte(data) for name, data in subject.files.items()}
     options = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
     for number, verb in enumerate(_deal_verbs(samples, subject.sample)):

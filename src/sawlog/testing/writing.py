@@ -140,10 +140,10 @@ def _choose_options(subject: Subject) -> dict[str, Any]:
 
 def _move_subject(subject: Subject, target: str) -> Subject:
     """Return the same sample at another place."""
-    return _At(subject.sample, subject.directory, subject.files, subject.mutation, target)
+    return _MovedSubject(subject.sample, subject.directory, subject.files, subject.mutation, target)
 
 
-class _At(Subject):
+class _MovedSubject(Subject):
     """A subject at some other path."""
 
     def __init__(self, sample: Sample, directory: str, files: Files, mutation: object, moved_path: str) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import view_values
 from sawlog.deephaven.ingest.history import PARTS_NAME, HistoricalTable, MergeRecord, PartsWriter
 from sawlog.deephaven.ingest.records import RECORD_NAME
-from sawlog.deephaven.ingest.runs import Boundary, Run, merge_runs
+from sawlog.deephaven.ingest.runs import Boundary, SortedRun, merge_runs
 from sawlog.deephaven.table.options import WriteOptions
 from sawlog.deephaven.table.writer import LocationWriter
 from sawlog.errors import OptionError
@@ -46,8 +46,8 @@ class Arrangement:
         return self.internal_partitions or max(1, -(-size // _MERGED_BYTES))
 
 
-def find_contiguous_groups(runs: Sequence[Run], groups: Sequence[str]) -> tuple[str, ...]:
-    """Grouping columns whose rows follow one another when sorted: values come under one of the columns before."""
+def find_contiguous_groups(runs: Sequence[SortedRun], groups: Sequence[str]) -> tuple[str, ...]:
+    """Return the grouping columns whose rows follow one another when sorted: a value has one of each earlier column."""
     results = list(groups[:1])
     for index, name in enumerate(groups[1:]):
         pairs: NDArray[np.uint64] = np.unique(np.concatenate([run.pairs[index] for run in runs]), axis=0)
@@ -56,7 +56,7 @@ def find_contiguous_groups(runs: Sequence[Run], groups: Sequence[str]) -> tuple[
     return tuple(results)
 
 
-def choose_ranges(runs: Sequence[Run], locations: int) -> list[tuple[Boundary | None, Boundary | None]]:
+def choose_ranges(runs: Sequence[SortedRun], locations: int) -> list[tuple[Boundary | None, Boundary | None]]:
     """Return boundaries at which rows are cut that are spread by their order."""
     samples = sorted((key, number, row) for number, run in enumerate(runs) for key, row in run.samples)
     cuts = [samples[len(samples) * i // locations] for i in range(1, locations)]
@@ -64,7 +64,7 @@ def choose_ranges(runs: Sequence[Run], locations: int) -> list[tuple[Boundary | 
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetLocation:
     """A location to write.
 
     Attributes:
@@ -84,7 +84,7 @@ class Target:
 class LocationsWriter:
     """Writes locations out of runs. Picklable."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[SortedRun, ...]
     keys: tuple[str, ...]
     history: HistoricalTable
     date: str
@@ -92,7 +92,7 @@ class LocationsWriter:
     options: WriteOptions
     record: MergeRecord
 
-    def __call__(self, target: Target) -> list[Staged]:
+    def __call__(self, target: TargetLocation) -> list[Staged]:
         """Stage a location, if there is a row."""
         writer: LocationWriter | None = None
         parts = PartsWriter()

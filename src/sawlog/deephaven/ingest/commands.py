@@ -24,7 +24,7 @@ class NamespaceSet(StrEnum):
     USER = "User"
 
 
-class Unstorable(StrEnum):
+class UnstorablePolicy(StrEnum):
     """The treatments of values that column files cannot hold."""
 
     ERROR = "error"
@@ -56,8 +56,8 @@ class ImportOptions:
         typer.Option("--on-damage", help="fail: stop a partition in front of damage. skip: import everything intact."),
     ] = arguments.OnDamage.FAIL
     on_unstorable: Annotated[
-        Unstorable, typer.Option("--on-unstorable", help="What to do with values that column files cannot hold.")
-    ] = Unstorable.ERROR
+        UnstorablePolicy, typer.Option("--on-unstorable", help="What to do with values that column files cannot hold.")
+    ] = UnstorablePolicy.ERROR
     option: arguments.ReadOptions = None
     write_option: arguments.WriteOptions = None
 
@@ -137,7 +137,7 @@ def load(
     damage was skipped or values were stored as others.
     """
     settings = {"storage_options": arguments.parse_storage_options(storage), **options.collect_settings()}
-    from sawlog.spark.sessions import QUIET, hold_session
+    from sawlog.spark.sessions import QUIET_SETTINGS, hold_session
 
     def check() -> None:
         from sawlog.deephaven.ingest.spark.load import check_source
@@ -145,7 +145,9 @@ def load(
         if follow is None:  # a follower may wait for the first log
             check_source(src, root, **settings)
 
-    with hold_session("sawlog import", {**QUIET, **arguments.parse_key_values(conf, "--conf")}, check) as spark:
+    with hold_session(
+        "sawlog import", {**QUIET_SETTINGS, **arguments.parse_key_values(conf, "--conf")}, check
+    ) as spark:
         from sawlog.deephaven.ingest.spark import follow_logs, import_logs
 
         if follow is not None:
@@ -169,7 +171,7 @@ def _say_imported(src: str, root: str, done: Import, *, json: bool) -> None:
 
 
 def _say_look(src: str, root: str, look: LogPoll, lines: list[str], *, json: bool) -> None:
-    """A line of metrics for a look that found something, and what went wrong if it was not said before."""
+    """Return a line of metrics for a look that found something, and what went wrong if it was not said before."""
     done = look.done
     if done.locations or done.removed:
         waiting = render_count(sum(done.lag.values()), "byte")
@@ -236,7 +238,7 @@ def merge(
         raise OptionError("expected NAMESPACE, TABLE and DATE, or --nightly")
     settings = options.collect_settings()
     from sawlog.deephaven.ingest.tree import require_root, require_table
-    from sawlog.spark.sessions import QUIET, hold_session
+    from sawlog.spark.sessions import QUIET_SETTINGS, hold_session
 
     def check() -> None:
         if every_night:
@@ -244,7 +246,7 @@ def merge(
         elif namespace and table and date:
             require_table(root, namespace, table, date)
 
-    with hold_session("sawlog merge", {**QUIET, **arguments.parse_key_values(conf, "--conf")}, check) as spark:
+    with hold_session("sawlog merge", {**QUIET_SETTINGS, **arguments.parse_key_values(conf, "--conf")}, check) as spark:
         from sawlog.deephaven.ingest.spark import merge as run
         from sawlog.deephaven.ingest.spark import nightly
 

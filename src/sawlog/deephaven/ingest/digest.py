@@ -76,7 +76,7 @@ def _convert_words(array: pa.Array) -> NDArray[np.uint64]:
 
 
 def _of_lists(array: Any) -> NDArray[np.uint64]:
-    """Lists by their elements in order, maps by their entries in any order."""
+    """Return a number per list: lists count by their elements in order, maps by their entries in any order."""
     words = np.empty(len(array), np.uint64)
     if not len(array):
         return words

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import combine_column, make_array, view_values
 from sawlog.deephaven.ingest.records import RECORD_NAME, Partition, Progress
-from sawlog.deephaven.ingest.tree import Location, check_inside, check_part, list_directories, read_small, sweep
+from sawlog.deephaven.ingest.tree import TreeLocation, check_inside, check_part, list_directories, read_small, sweep
 from sawlog.errors import FormatError, OptionError
 from sawlog.guard import Undecodable, call_decoder, decode_json
 from sawlog.storage.typed_json import parse_json_as
@@ -57,11 +57,11 @@ class HistoricalTable:
         check_inside(path, self.root)
         return path
 
-    def list_locations(self, column: str) -> list[Location]:
+    def list_locations(self, column: str) -> list[TreeLocation]:
         """Return locations of one column partition."""
         paths = {internal: self.build_path(internal, column) for internal in self._list_internals()}
         return [
-            Location(path, Partition(self.namespace, self.table, internal, column))
+            TreeLocation(path, Partition(self.namespace, self.table, internal, column))
             for internal, path in paths.items()
             if os.path.isdir(path)
         ]
@@ -78,7 +78,7 @@ class HistoricalTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MergedPart:
     """An intraday location whose rows were merged.
 
     Attributes:
@@ -98,7 +98,7 @@ class Part:
     checksum: int
 
     @classmethod
-    def of(cls, location: Location, rows: int, checksum: int) -> Part:
+    def of(cls, location: TreeLocation, rows: int, checksum: int) -> MergedPart:
         """Return the part that an intraday location is."""
         internal, record = location.partition.internal_partition, location.record
         if record is None:
@@ -125,7 +125,7 @@ class MergeRecord:
 
     job: str
     rows: int
-    parts: tuple[Part, ...] | None = field(default=None)
+    parts: tuple[MergedPart, ...] | None = field(default=None)
 
     def to_json(self) -> bytes:
         """Return the record as it is stored."""
@@ -146,9 +146,9 @@ class MergeRecord:
         return record
 
 
-def list_parts(locations: Iterable[Location]) -> tuple[list[Part], list[Location]]:
+def list_parts(locations: Iterable[TreeLocation]) -> tuple[list[MergedPart], list[TreeLocation]]:
     """Return parts that historical locations were made of, and the locations that do not say so."""
-    jobs: dict[str, tuple[Part, ...]] = {}
+    jobs: dict[str, tuple[MergedPart, ...]] = {}
     unknown = []
     for location in locations:
         record = MergeRecord.read(location.path)
@@ -159,7 +159,7 @@ def list_parts(locations: Iterable[Location]) -> tuple[list[Part], list[Location
     return [part for parts in jobs.values() for part in parts], unknown
 
 
-def select_void_parts(parts: Iterable[Part], locations: Iterable[Location]) -> list[Part]:
+def select_void_parts(parts: Iterable[MergedPart], locations: Iterable[TreeLocation]) -> list[MergedPart]:
     """Return parts whose partition was deleted since, by the intraday locations that there are."""
     records = [location.record for location in locations if location.record is not None]
     deletions: Mapping[str, int] = {

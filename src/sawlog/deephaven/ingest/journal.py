@@ -9,7 +9,7 @@ from typing import Literal
 
 from sawlog.deephaven.ingest.history import HistoricalTable, MergeRecord, NamespaceSet, read_document, write_document
 from sawlog.deephaven.ingest.records import RECORD_NAME, Partition, PositionRecord, Progress
-from sawlog.deephaven.ingest.tree import IntradayTable, Location, remove_empty, remove_location
+from sawlog.deephaven.ingest.tree import IntradayTable, TreeLocation, remove_empty, remove_location
 from sawlog.deephaven.table.options import ReadOptions, WriteOptions
 from sawlog.deephaven.table.writer import LocationWriter
 from sawlog.errors import SawlogError
@@ -74,7 +74,7 @@ class Journal:
         return journal
 
 
-def recover(tree: IntradayTable) -> list[Location]:
+def recover(tree: IntradayTable) -> list[TreeLocation]:
     """Bring the table to where it was before, or after, whatever was killed in it.
 
     Returns:
@@ -149,7 +149,7 @@ def delete_merged(tree: IntradayTable, journal: Journal) -> None:
     tree.tidy()
 
 
-def _publish_empty(tree: IntradayTable, partition: Partition, locations: Sequence[Location]) -> None:
+def _publish_empty(tree: IntradayTable, partition: Partition, locations: Sequence[TreeLocation]) -> None:
     """Publish an empty location that stands for all that a partition has had."""
     records = [location.record for location in locations if location.record is not None]
     progress = Progress.of(records)

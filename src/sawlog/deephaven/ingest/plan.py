@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.deephaven.ingest.records import RECORD_NAME, ImportedRange, Partition, PositionRecord, Progress
 from sawlog.deephaven.ingest.schema import conform
 from sawlog.deephaven.ingest.unstorable import UNSTORABLE_NAME, Mender, OnUnstorable
-from sawlog.deephaven.log.dataset import Log, replace_size
+from sawlog.deephaven.log.dataset import BinaryLog, replace_size
 from sawlog.deephaven.log.fragments import RowRange, make_log_range
 from sawlog.deephaven.log.names import order_key, parse_name
 from sawlog.deephaven.log.survey import survey
@@ -70,7 +70,7 @@ class _News:
         stopped: Whether there is more, which is left for the next import.
     """
 
-    log: Log
+    log: BinaryLog
     start: int
     cuts: tuple[int, ...]
     live_from: int
@@ -104,12 +104,12 @@ class Planner:
         self._location_bytes = location_bytes
         self._max_bytes = max_bytes
 
-    def count_bytes(self, logs: Sequence[Log], progress: Progress) -> int:
+    def count_bytes(self, logs: Sequence[BinaryLog], progress: Progress) -> int:
         """Return the number of bytes to walk."""
         new_bytes = sum(log.file.size - _find_stop(log, progress) for log in logs)
         return new_bytes if self._max_bytes is None else min(new_bytes, self._max_bytes)
 
-    def __call__(self, item: tuple[Partition, Sequence[Log], Progress]) -> PartitionPlan:
+    def __call__(self, item: tuple[Partition, Sequence[BinaryLog], Progress]) -> PartitionPlan:
         """Plan what the logs of a partition have past the point where the last import stopped, each walked once.
 
         Raises:
@@ -138,14 +138,14 @@ class Planner:
         splits = self._plan_splits(partition, news, progress)
         return PartitionPlan(partition, tuple(splits), lag, limited, tuple(remarks), tuple(skipped))
 
-    def _is_void(self, log: Log, progress: Progress) -> bool:
+    def _is_void(self, log: BinaryLog, progress: Progress) -> bool:
         """Return whether a log that was never seen comes before the log whose DELETE_PARTITION was imported."""
         if progress.truncated_in is None or log.file.name in progress.logs:
             return False
         return order_of(log.file.name) < order_of(progress.truncated_in)
 
     def _find_news(
-        self, log: Log, progress: ImportedRange | None, remarks: list[str], remaining: int | None, *, last: bool
+        self, log: BinaryLog, progress: ImportedRange | None, remarks: list[str], remaining: int | None, *, last: bool
     ) -> _News | None:
         """Return the new bytes of a log, up to `remaining`, if there are not to be more.
 
@@ -224,14 +224,14 @@ class Planner:
             )
 
 
-def _find_stop(log: Log, progress: Progress) -> int:
+def _find_stop(log: BinaryLog, progress: Progress) -> int:
     """Return the offset at which the last import of a log stopped."""
     progress_of_log = progress.logs.get(log.file.name)
     return 0 if progress_of_log is None else progress_of_log.end
 
 
 def order_of(name: str) -> tuple[Any, ...]:
-    """Sort key of logs by their paths or names: the order in which they were begun."""
+    """Return a sort key of logs by their paths or names: the order in which they were begun."""
     base = posixpath.basename(name)
     return order_key(parse_name(base), base)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sawlog.deephaven.ingest.plan import FilledPartition, PartitionPlan, Split
 from sawlog.deephaven.ingest.records import Partition
-from sawlog.deephaven.ingest.tree import IntradayTable, Location, remove_location, resolve_root
+from sawlog.deephaven.ingest.tree import IntradayTable, TreeLocation, remove_location, resolve_root
 from sawlog.deephaven.ingest.unstorable import UNSTORABLE_NAME
 from sawlog.deephaven.log.names import parse_name
 from sawlog.errors import FormatError, SawlogError
@@ -63,7 +63,7 @@ class Publication:
         self,
         tree: IntradayTable,
         plans: Sequence[PartitionPlan],
-        locations: Sequence[Location],
+        locations: Sequence[TreeLocation],
         done: Import,
         errors: list[SawlogError],
     ) -> None:

@@ -45,7 +45,7 @@ class RetainedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FragmentPiece:
     """A fragment to read.
 
     Attributes:
@@ -83,20 +83,20 @@ def _encode_partitions(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def plan_pieces(contents: Contents, parts: Mapping[str, int | RetainedRows]) -> list[list[Piece]]:
+def plan_pieces(contents: Contents, parts: Mapping[str, int | RetainedRows]) -> list[list[FragmentPiece]]:
     """Return the fragments by task; the paths of their locations say which parts they belong to."""
     return [
-        [Piece(fragment, parts[fragment.path]) for fragment in task]
+        [FragmentPiece(fragment, parts[fragment.path]) for fragment in task]
         for task in plan_tasks(contents, bind_scan(contents, contents.scan), TASK_BYTES)
     ]
 
 
-def count_bytes(task: Sequence[Piece]) -> int:
+def count_bytes(task: Sequence[FragmentPiece]) -> int:
     """Return the number of bytes to read."""
     return sum(piece.fragment.size for piece in task)
 
 
-def measure(task: Sequence[Piece]) -> dict[int, Digest]:
+def measure(task: Sequence[FragmentPiece]) -> dict[int, Digest]:
     """Return the digests of the rows of a task, by part."""
     digests: dict[int, Digest] = {}
     for piece in task:
@@ -117,7 +117,7 @@ def unite_schemas(schemas: Iterable[pa.Schema]) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SortedRun:
     """A file of sorted rows.
 
     Attributes:
@@ -153,7 +153,7 @@ class Sorter:
     keys: tuple[str, ...]
     locations: int
 
-    def __call__(self, task: Sequence[Piece]) -> Run | None:
+    def __call__(self, task: Sequence[FragmentPiece]) -> SortedRun | None:
         """Read the rows of a task, sort them and write them down; None when there is none."""
         table = self._read_table(task)
         if not table.num_rows:
@@ -176,9 +176,11 @@ class Sorter:
                     writer.write_batch(ordered.slice(start, min(BATCH_ROWS, row + count - start)))
                     batches += 1
                 row += count
-        return Run(path, tuple(splits), self._take_samples(ordered), os.path.getsize(path), self._hash_pairs(table))
+        return SortedRun(
+            path, tuple(splits), self._take_samples(ordered), os.path.getsize(path), self._hash_pairs(table)
+        )
 
-    def _read_table(self, task: Sequence[Piece]) -> pa.RecordBatch:
+    def _read_table(self, task: Sequence[FragmentPiece]) -> pa.RecordBatch:
         """Return the rows, the part of each in the last column."""
         batches = []
         for piece in task:
@@ -226,10 +228,10 @@ def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=batches[0].schema.names)
 
 
-class Split:
+class RunSlice:
     """The rows that a location gets of a run, from a file that is mapped."""
 
-    def __init__(self, run: Run, location: int, keys: Sequence[str]) -> None:
+    def __init__(self, run: SortedRun, location: int, keys: Sequence[str]) -> None:
         first, self.rows = run.splits[location]
         file = pa.ipc.open_file(pa.memory_map(run.path))
         self._batches = [file.get_batch(first + i) for i in range(-(-self.rows // BATCH_ROWS))]
@@ -258,13 +260,13 @@ class Split:
 
 
 def merge_runs(
-    runs: Sequence[Run], location: int, keys: Sequence[str], low: Boundary | None, high: Boundary | None
+    runs: Sequence[SortedRun], location: int, keys: Sequence[str], low: Boundary | None, high: Boundary | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the sorted rows from `low` on and before `high`, the part of each in the last column.
 
     Two pieces take memory.
     """
-    splits = [Split(run, location, keys) for run in runs]
+    splits = [RunSlice(run, location, keys) for run in runs]
     begins = [0 if low is None else split.cut(i, low) for i, split in enumerate(splits)]
     ends = [split.rows if high is None else split.cut(i, high) for i, split in enumerate(splits)]
     inner = _choose_boundaries(runs, splits, begins, ends)
@@ -284,7 +286,7 @@ def merge_runs(
 
 
 def _choose_boundaries(
-    runs: Sequence[Run], splits: Sequence[Split], begins: Sequence[int], ends: Sequence[int]
+    runs: Sequence[SortedRun], splits: Sequence[RunSlice], begins: Sequence[int], ends: Sequence[int]
 ) -> list[Boundary]:
     """Return boundaries between pieces of at most `PIECE_BYTES`, about."""
     rows = sum(ends) - sum(begins)

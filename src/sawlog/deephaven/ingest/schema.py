@@ -150,7 +150,7 @@ def _convert_field(field: pa.Field, charset: str) -> pa.Field:
 
 
 def _can_become(spec: ColumnSpec, kind: pa.DataType) -> bool:
-    """Whether values of a logged type can be made those of a column: wider or narrower numbers, objects from blobs."""
+    """Return whether values of a logged type can become a column's: wider or narrower numbers, objects from blobs."""
     if pa.types.is_binary(kind):
         return spec.type not in FIXED and spec.type is not ColumnType.STRING
     return spec.type in NUMBERS and (pa.types.is_integer(kind) or pa.types.is_floating(kind))

@@ -23,7 +23,7 @@ _BOARD = ".sawlog-board-"
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class TreeLocation:
     """A location of a tree.
 
     Attributes:
@@ -103,7 +103,7 @@ class IntradayTable:
         self.table = check_part(table, "table")
         self.directory = os.path.join(root, layout.INTRADAY, namespace, table)
         self.clean = False
-        self._known: dict[str, tuple[tuple[int, int], Location]] = {}
+        self._known: dict[str, tuple[tuple[int, int], TreeLocation]] = {}
 
     def build_path(self, partition: Partition, sequence: int) -> str:
         """Return the path of a location.
@@ -143,7 +143,7 @@ class IntradayTable:
         """Return a new place for messages between tasks while they run; `tidy` deletes what was left."""
         return os.path.join(self.directory, f"{_BOARD}{uuid.uuid4().hex[:12]}")
 
-    def list_locations(self, column_partition: str | None = None) -> list[Location]:
+    def list_locations(self, column_partition: str | None = None) -> list[TreeLocation]:
         """Return locations that are published: by column partition, internal partition, and place in it.
 
         Raises:
@@ -157,7 +157,7 @@ class IntradayTable:
                     locations += [] if location is None else [location]
         return sorted(locations, key=_order)
 
-    def _find_location(self, internal: str, column: str) -> Location | None:
+    def _find_location(self, internal: str, column: str) -> TreeLocation | None:
         """Return the location of two partitions; its record is read once."""
         path = os.path.join(self.directory, internal, column, self.table)
         try:
@@ -171,11 +171,11 @@ class IntradayTable:
         if not os.path.isdir(path):
             return None
         partition = Partition(self.namespace, self.table, internal, column)
-        location = Location(path, partition, self._read_record(path, partition))
+        location = TreeLocation(path, partition, self._read_record(path, partition))
         self._known[path] = key, location
         return location
 
-    def find_progress(self, partition: Partition, locations: list[Location]) -> Progress:
+    def find_progress(self, partition: Partition, locations: list[TreeLocation]) -> Progress:
         """Return the progress of a partition's import, from the locations of the table.
 
         Raises:
@@ -186,13 +186,13 @@ class IntradayTable:
             raise SawlogError(f"{path}: a location is there that no import of sawlog made; choose another root")
         return Progress.of(location.record for location in self.of(partition, locations) if location.record is not None)
 
-    def of(self, partition: Partition, locations: list[Location]) -> list[Location]:
+    def of(self, partition: Partition, locations: list[TreeLocation]) -> list[TreeLocation]:
         """Return the locations that the import of a partition made, in order."""
         return [
             location for location in locations if location.record is not None and location.record.partition == partition
         ]
 
-    def list_void_locations(self, locations: list[Location]) -> list[Location]:
+    def list_void_locations(self, locations: list[TreeLocation]) -> list[TreeLocation]:
         """Return locations that a truncating one has made void, the oldest first."""
         begins: dict[Partition, int] = {}
         for record in (location.record for location in locations):
@@ -204,7 +204,7 @@ class IntradayTable:
             if location.record is not None and location.record.sequence < begins.get(location.record.partition, 0)
         ]
 
-    def tidy(self) -> list[Location]:
+    def tidy(self) -> list[TreeLocation]:
         """Bring to an end what a killed import has left: void locations, staged and half-deleted ones.
 
         Returns:
@@ -277,7 +277,7 @@ def remove_empty(column: str) -> None:
         os.rmdir(os.path.dirname(column))
 
 
-def _order(location: Location) -> tuple[str, str, int]:
+def _order(location: TreeLocation) -> tuple[str, str, int]:
     partition, record = location.partition, location.record
     if record is None:
         return partition.column_partition, partition.internal_partition, 0

@@ -13,7 +13,7 @@ from sawlog.arrow import is_text, make_array
 from sawlog.deephaven.ingest.schema import convert
 from sawlog.deephaven.table.column_writer import check
 from sawlog.deephaven.table.types import ColumnSpec
-from sawlog.deephaven.table.values import Place
+from sawlog.deephaven.table.values import ArrayPlace
 from sawlog.deephaven.text import CHARSETS
 from sawlog.errors import SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
@@ -27,7 +27,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Unstorable:
+class UnstorableValue:
     """A value that column files cannot hold."""
 
     file: str
@@ -55,7 +55,7 @@ class Mender:
         self._schema = schema
         self._specs = specs
         self._policy = policy
-        self._listed: list[Unstorable] = []
+        self._listed: list[UnstorableValue] = []
         self.count = 0
 
     def mend(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -79,7 +79,7 @@ class Mender:
 
         def attempt(part: pa.Array) -> pa.Array:
             converted = convert(part, field)
-            check(spec, converted, Place(field.name, 0))
+            check(spec, converted, ArrayPlace(field.name, 0))
             return converted
 
         reasons = _find_refused(attempt, column)
@@ -91,7 +91,7 @@ class Mender:
         for row in list(reasons)[: MAX_LISTED - len(self._listed)]:
             row_key = (batch.column(FILE_COLUMN)[row].as_py(), batch.column(OFFSET_COLUMN)[row].as_py())
             value_text = repr(values[row].as_py())[:_SHOWN]
-            self._listed.append(Unstorable(*row_key, field.name, value_text, reasons[row], stored[row]))
+            self._listed.append(UnstorableValue(*row_key, field.name, value_text, reasons[row], stored[row]))
         return attempt(_replace_values(values, stored))
 
     def _make_substitute(self, value: Any, kind: pa.DataType, spec: ColumnSpec) -> str | None:

@@ -27,7 +27,7 @@ from sawlog.deephaven.log.fragments import (
 from sawlog.deephaven.log.header import Header, IncompleteHeaderError, measure_header, read_header
 from sawlog.deephaven.log.names import LogName, order_key, parse_name
 from sawlog.deephaven.log.options import ReadOptions
-from sawlog.deephaven.log.plan import Layout, find_cut, find_cuts, recall, scan, walk_stretch
+from sawlog.deephaven.log.plan import CutLayout, find_cut, find_cuts, recall, scan, walk_stretch
 from sawlog.deephaven.log.survey import survey
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.errors import FormatError, OptionError, UnsupportedError, warn
@@ -66,7 +66,7 @@ _GROWTH_FACTOR = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class BinaryLog:
     """File of a dataset: its name's parts, its header, or why it has none."""
 
     file: File
@@ -200,10 +200,10 @@ class DeephavenLogContents(Contents):
                     if not self._has_layouts([log], task_bytes):
                         yield from self._split_log(log, task_bytes)
 
-    def _has_layouts(self, logs: Sequence[Log], task_bytes: int | None) -> bool:
+    def _has_layouts(self, logs: Sequence[BinaryLog], task_bytes: int | None) -> bool:
         """Return whether the layouts of logs are known, so that they are planned without reading them."""
 
-        def is_known(log: Log, header: Header) -> bool:
+        def is_known(log: BinaryLog, header: Header) -> bool:
             if self._recall_layout(log, header, task_bytes) is not None:
                 return True
             distance = _compute_distance(log.file.size - header.size, task_bytes)
@@ -211,7 +211,7 @@ class DeephavenLogContents(Contents):
 
         return all(log.header is None or is_known(log, log.header) for log in logs)
 
-    def _split_log(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogContents]:
+    def _split_log(self, log: BinaryLog, task_bytes: int) -> Iterator[DeephavenLogContents]:
         """Yield a log, in as many parts as there are to be tasks; they find their ends themselves."""
         contents = self.with_files([log.file])
         distance = _compute_distance(log.file.size - log.header.size, task_bytes) if log.header is not None else None
@@ -264,13 +264,13 @@ class DeephavenLogContents(Contents):
         contents._wants_few = True
         return contents
 
-    def _begins_at_the_end(self, logs: Sequence[Log]) -> bool:
+    def _begins_at_the_end(self, logs: Sequence[BinaryLog]) -> bool:
         """Return whether some rows of a partition are found sooner at its end than by a search of all of it."""
         if not self._wants_few or sum(log.file.size for log in logs) <= FEW_ROWS_BYTES:
             return False
         return not self._has_layouts(logs, None)
 
-    def _from_the_end(self, request: BoundScan, logs: Sequence[Log]) -> Iterator[Fragment]:
+    def _from_the_end(self, request: BoundScan, logs: Sequence[BinaryLog]) -> Iterator[Fragment]:
         """Yield ranges of a partition, the last one first, until all are read or a DELETE_PARTITION is found."""
         for log in reversed(logs):
             if log.header is None:
@@ -284,7 +284,7 @@ class DeephavenLogContents(Contents):
                     return
                 end, length = begin, length * _GROWTH_FACTOR
 
-    def _find_stretch(self, log: Log, header: Header, end: int, length: int) -> tuple[int, int]:
+    def _find_stretch(self, log: BinaryLog, header: Header, end: int, length: int) -> tuple[int, int]:
         """Return where a stretch of about some bytes begins that ends at a cut, and the end of its last deletion.
 
         It is all that is in front of that cut, where no cut is found or there is damage.
@@ -323,7 +323,7 @@ class DeephavenLogContents(Contents):
         fragments: list[Fragment] = []
         threads = count_threads(self, request)
         for partition in self._group_logs(request):
-            news: list[tuple[Log, int, int, int]] = []
+            news: list[tuple[BinaryLog, int, int, int]] = []
             for log in partition:
                 if log.file.path in ranges_by_path and log.header is not None:
                     file, begin, end = ranges_by_path[log.file.path]
@@ -362,7 +362,7 @@ class DeephavenLogContents(Contents):
         return facts
 
     @cached_property
-    def _logs_by_path(self) -> dict[str, Log]:
+    def _logs_by_path(self) -> dict[str, BinaryLog]:
         return {log.file.path: log for log in self.logs}
 
     @cached_property
@@ -394,7 +394,7 @@ class DeephavenLogContents(Contents):
         widen = self._options.widen or self.scan.schema is not None
         return Rendering(units, self._options.char, widen, self._table.order, defined)
 
-    def _open_all(self, files: Sequence[File], scan: Scan) -> list[Log]:
+    def _open_all(self, files: Sequence[File], scan: Scan) -> list[BinaryLog]:
         # A stream opens those logs that have grown: that there is one of them says nothing.
         followed = scan.schema is not None
         single = len(files) == 1 and not followed
@@ -420,7 +420,7 @@ class DeephavenLogContents(Contents):
             raise FormatError(f"{logs[0].reason} (and no other log is readable)")
         return logs
 
-    def _open(self, file: File, name: LogName, scan: Scan, headers: dict[bytes, Header], *, single: bool) -> Log:
+    def _open(self, file: File, name: LogName, scan: Scan, headers: dict[bytes, Header], *, single: bool) -> BinaryLog:
         try:
             header = open_log(file, self._options, scan.storage, headers)
         except FormatError as error:
@@ -428,11 +428,11 @@ class DeephavenLogContents(Contents):
             if single or not (incomplete or scan.on_damage == "skip"):
                 raise
             newer = error.damage if isinstance(error, UnsupportedError) else None
-            return Log(file, name, None, str(error), incomplete, newer)
+            return BinaryLog(file, name, None, str(error), incomplete, newer)
         for note in header.notes:
             if header.digest or scan.on_damage == "fail" or note != header.notes[0]:
                 warn(f"{file.path}: {note}", DamageWarning)
-        return Log(file, name, header)
+        return BinaryLog(file, name, header)
 
     def _parse_file_name(self, file: File, *, single: bool) -> LogName | None:
         """Return what is known of a file, by its name and by the options; None when it is not asked for."""
@@ -443,15 +443,15 @@ class DeephavenLogContents(Contents):
             return None
         return replace(name, **options) if options else name
 
-    def _group_logs(self, request: BoundScan) -> list[list[Log]]:
-        partitions: dict[tuple[str, ...], list[Log]] = {}
+    def _group_logs(self, request: BoundScan) -> list[list[BinaryLog]]:
+        partitions: dict[tuple[str, ...], list[BinaryLog]] = {}
         has_filters = bool(request.projection.query.parts)
         for log in self.logs:
             if not has_filters or self._can_match(request, log):
                 partitions.setdefault(log.partition, []).append(log)
         return list(partitions.values())
 
-    def _can_match(self, request: BoundScan, log: Log) -> bool:
+    def _can_match(self, request: BoundScan, log: BinaryLog) -> bool:
         """Return whether filters on the partitioning column let any row of a log through."""
         name = self.partition_column
         if not name or self.scan.view != "rows" or name not in self.rows_schema.names:
@@ -462,28 +462,28 @@ class DeephavenLogContents(Contents):
         value = make_constant(log.name.column_partition, field.type, 1)
         return can_match(request.projection.query, pa.RecordBatch.from_arrays([value], schema=pa.schema([field])))
 
-    def _find_layout(self, log: Log, task_bytes: int | None, threads: int) -> Layout:
+    def _find_layout(self, log: BinaryLog, task_bytes: int | None, threads: int) -> CutLayout:
         if log.header is None:
-            return Layout()
+            return CutLayout()
         distance = _compute_distance(log.file.size - log.header.size, task_bytes)
         known_layout = self._recall_layout(log, log.header, task_bytes)
         if known_layout is not None:
             return known_layout
         if distance is not None and self._options.split == "resync":
-            return Layout(self._resync_cuts(log, log.header, distance))
+            return CutLayout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._optimistic:
             return self._scan(log, log.header.size, distance, threads)
         if distance is not None:
-            return Layout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
-        return Layout()
+            return CutLayout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
+        return CutLayout()
 
-    def _find_live_start(self, log: Log, start: int, end: int, threads: int) -> int:
+    def _find_live_start(self, log: BinaryLog, start: int, end: int, threads: int) -> int:
         assert log.header is not None
         indexed = self._load_layout(log) if start == log.header.size and end == log.file.size else None
         layout = indexed or self._scan(replace_size(log, end), start, None, threads)
         return layout.live_from
 
-    def _recall_layout(self, log: Log, header: Header, task_bytes: int | None) -> Layout | None:
+    def _recall_layout(self, log: BinaryLog, header: Header, task_bytes: int | None) -> CutLayout | None:
         """Return the layout by an index of an intact log, or by tasks whose stretches end where the next begin."""
         distance = _compute_distance(log.file.size - header.size, task_bytes)
         stretches = find_answer(self.scan.storage, log.file, STRETCHES)
@@ -496,10 +496,10 @@ class DeephavenLogContents(Contents):
                 return replace(indexed, cuts=space_offsets(indexed.cuts, distance) if distance is not None else ())
         return None
 
-    def _load_layout(self, log: Log) -> Layout | None:
+    def _load_layout(self, log: BinaryLog) -> CutLayout | None:
         answer = find_answer(self.scan.storage, log.file, LAYOUT)
         live_from, *cuts = unpack_numbers(answer) if answer else (None,)
-        return Layout(cuts, live_from) if live_from is not None else None
+        return CutLayout(cuts, live_from) if live_from is not None else None
 
     def scan_for_splits(self, request: BoundScan) -> bool:
         """Note cuts, and what is deleted. Files before it are read with a log that has a DELETE_PARTITION."""
@@ -526,7 +526,7 @@ class DeephavenLogContents(Contents):
             numbers = [first, last, begin, end, layout.live_from, len(cuts), *cuts]
             note_answer(self.scan.storage, file, STRETCHES, pack_numbers(numbers))
 
-    def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
+    def _resync_cuts(self, log: BinaryLog, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes
         while target < log.file.size:
             cut = find_cut(log.file, header, self.scan, target)
@@ -534,16 +534,16 @@ class DeephavenLogContents(Contents):
                 yield cut
             target = max(target, cut or 0) + task_bytes
 
-    def _scan(self, log: Log, start: int, task_bytes: int | None, threads: int) -> Layout:
+    def _scan(self, log: BinaryLog, start: int, task_bytes: int | None, threads: int) -> CutLayout:
         assert log.header is not None
         threads = 1 if is_remote(log.file.path) else threads
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
     @staticmethod
-    def _make_unreadable_file(request: BoundScan, log: Log) -> UnreadableFile:
+    def _make_unreadable_file(request: BoundScan, log: BinaryLog) -> UnreadableFile:
         return UnreadableFile(*request, log.file.path, log.file.size, log.reason, log.incomplete, log.newer)
 
-    def _make_range(self, request: BoundScan, log: Log, start: int, end: int, live_from: int) -> LogFragment:
+    def _make_range(self, request: BoundScan, log: BinaryLog, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None
         kind = EntryRange if self.scan.view in ("frames", "commands") else RowRange
         path = log.file.path
@@ -554,7 +554,7 @@ class DeephavenLogContents(Contents):
         return kind(scan, projection, path, size, *parts, self._optimistic)
 
 
-def _join_layouts(numbers: Sequence[int], start: int, size: int) -> tuple[int, Layout, Layout] | None:
+def _join_layouts(numbers: Sequence[int], start: int, size: int) -> tuple[int, CutLayout, CutLayout] | None:
     """Return the layout of a log by notes on its stretches: with cuts between these, and with all cuts.
 
     Returns:
@@ -575,7 +575,7 @@ def _join_layouts(numbers: Sequence[int], start: int, size: int) -> tuple[int, L
         place, target, begin = place + count, last, end
     if begin != size:
         return None
-    between, within = (Layout(sorted(set(places) - {start}), live_from) for places in (bounds, cuts))
+    between, within = (CutLayout(sorted(set(places) - {start}), live_from) for places in (bounds, cuts))
     return length, between, within
 
 
@@ -592,6 +592,6 @@ def _compute_distance(span: int, task_bytes: int | None) -> int | None:
     return -(-span // tasks)
 
 
-def replace_size(log: Log, size: int) -> Log:
+def replace_size(log: BinaryLog, size: int) -> BinaryLog:
     """Return the log as if its file ended at `size`."""
     return replace(log, file=replace(log.file, size=size))

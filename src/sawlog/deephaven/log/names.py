@@ -92,7 +92,7 @@ def format_name(name: LogName) -> str:
 
 
 def order_key(name: LogName, path: str) -> tuple[tuple[str, str, str, str], bool, float, str]:
-    """Sort key: partitions apart, their files by the instant they were begun (local times do not sort), and by path."""
+    """Return a sort key: partitions apart, files by the instant they were begun (local times do not sort) and path."""
     began = name.begun.timestamp() if name.begun is not None else 0.0
     namespace, table, internal, column = name.partition
     return (namespace, table, column, internal), name.begun is not None, began, path

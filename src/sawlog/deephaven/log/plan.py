@@ -40,7 +40,7 @@ _MAX_FALSE_STARTS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CutLayout:
     """Cuts and deletions that a scan found in a range of a log.
 
     Attributes:
@@ -60,7 +60,7 @@ def scan(
     start: int,
     task_bytes: int | None,
     threads: int = 1,
-) -> Layout:
+) -> CutLayout:
     """Walk the chain from `start` to the end of the file, over damage as the readers that follow pass over it.
 
     Where damage raises, digests of rows are not verified at first, only if a size or a command is damaged. Without
@@ -87,17 +87,17 @@ def scan(
     return layout
 
 
-def recall(file: File, scan: Scan, start: int, task_bytes: int | None) -> Layout | None:
+def recall(file: File, scan: Scan, start: int, task_bytes: int | None) -> CutLayout | None:
     """Return what `scan` has found in a log that has not changed since; None where that is not known."""
     return _recall(_make_question(file, scan, start, task_bytes), task_bytes)
 
 
-def _recall(question: tuple[Any, ...] | None, task_bytes: int | None) -> Layout | None:
+def _recall(question: tuple[Any, ...] | None, task_bytes: int | None) -> CutLayout | None:
     answer = SEARCHES.recall((*question, task_bytes)) if question is not None else None
     if not answer:
         return None
     live_from, *cuts = unpack_numbers(answer)
-    return Layout(cuts, live_from)
+    return CutLayout(cuts, live_from)
 
 
 def _make_question(file: File, scan: Scan, start: int, task_bytes: int | None) -> tuple[Any, ...] | None:
@@ -136,7 +136,7 @@ def _search(
     start: int,
     task_bytes: int | None,
     threads: int,
-) -> Layout:
+) -> CutLayout:
     from sawlog.deephaven.log.walk import CutWalk, Entries
 
     layout = None
@@ -146,17 +146,19 @@ def _search(
             return layout
     with closing(scan.storage.open(file.path)) as source:
         if task_bytes is None and not may_hold_delete(source, start, file.size):
-            return Layout()
+            return CutLayout()
         entries = Entries(Span(file, start, file.size), source, header, scan.options)
         if scan.on_damage == "fail":
             layout = _collect_layout(CutWalk(entries, verify=False, stops=True), task_bytes)
         if layout is None:
             verify = scan.options.verify_checksums
             layout = _collect_layout(CutWalk(entries, verify=verify, stops=False), task_bytes)
-    return layout or Layout()
+    return layout or CutLayout()
 
 
-def search_stretches(file: File, header: Header, scan: Scan, start: int, distance: int, threads: int) -> Layout | None:
+def search_stretches(
+    file: File, header: Header, scan: Scan, start: int, distance: int, threads: int
+) -> CutLayout | None:
     """Return the layout by threads, a stretch each; None if there is damage, or a stretch misses the next.
 
     Where a stretch begins is guessed by resynchronisation; that the one before ends there, entry by entry, proves it.
@@ -164,7 +166,7 @@ def search_stretches(file: File, header: Header, scan: Scan, start: int, distanc
     length = (file.size - start) // threads
     targets = range(start + length, start + threads * length, length) if length > PROOF_BYTES else ()
 
-    def find_layout(stretch: tuple[int, int]) -> Layout | None:
+    def find_layout(stretch: tuple[int, int]) -> CutLayout | None:
         stretch_layout = walk_stretch(file, header, scan, *stretch, distance)
         return stretch_layout[0] if stretch_layout is not None and stretch_layout[1] == stretch[1] else None
 
@@ -175,12 +177,12 @@ def search_stretches(file: File, header: Header, scan: Scan, start: int, distanc
     if len(complete_layouts) < len(layouts):
         return None
     cuts = chain.from_iterable(layout.cuts for layout in complete_layouts)
-    return Layout(tuple(cuts)[1:], max(layout.live_from for layout in complete_layouts))
+    return CutLayout(tuple(cuts)[1:], max(layout.live_from for layout in complete_layouts))
 
 
 def walk_stretch(
     file: File, header: Header, scan: Scan, begin: int, target: int, distance: int
-) -> tuple[Layout, int] | None:
+) -> tuple[CutLayout, int] | None:
     """Return the layout from a cut, itself among the cuts, to the first at or past `target`, and where that is.
 
     Returns:
@@ -197,11 +199,11 @@ def walk_stretch(
             cuts.append(cut)
     if cut is None and walk.stopped:
         return None
-    return Layout(cuts, int(walk.state.last_delete)), file.size if cut is None else cut
+    return CutLayout(cuts, int(walk.state.last_delete)), file.size if cut is None else cut
 
 
 def may_hold_delete(source: Source, start: int, end: int) -> bool:
-    """Whether a range may hold a DELETE_PARTITION, by a look for the bytes that mark one, at the memory's speed."""
+    """Return whether a range may hold a DELETE_PARTITION: whether it has the bytes that mark one, a fast search."""
     from sawlog.deephaven.log.kernels.scan import MARK_BYTES, may_delete
 
     searched_to = start
@@ -227,10 +229,10 @@ def find_cuts(file: File, header: Header, scan: Scan, *, task_bytes: int) -> Ite
         yield from _cuts(CutWalk(entries, verify=verify, stops=fails), task_bytes)
 
 
-def _collect_layout(walk: CutWalk, task_bytes: int | None) -> Layout | None:
+def _collect_layout(walk: CutWalk, task_bytes: int | None) -> CutLayout | None:
     """Return what a walk finds; None if it stops at damage."""
     cuts = tuple(_cuts(walk, task_bytes or walk.span.file.size))
-    return None if walk.stopped else Layout(cuts, int(walk.state.last_delete))
+    return None if walk.stopped else CutLayout(cuts, int(walk.state.last_delete))
 
 
 def _cuts(walk: CutWalk, distance: int) -> Iterator[int]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.chain.kernels import END, FULL, MORE, Window
-from sawlog.chain.walk import ChainWalk, Event, Span
+from sawlog.chain.walk import ChainWalk, Span, WalkEvent
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.batches import RowBatch, describe_columns
 from sawlog.deephaven.log.header import Header
@@ -263,7 +263,7 @@ class RowWalk(LogWalk):
         self.state.max_rows = room if self.most_rows is None else min(room, self.most_rows)
         self.starts = self._batch.starts
 
-    def note_event(self, event: Event) -> None:
+    def note_event(self, event: WalkEvent) -> None:
         """Note what became of a set."""
         if event.kind == rows.SALVAGED:
             self.findings.notes["salvaged_rows"] += event.one

@@ -59,7 +59,7 @@ def guess_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowCount:
     """Number of committed rows of a location, and how that is known.
 
     Attributes:
@@ -91,13 +91,13 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LocationVerdict:
     """Judgement of a location, made once per open; plans, reads, views, checks and validation all ask it."""
 
     location: Location
     specs: Mapping[str, ColumnSpec]
     headers: Headers
-    rows: Rows
+    rows: RowCount
     gaps: tuple[Gap, ...] = ()
 
     def select_gaps(self, names: Collection[str]) -> list[Damage]:
@@ -111,7 +111,7 @@ def find_committed_rows(
     specs: Mapping[str, ColumnSpec],
     requested_rows: int | None,
     storage: Storage,
-) -> Rows:
+) -> RowCount:
     """Return the rows of a location, by the first of: what the user says, `table.size`, what the files have room for.
 
     Raises:
@@ -123,7 +123,7 @@ def find_committed_rows(
             raise OptionError(
                 f"{location.directory}: num_rows={requested_rows}: the longest column has {capacities.most} rows"
             )
-        return Rows(requested_rows, "num_rows")
+        return RowCount(requested_rows, "num_rows")
     checkpoint = read_checkpoint(location, partial(read_indexed, storage))
     count = decode_count(checkpoint)
     if count is not None:
@@ -132,16 +132,16 @@ def find_committed_rows(
             location = location.with_files(storage.list_files(location.directory))
             capacities = _Capacities(location, headers, specs, storage)
         if capacities.reach(count):
-            return Rows(count, "table.size")
-        return Rows(capacities.most, "table.size", count)
+            return RowCount(count, "table.size")
+        return RowCount(capacities.most, "table.size", count)
     if checkpoint is not None and len(checkpoint) > layout.ROW_COUNT_SIZE:
         count = guess_count(checkpoint, capacities.list_data_files())
         if count is not None and capacities.reach(count):
-            return Rows(count, "checkpoint-heuristic")
+            return RowCount(count, "checkpoint-heuristic")
     room = capacities.count_rows()
     unknown = _explain_unknown(location, room) or capacities.describe_cut()
     if not room:
-        return Rows(0, "files", unknown=unknown)
+        return RowCount(0, "files", unknown=unknown)
     low = min(room, key=room.__getitem__)
     remark = ""
     if not unknown and capacities.is_idle(room[low]):
@@ -149,7 +149,7 @@ def find_committed_rows(
             f"{location.directory}: its {room[low]} rows end in zeros in every column and no row count is known: room"
             " that was reserved and not used would look like that; num_rows= says how many rows there are"
         )
-    return Rows(min(room[low], layout.MAX_ROWS), "files", remark=remark, unknown=unknown)
+    return RowCount(min(room[low], layout.MAX_ROWS), "files", remark=remark, unknown=unknown)
 
 
 def _explain_unknown(location: Location, room: Mapping[str, int]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict, compute_row_width
+from sawlog.deephaven.table.checkpoint import LocationVerdict, compute_row_width
 from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.fragments import BATCH_ROWS, make_metadata_damage
 from sawlog.deephaven.table.groups.grouping import GroupComparison, is_comparable
@@ -37,7 +37,7 @@ class FileCheck(Fragment):
         escapes: Where the file really is, if that is outside of what was named; then it is not read.
     """
 
-    verdict: Verdict
+    verdict: LocationVerdict
     file: File
     counts: bool
     first: bool

@@ -27,8 +27,8 @@ from sawlog.arrow import (
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.types import ColumnSpec, split_arguments
 from sawlog.deephaven.table.values import (
+    ArrayPlace,
     ElementPlace,
-    Place,
     Slices,
     cast,
     decode_words,
@@ -75,7 +75,7 @@ def decode_slots(spec: ColumnSpec, data: Bytes, target: pa.DataType) -> Decoded:
     return _decode_fixed_bytes(slots, nullable=nullable and "simple" not in arguments)
 
 
-def encode_slots(spec: ColumnSpec, array: pa.Array, place: Place) -> NDArray[np.uint8]:
+def encode_slots(spec: ColumnSpec, array: pa.Array, place: ArrayPlace) -> NDArray[np.uint8]:
     """Return objects whose codec has a fixed width, one slot per row.
 
     Raises:
@@ -129,7 +129,7 @@ def decode_objects(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> Dec
     return make_array(values, target), bad
 
 
-def encode_variable(spec: ColumnSpec, array: pa.Array, place: Place) -> Encoded:
+def encode_variable(spec: ColumnSpec, array: pa.Array, place: ArrayPlace) -> Encoded:
     """Return objects of variable width: bytes per row, and all bytes.
 
     Raises:
@@ -248,7 +248,7 @@ def _decode_wide_decimals(slots: Bytes, scale: int) -> Decoded:
     return make_utf8_array(texts), bad
 
 
-def _encode_decimals(slots: NDArray[np.uint8], array: pa.Array, precision: int, scale: int, place: Place) -> None:
+def _encode_decimals(slots: NDArray[np.uint8], array: pa.Array, precision: int, scale: int, place: ArrayPlace) -> None:
     """Write decimals as a sign byte and a magnitude, of negative ones the one's complement. Null: 00 ff...ff.
 
     Deephaven's codec keeps the highest bit of the magnitude free, and refuses numbers that need it: with some
@@ -279,7 +279,9 @@ def _encode_decimals(slots: NDArray[np.uint8], array: pa.Array, precision: int, 
         slots[~valid, 1:] = 0xFF
 
 
-def _check_highest(slots: NDArray[np.uint8], array: pa.Array, valid: NDArray[np.bool_] | None, place: Place) -> None:
+def _check_highest(
+    slots: NDArray[np.uint8], array: pa.Array, valid: NDArray[np.bool_] | None, place: ArrayPlace
+) -> None:
     """Refuse magnitudes whose highest bit is set."""
     too_large = (slots[:, 1] >> 7 == 1) == (slots[:, 0] == layout.SIGN_POSITIVE)
     if valid is not None:
@@ -291,7 +293,7 @@ def _check_highest(slots: NDArray[np.uint8], array: pa.Array, valid: NDArray[np.
         )
 
 
-def _unscale(value: Any, precision: int, scale: int, place: Place, row: int) -> int:
+def _unscale(value: Any, precision: int, scale: int, place: ArrayPlace, row: int) -> int:
     try:
         number, exponent = _strip_zeros(value)
     except (ValueError, InvalidOperation) as error:
@@ -323,7 +325,7 @@ def _split_decimal(data: bytes) -> tuple[int, int]:
 
 
 def _render_decimal(unscaled: int, scale: int) -> str:
-    """As Java's `toPlainString`, but with an E where that would be mostly zeros."""
+    """Return what Java's `toPlainString` returns, but with an E where that would be mostly zeros."""
     digits = call_decoder(str, unscaled)
     if isinstance(digits, Undecodable):  # of more digits than Python turns into text
         raise _BadObjectError
@@ -387,7 +389,7 @@ def _count_days(year: NDArray[np.int64], month: NDArray[np.int64], day: NDArray[
     return result
 
 
-def _encode_dates(slots: NDArray[np.uint8], array: pa.Array, place: Place) -> None:
+def _encode_dates(slots: NDArray[np.uint8], array: pa.Array, place: ArrayPlace) -> None:
     valid = make_validity(array)
     days = view_values(cast(array, pa.date32(), place), "<i4").astype("M8[D]")
     if valid is not None:
@@ -425,7 +427,7 @@ def _decode_times(slots: Bytes, digits: int, *, nullable: bool) -> Decoded:
     return pa.Array.from_buffers(pa.time64("ns"), len(slots), [make_bitmap(valid), pa.py_buffer(values)]), ~null & ~fits
 
 
-def _encode_times(slots: NDArray[np.uint8], array: pa.Array, digits: int, place: Place) -> None:
+def _encode_times(slots: NDArray[np.uint8], array: pa.Array, digits: int, place: ArrayPlace) -> None:
     valid = make_validity(array)
     nanos = view_values(cast(array, pa.time64("ns"), place), "<i8")
     if valid is not None:
@@ -455,7 +457,7 @@ def _decode_fixed_bytes(slots: Bytes, *, nullable: bool) -> Decoded:
     return pa.Array.from_buffers(pa.binary(), len(slots), [make_bitmap(present), pa.py_buffer(ends), data]), bad
 
 
-def _encode_fixed_bytes(slots: NDArray[np.uint8], array: pa.Array, place: Place, *, nullable: bool) -> None:
+def _encode_fixed_bytes(slots: NDArray[np.uint8], array: pa.Array, place: ArrayPlace, *, nullable: bool) -> None:
     valid = make_validity(array)
     width = slots.shape[1] - nullable
     lengths, data = split_binary(cast(array, pa.large_binary(), place))
@@ -471,7 +473,7 @@ def _encode_fixed_bytes(slots: NDArray[np.uint8], array: pa.Array, place: Place,
         slots[~valid, 0] = layout.BYTES_NULL
 
 
-def _encode_bytes(array: pa.Array, place: Place) -> Encoded:
+def _encode_bytes(array: pa.Array, place: ArrayPlace) -> Encoded:
     import pyarrow.compute as pc
 
     binary = cast(array, pa.large_binary(), place)
@@ -545,8 +547,8 @@ def _find_null_streams(slices: Slices, starts: NDArray[np.int64], lengths: NDArr
     return nulls
 
 
-def _encode_arrays(kind: ColumnType, array: pa.Array, place: Place) -> Encoded:
-    """Lists of primitives as serialized arrays: the same bytes up to the length, then big-endian elements."""
+def _encode_arrays(kind: ColumnType, array: pa.Array, place: ArrayPlace) -> Encoded:
+    """Return lists of primitives as serialized arrays: the same bytes up to the length, then big-endian elements."""
     import pyarrow.compute as pc
 
     element = find_element_type(kind)

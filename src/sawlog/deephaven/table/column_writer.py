@@ -15,7 +15,7 @@ from sawlog.deephaven.table.codecs import encode_slots, encode_variable
 from sawlog.deephaven.table.location import Generation
 from sawlog.deephaven.table.symbol_table import SymbolTable
 from sawlog.deephaven.table.types import ColumnSpec
-from sawlog.deephaven.table.values import ElementPlace, Place, cast, encode_fixed, encode_strings, make_validity
+from sawlog.deephaven.table.values import ArrayPlace, ElementPlace, cast, encode_fixed, encode_strings, make_validity
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.errors import SchemaError
 
@@ -49,7 +49,7 @@ class ColumnWriter:
         Raises:
             SchemaError: For a value that cannot be represented; names column and row.
         """
-        place = Place(self.name, row)
+        place = ArrayPlace(self.name, row)
         if self._symbols is not None:
             self._write_symbols(self._symbols, array, place)
         elif self.spec.type in FIXED:
@@ -69,7 +69,7 @@ class ColumnWriter:
         if overflow:
             self._append(layout.OVERFLOW, overflow)
 
-    def _write_symbols(self, symbols: SymbolTable, array: pa.Array, place: Place) -> None:
+    def _write_symbols(self, symbols: SymbolTable, array: pa.Array, place: ArrayPlace) -> None:
         if self.spec.type is ColumnType.STRING:
             numbers = symbols.assign_ids(array, place).view("<u4")
         else:
@@ -79,7 +79,7 @@ class ColumnWriter:
         self._append_numbers(layout.SYMBOL_OFFSETS, ends)
         self._append_numbers(layout.DATA, numbers)
 
-    def _write_variable(self, array: pa.Array, place: Place) -> None:
+    def _write_variable(self, array: pa.Array, place: ArrayPlace) -> None:
         if self.spec.type is ColumnType.STRING:
             lengths, data = encode_strings(array, self.spec.charset, place)
         else:
@@ -114,7 +114,7 @@ class ColumnWriter:
         return os.path.join(self._directory, self.name + suffix)
 
 
-def check(spec: ColumnSpec, array: pa.Array, place: Place) -> None:
+def check(spec: ColumnSpec, array: pa.Array, place: ArrayPlace) -> None:
     """Make sure that a column can hold values.
 
     Raises:
@@ -132,7 +132,7 @@ def check(spec: ColumnSpec, array: pa.Array, place: Place) -> None:
         encode_slots(spec, array, place)
 
 
-def _encode_masks(symbols: SymbolTable, array: pa.Array, place: Place) -> NDArray[np.uint64]:
+def _encode_masks(symbols: SymbolTable, array: pa.Array, place: ArrayPlace) -> NDArray[np.uint64]:
     """Return sets of strings as masks: bit k stands for symbol k."""
     import pyarrow.compute as pc
 

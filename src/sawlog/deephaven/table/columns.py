@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sawlog.arrow import make_array, view_offsets
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict, compute_row_width
+from sawlog.deephaven.table.checkpoint import LocationVerdict, compute_row_width
 from sawlog.deephaven.table.codecs import decode_arrays, decode_objects, decode_slots
 from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import HEAD_SIZE
@@ -34,7 +34,7 @@ EXPANDED_BYTES = 128 << 20
 """Bytes that symbols, which a row only refers to, may at most make in a batch where they are written out."""
 SAMPLED_ONE_BY_ONE = 256
 """More rows than these are picked out of all rows."""
-OVERLAP = 2
+MAX_OVERLAP = 2
 """Values whose offsets overlap are damaged, but not all of them: how often, on average, a byte may be delivered."""
 
 
@@ -60,7 +60,7 @@ class ColumnReader:
     def __init__(
         self,
         name: str,
-        verdict: Verdict,
+        verdict: LocationVerdict,
         scan: Scan,
         findings: Findings,
         symbols: ReadOnce[SymbolTable] | None = None,
@@ -203,7 +203,7 @@ class ColumnReader:
             self._capacity = 0
             return
         self._binary = self._storage.open(file.path)
-        self._budget = OVERLAP * self._binary.size
+        self._budget = MAX_OVERLAP * self._binary.size
 
     def _report_missing(self, suffix: str) -> None:
         assert self._column.data is not None

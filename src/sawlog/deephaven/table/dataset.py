@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sawlog.arrow import make_array, make_scalar
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict
+from sawlog.deephaven.table.checkpoint import LocationVerdict
 from sawlog.deephaven.table.checks import FileCheck
 from sawlog.deephaven.table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
 from sawlog.deephaven.table.fields import parse_parts
@@ -52,7 +52,7 @@ class DeephavenTableContents(Contents):
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
         self._storage = scan.storage
-        self._verdicts: dict[str, Verdict] = {}
+        self._verdicts: dict[str, LocationVerdict] = {}
         walk = TreeWalk(scan.roots, files)
         chosen_locations = self._choose(find_locations(walk, self._options.layout, scan.storage))
         location_files = [file for location in chosen_locations for file in location.files]
@@ -188,7 +188,7 @@ class DeephavenTableContents(Contents):
             raise OptionError(f"locations of several tables: {table_names}; choose one with namespace= and table=")
         return matching_locations
 
-    def _judge_location(self, location: Location) -> Verdict:
+    def _judge_location(self, location: Location) -> LocationVerdict:
         """Judge a location; the first time, with a warning where its row count is uncertain."""
         verdict = self._verdicts.get(location.directory) or self._types.judge(location)
         if verdict.rows.remark:
@@ -246,7 +246,7 @@ class DeephavenTableContents(Contents):
         return sum(column.size for name, column in location.columns.items() if name in names)
 
     def _select_groups(
-        self, request: BoundScan, verdict: Verdict
+        self, request: BoundScan, verdict: LocationVerdict
     ) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
         """Return ranges of rows that filters on grouped columns leave, and these filters."""
         used = []
@@ -268,7 +268,7 @@ class DeephavenTableContents(Contents):
                 used.append(condition)
         return ranges, tuple(used)
 
-    def _find_trusted(self, request: BoundScan, column: ColumnFiles, verdict: Verdict) -> Grouping | None:
+    def _find_trusted(self, request: BoundScan, column: ColumnFiles, verdict: LocationVerdict) -> Grouping | None:
         """Return the groups of a column, if filters can use them."""
         spec = verdict.specs[column.name]
         grouping = read_column_grouping(column, verdict, self._storage)
@@ -346,7 +346,7 @@ def _intersect_ranges(
 
 
 def _make_key(value: Any, field: pa.Field) -> Any:
-    """A value of a filter as groups name it: of the column's precision, times as nanoseconds, characters as numbers."""
+    """Return a filter's value as groups name it: in the column's precision, times in ns, characters as numbers."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     scalar = make_scalar(value, kind)
     if pa.types.is_timestamp(kind):

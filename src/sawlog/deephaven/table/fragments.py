@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog.arrow import find_index, make_constant_string, make_fixed_array
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict, compute_row_width
+from sawlog.deephaven.table.checkpoint import LocationVerdict, compute_row_width
 from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles, Headers, decode_count, read_checkpoint
@@ -50,7 +50,7 @@ class RowRange(Fragment):
         symbols: The symbol tables that ranges of the location share in this process, by column; others read them again.
     """
 
-    verdict: Verdict
+    verdict: LocationVerdict
     start: int
     end: int
     group_conditions: tuple[Condition, ...] = ()

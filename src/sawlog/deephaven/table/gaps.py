@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Gap, Rows
+from sawlog.deephaven.table.checkpoint import Gap, RowCount
 from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import Headers, Location
 from sawlog.deephaven.table.types import ColumnSpec
@@ -49,7 +49,7 @@ def _with_data(location: Location) -> set[str]:
 
 def find_gaps(
     location: Location,
-    rows: Rows,
+    rows: RowCount,
     headers: Headers,
     specs: Mapping[str, ColumnSpec],
     schema: tuple[Collection[str], str],
@@ -97,7 +97,9 @@ def _find_missing_columns(location: Location, defined: Iterable[str], promised: 
             yield Gap(name, Damage(f"{location.directory}/{name}{layout.DATA}", 0, 0, MISSING_FILE, detail))
 
 
-def _find_stumps(location: Location, rows: Rows, headers: Headers, specs: Mapping[str, ColumnSpec]) -> Iterable[Gap]:
+def _find_stumps(
+    location: Location, rows: RowCount, headers: Headers, specs: Mapping[str, ColumnSpec]
+) -> Iterable[Gap]:
     """Yield the damage of data files too short for a type to be inferred: no reader opens them."""
     for name, column in location.columns.items():
         data = column.data

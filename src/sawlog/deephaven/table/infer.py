@@ -153,7 +153,7 @@ def _find_single_count(sizes: Sequence[int]) -> int | None:
 
 
 def parse_definition(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]:
-    """Types from the bytes of `table.tbl`, as far as they are known: a column's name, then the class of its values.
+    """Return types from the bytes of `table.tbl`, as far as known: a column's name, then the class of its values.
 
     The definition is a stream of objects whose classes were never published in full; nothing of it is run. What is
     found is what looks like the name of a column that exists, and after it the first name of a known class.

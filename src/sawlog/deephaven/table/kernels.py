@@ -30,19 +30,19 @@ def holds_1(values: Bytes, pattern: UInt64) -> Bool:
 
 @kernel
 def holds_2(values: UInt16s, pattern: UInt64) -> Bool:
-    """As `holds_1`, of two bytes."""
+    """Return what `holds_1` does, for values of two bytes."""
     return _holds(values, np.uint16(pattern))
 
 
 @kernel
 def holds_4(values: UInt32s, pattern: UInt64) -> Bool:
-    """As `holds_1`, of four bytes."""
+    """Return what `holds_1` does, for values of four bytes."""
     return _holds(values, np.uint32(pattern))
 
 
 @kernel
 def holds_8(values: UInt64s, pattern: UInt64) -> Bool:
-    """As `holds_1`, of eight bytes."""
+    """Return what `holds_1` does, for values of eight bytes."""
     return _holds(values, pattern)
 
 

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache, partial
 from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict, compute_row_width, find_committed_rows
+from sawlog.deephaven.table.checkpoint import LocationVerdict, compute_row_width, find_committed_rows
 from sawlog.deephaven.table.gaps import find_gaps, find_lost_columns
 from sawlog.deephaven.table.infer import MAX_DEFINITION, Evidence, count_rows, infer, make_schema_spec, parse_definition
 from sawlog.deephaven.table.location import Headers, Location, decode_count, read_checkpoint
@@ -90,7 +90,7 @@ class TableSpecs:
         owned = {name: spec for name, spec in self._find_owned_columns(schema).items() if name in self.specs}
         return {**self.specs, **owned}
 
-    def judge(self, location: Location) -> Verdict:
+    def judge(self, location: Location) -> LocationVerdict:
         """Judge a location."""
         specs, headers = self.of(location), self.read_headers(location)
         rows = find_committed_rows(location, headers, specs, self._options.num_rows, self._storage)
@@ -105,7 +105,9 @@ class TableSpecs:
         typed = self._options.schema is not None or location.columns.keys() <= self._options.types.keys()
         schema = (defined, "" if typed else self._unreadable.get(location.directory, ""))
         promised = self._promised_columns.get(location.directory, frozenset()) if left_schema is None else ()
-        return Verdict(location, specs, headers, rows, find_gaps(location, rows, headers, specs, schema, promised))
+        return LocationVerdict(
+            location, specs, headers, rows, find_gaps(location, rows, headers, specs, schema, promised)
+        )
 
     def read_headers(self, location: Location) -> Headers:
         """Return the headers of the files of a location."""

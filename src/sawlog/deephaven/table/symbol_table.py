@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import make_fixed_array, view_binary, view_values
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.values import Place, cast, encode_strings, make_validity
+from sawlog.deephaven.table.values import ArrayPlace, cast, encode_strings, make_validity
 from sawlog.errors import SchemaError
 from sawlog.kernels.intern import Interner, Strings
 
@@ -34,7 +34,7 @@ class SymbolTable:
         self._new: list[tuple[NDArray[np.int64], Any]] = []
         self._known = Interner()
 
-    def assign_ids(self, array: pa.Array, place: Place) -> NDArray[np.int32]:
+    def assign_ids(self, array: pa.Array, place: ArrayPlace) -> NDArray[np.int32]:
         """Return the ids of strings, plain or in a dictionary."""
         import pyarrow.compute as pc
 
@@ -70,7 +70,7 @@ class SymbolTable:
         self._new = []
         return ends, data
 
-    def _enter(self, texts: pa.Array, place: Place) -> NDArray[np.int32]:
+    def _enter(self, texts: pa.Array, place: ArrayPlace) -> NDArray[np.int32]:
         """Return the ids of strings, of which those that are new get the next ones."""
         valid, count = make_validity(texts), self._known.count
         data, ends = view_binary(texts)
@@ -83,7 +83,7 @@ class SymbolTable:
             numbers[~valid] = layout.NULL_SYMBOL
         return numbers
 
-    def _add(self, count: int, place: Place) -> None:
+    def _add(self, count: int, place: ArrayPlace) -> None:
         interner = self._known
         if self._first + interner.count > MAX_SYMBOLS:
             raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")
@@ -95,7 +95,7 @@ class SymbolTable:
 
 
 @dataclass(frozen=True, slots=True)
-class _FirstUse(Place):
+class _FirstUse(ArrayPlace):
     """Places of rows in which values of a dictionary are first used.
 
     Attributes:
@@ -107,14 +107,16 @@ class _FirstUse(Place):
     used: Any
 
     def make_error(self, index: int, message: str) -> SchemaError:
-        return Place(self.column, self.row + int((self.places == self.used[index]).argmax())).make_error(0, message)
+        return ArrayPlace(self.column, self.row + int((self.places == self.used[index]).argmax())).make_error(
+            0, message
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Nth(Place):
+class _Nth(ArrayPlace):
     """Places of those values of an array that have certain numbers."""
 
-    place: Place
+    place: ArrayPlace
     numbers: Any
 
     def make_error(self, index: int, message: str) -> SchemaError:

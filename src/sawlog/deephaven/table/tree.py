@@ -213,5 +213,5 @@ def _order(location: Location) -> tuple[str, str, list[tuple[int, int, str]], li
 
 
 def _make_natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Sort key that orders digits by value."""
+    """Return a sort key that orders digits by value."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]

@@ -54,7 +54,7 @@ _MAX_LONG = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArrayPlace:
     """Identifies an array among what is written, for messages."""
 
     column: str
@@ -66,7 +66,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class ElementPlace(Place):
+class ElementPlace(ArrayPlace):
     """Identifies elements of lists: the list of element `index` is the first that ends after it."""
 
     ends: Any
@@ -99,7 +99,7 @@ def make_validity(array: pa.Array) -> NDArray[np.bool_] | None:
     return unpack_booleans(array.is_valid()) if array.null_count else None
 
 
-def cast(array: pa.Array, kind: pa.DataType, place: Place) -> pa.Array:
+def cast(array: pa.Array, kind: pa.DataType, place: ArrayPlace) -> pa.Array:
     """Cast without loss.
 
     Raises:
@@ -152,7 +152,7 @@ def make_plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType
     return pa.Array.from_buffers(target, len(values), [nulls, pa.py_buffer(values)])
 
 
-def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any]:
+def encode_fixed(kind: ColumnType, array: pa.Array, place: ArrayPlace) -> NDArray[Any]:
     """Return the bit patterns of values of fixed width, little endian; nulls are the type's sentinel.
 
     Raises:
@@ -178,7 +178,7 @@ def encode_fixed(kind: ColumnType, array: pa.Array, place: Place) -> NDArray[Any
     return bits if valid is None else np.where(valid, bits, np.array(facts.null, dtype))
 
 
-def _convert_nanoseconds(array: pa.Array, valid: NDArray[np.bool_] | None, place: Place) -> NDArray[np.int64]:
+def _convert_nanoseconds(array: pa.Array, valid: NDArray[np.bool_] | None, place: ArrayPlace) -> NDArray[np.int64]:
     factor = TICKS_PER_SECOND["ns"] // TICKS_PER_SECOND[array.type.unit]
     values = view_values(array, "<i8")
     if factor == 1:
@@ -269,7 +269,7 @@ def make_text_array(slices: Slices, charset: str) -> tuple[pa.Array, list[int]]:
     return decode_text(slices.make_binary(valid), charset, ascii=ascii)
 
 
-def encode_strings(array: pa.Array, charset: str, place: Place) -> tuple[NDArray[np.int64], Any]:
+def encode_strings(array: pa.Array, charset: str, place: ArrayPlace) -> tuple[NDArray[np.int64], Any]:
     """Return strings without a symbol table: bytes per row, and all bytes.
 
     Raises:
@@ -293,7 +293,7 @@ def encode_strings(array: pa.Array, charset: str, place: Place) -> tuple[NDArray
     return split_binary(encoded)
 
 
-def _encode_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
+def _encode_charset(text: pa.Array, charset: str, place: ArrayPlace) -> pa.Array:
     """Return strings as large_binary in a charset; empty ones stay empty."""
     import pyarrow.compute as pc
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sawlog.arrow import make_array
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict
+from sawlog.deephaven.table.checkpoint import LocationVerdict
 from sawlog.deephaven.table.groups.grouping import Grouping, read_grouping
 from sawlog.deephaven.table.location import ColumnFiles, read_metadata
 from sawlog.deephaven.table.symbols import load_symbols
@@ -57,7 +57,7 @@ GROUPS_SCHEMA = pa.schema(
 _BATCH_GROUPS = 64 << 10
 
 
-def read_column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage) -> Grouping | None:
+def read_column_grouping(column: ColumnFiles, verdict: LocationVerdict, storage: Storage) -> Grouping | None:
     """Return the grouping of a column; None when it has none.
 
     Raises:
@@ -78,7 +78,7 @@ def read_column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage
 class LocationView(Fragment):
     """Fragment of a view that describes one location."""
 
-    verdict: Verdict
+    verdict: LocationVerdict
 
     def _describe_place(self, name: str) -> dict[str, Any]:
         location = self.verdict.location
@@ -163,7 +163,9 @@ class LocationGroups(LocationView):
                 yield self._make_batch(rows, schema, findings)
 
 
-def try_column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage, findings: Findings) -> Grouping | None:
+def try_column_grouping(
+    column: ColumnFiles, verdict: LocationVerdict, storage: Storage, findings: Findings
+) -> Grouping | None:
     """Return the grouping of a column.
 
     Metadata that cannot be read is optional, so it is counted and does no other harm.

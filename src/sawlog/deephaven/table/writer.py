@@ -18,7 +18,7 @@ from sawlog.deephaven.table.options import WriteOptions
 from sawlog.deephaven.table.schema_file import build_schema_file
 from sawlog.deephaven.table.tree import parse_location
 from sawlog.deephaven.table.types import PARTITION_KEY, ColumnSpec
-from sawlog.deephaven.table.values import Place
+from sawlog.deephaven.table.values import ArrayPlace
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import Writer
 from sawlog.storage import Staged, StagedDirectory, Storage, discard_staged
@@ -84,7 +84,7 @@ class LocationWriter(Writer):
         _, columns = self._begin()
         self._torn = True
         for name, value in self._implied.items():
-            _check_implied(batch.column(name), value, Place(name, self._rows))
+            _check_implied(batch.column(name), value, ArrayPlace(name, self._rows))
         for column in columns:
             array = batch.column(column.name)
             column.write(array, self._rows)
@@ -185,7 +185,7 @@ def _list_implied(schema: pa.Schema, path: str) -> dict[str, str]:
     return {name: value for name, value in partition_values.items() if value is not None}
 
 
-def _check_implied(array: pa.Array, value: str, place: Place) -> None:
+def _check_implied(array: pa.Array, value: str, place: ArrayPlace) -> None:
     import pyarrow.compute as pc
 
     wrong = find_index(fill_null(pc.equal(array, make_scalar(value, array.type)), False), False)

@@ -249,7 +249,7 @@ def read_records(window: Window, state: Annotated[Any, Record(s.STATE)], out: Ou
 
 @kernel
 def read_values(window: Window, state: Annotated[Any, Record(s.STATE)], out: Out, rules: s.Rules) -> Int64:
-    """As `read_records`, of a column of values."""
+    """Read the records of a column of values, as `read_records` does."""
     return walk_chain(take_records, _judge_value, gather_records, on_damage, window, state, out, rules)
 
 

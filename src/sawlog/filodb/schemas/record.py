@@ -159,7 +159,7 @@ def _hash_value(value: ParamValue) -> int:
 
 
 def _parse_parameters(text: str, column: str) -> dict[str, ParamValue]:
-    """The parameters of a column: pairs of `key=value`, or an object of them, typed as Typesafe Config types them."""
+    """Return a column's parameters: pairs of `key=value`, or an object of them, typed as Typesafe Config types them."""
     params: dict[str, ParamValue] = {}
     inner = text.strip()
     if inner.startswith("{") and inner.endswith("}"):
@@ -408,7 +408,7 @@ class RecordSchema:
         return True
 
     def is_filled(self, record: Buffer) -> bool:
-        """Whether a record's payloads fill its variable area in the order of the columns, as builders have it."""
+        """Return whether a record's payloads fill its variable area in the order of the columns, as builders do."""
         try:
             size = self.num_bytes(record)
             pos = self.variable_area_start

@@ -23,7 +23,7 @@ from sawlog.arrow import (
     view_binary,
     view_values,
 )
-from sawlog.chain.walk import Event
+from sawlog.chain.walk import WalkEvent
 from sawlog.errors import SchemaError
 from sawlog.filodb.columns import ViewField, make_extra_fields, make_row_fields
 from sawlog.filodb.layout import ContainerDamageKind
@@ -70,7 +70,7 @@ class ValueDamage:
             self.first.setdefault(damage.kind, damage)
 
     def list_rows(self) -> list[dict[str, Any]]:
-        """As rows of `_DAMAGE`."""
+        """Return the damage as rows of `_DAMAGE`."""
         return [
             {
                 "kind": kind,
@@ -190,13 +190,13 @@ class ValueDecoder:
         ends = starts[1:]
 
         class ValueWalk(RowsWalk):
-            def describe(self, event: Event) -> str:
+            def describe(self, event: WalkEvent) -> str:
                 end = self._find_value_end(event)
                 if event.kind == ContainerDamageKind.BAD_CONTAINER_LENGTH:
                     return _BAD_CONTAINER_LENGTH.format(event.one, end)
                 return super().describe(event._replace(two=end))
 
-            def _find_value_end(self, event: Event) -> int:
+            def _find_value_end(self, event: WalkEvent) -> int:
                 """Return where a container, or its value, ends, counted from the value's start."""
                 if event.kind not in (ContainerDamageKind.BAD_RECORD_LENGTH, ContainerDamageKind.BAD_CONTAINER_LENGTH):
                     return event.two

@@ -14,7 +14,7 @@ from sawlog.filodb.arrays import map_parts, pack_texts
 from sawlog.filodb.kernels.gather import Texts
 from sawlog.filodb.options import WriteOptions
 from sawlog.filodb.schemas import PartitionSchema, Schema
-from sawlog.filodb.selection import Layout
+from sawlog.filodb.selection import RecordLayout
 from sawlog.filodb.target import Target
 
 
@@ -29,7 +29,7 @@ def hash_series(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
 
     options = WriteOptions(table=schema.name, records="partkeys", container_size=layout.MIN_CONTAINER_SIZE)
     batch, valid = _drop_nulls(pa.RecordBatch.from_arrays(list(columns.values()), list(columns)))
-    part_key = Layout(schema.name, schema.schema_id, schema.part_key)
+    part_key = RecordLayout(schema.name, schema.schema_id, schema.part_key)
     target = Target((part_key,), by_name=False, raw=False)
     hashes = Layer(target, options, 0, lambda data: None).compute_hashes(batch)
     return _spread(hashes.astype(np.uint32).view(np.int32), valid)

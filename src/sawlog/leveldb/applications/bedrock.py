@@ -19,7 +19,7 @@ from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.records.kernels import Strings
 
 
-class Place(NamedTuple):
+class ChunkPlace(NamedTuple):
     """Fields of a chunk's key; `dimension` is 0 for the overworld, `subchunk` is there for subchunks."""
 
     x: int
@@ -206,7 +206,7 @@ _READERS: Mapping[str, Callable[[view.Cursor], Any]] = {
 """Readers of the values that `TAGS` names."""
 
 
-def parse_chunk_key(key: bytes) -> Place | None:
+def parse_chunk_key(key: bytes) -> ChunkPlace | None:
     """Return the fields of a chunk's key; `None` for other keys."""
     if len(key) not in layout.CHUNK_SIZES:
         return None
@@ -216,10 +216,10 @@ def parse_chunk_key(key: bytes) -> Place | None:
     subchunk = struct.unpack_from("b", key, tag_at + 1)[0] if len(key) > tag_at + 1 else None
     if key[tag_at] not in layout.TAGS or (key[tag_at] == layout.SUBCHUNK) != (subchunk is not None):
         return None
-    return Place(x, z, dimension, key[tag_at], subchunk)
+    return ChunkPlace(x, z, dimension, key[tag_at], subchunk)
 
 
-def _is_within_world(place: Place | None) -> bool:
+def _is_within_world(place: ChunkPlace | None) -> bool:
     """Return whether a chunk is inside of a world, which few other keys of the same length say."""
     return place is not None and max(abs(place.x), abs(place.z)) <= layout.WORLD_CHUNKS
 

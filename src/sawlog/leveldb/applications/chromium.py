@@ -13,7 +13,7 @@ from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer
-from sawlog.leveldb.applications.protobuf_rows import KeyPattern, KeyPatterns, MessageRows, Part, convert_times
+from sawlog.leveldb.applications.protobuf_rows import KeyPart, KeyPattern, KeyPatterns, MessageRows, convert_times
 
 _AREAS = {
     "Local Extension Settings": "local",
@@ -28,9 +28,9 @@ _SHARED = {"Extension State": "state", "Extension Rules": "rules", "Extension Sc
 
 
 _SETTINGS = MessageRows(Messages(""), {})
-_OWN_KEYS = KeyPatterns([KeyPattern(b"", "", (Part("key"),), k.JSON_TEXT)], _SETTINGS)
+_OWN_KEYS = KeyPatterns([KeyPattern(b"", "", (KeyPart("key"),), k.JSON_TEXT)], _SETTINGS)
 _SHARED_KEYS = KeyPatterns(
-    [KeyPattern(b"", "", (Part("extension", "text", b"."), Part("key")), k.JSON_TEXT)], _SETTINGS
+    [KeyPattern(b"", "", (KeyPart("extension", "text", b"."), KeyPart("key")), k.JSON_TEXT)], _SETTINGS
 )
 
 
@@ -104,9 +104,11 @@ _METADATA = Messages("Metadata: 1 time int, 2 size int")
 _ITEMS = MessageRows(_METADATA, {"Metadata": {"time": ("time",), "size": ("size",)}})
 _ITEM_KEYS = KeyPatterns(
     [
-        KeyPattern(_ITEM, _PREFIXES[_ITEM], (Part("storage_key", "text", b"\0"), Part("key", "bytes")), k.MARKED_TEXT),
+        KeyPattern(
+            _ITEM, _PREFIXES[_ITEM], (KeyPart("storage_key", "text", b"\0"), KeyPart("key", "bytes")), k.MARKED_TEXT
+        ),
         *(
-            KeyPattern(prefix, kind, (Part("storage_key"),), "Metadata")
+            KeyPattern(prefix, kind, (KeyPart("storage_key"),), "Metadata")
             for prefix, kind in _PREFIXES.items()
             if prefix != _ITEM
         ),
@@ -188,10 +190,10 @@ _ID_LENGTH = 36
 
 
 _MAP_KEYS = KeyPatterns(
-    [KeyPattern(MAP, "item", (Part("map_id", "digits", b"-"), Part("key")), k.UTF_16_TEXT)], _SETTINGS
+    [KeyPattern(MAP, "item", (KeyPart("map_id", "digits", b"-"), KeyPart("key")), k.UTF_16_TEXT)], _SETTINGS
 )
-_TAB_KEYS = KeyPatterns([KeyPattern(NAMESPACE, "", (Part("tab", "text", b"-"), Part("origin")))], _SETTINGS)
-_MAP_IDS = KeyPatterns([KeyPattern(b"", "", (Part("map_id", "ascii"),))], _SETTINGS)
+_TAB_KEYS = KeyPatterns([KeyPattern(NAMESPACE, "", (KeyPart("tab", "text", b"-"), KeyPart("origin")))], _SETTINGS)
+_MAP_IDS = KeyPatterns([KeyPattern(b"", "", (KeyPart("map_id", "ascii"),))], _SETTINGS)
 
 
 class _Maps:

@@ -16,12 +16,12 @@ from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_rows import (
+    KeyPart,
     KeyPattern,
     KeyPatterns,
     KeyRows,
     Lookup,
     MessageRows,
-    Part,
     convert_times,
     make_spans,
     take_texts,
@@ -40,7 +40,7 @@ _SITE_ROWS = MessageRows(SITES, {"Site": {"last_loaded": ("last_loaded",)}})
 _SITE_KEYS = KeyPatterns(
     [
         KeyPattern(SITE_VERSION, "version", (), k.PLAIN_TEXT),
-        KeyPattern(b"", "site", (Part("host_md5", "hex"),), "Site"),
+        KeyPattern(b"", "site", (KeyPart("host_md5", "hex"),), "Site"),
     ],
     _SITE_ROWS,
 )
@@ -173,7 +173,7 @@ _PUSH_ROWS = MessageRows(
     PUSH, {"Encryption": {}, "DataMessage": {"category": ("category",), "to": ("to",), "sent": ("sent",)}}
 )
 _ENCRYPTION_KEYS = KeyPatterns(
-    [KeyPattern(b"", "encryption_keys", (Part("app", "text", b","), Part("sender")), "Encryption")], _PUSH_ROWS
+    [KeyPattern(b"", "encryption_keys", (KeyPart("app", "text", b","), KeyPart("sender")), "Encryption")], _PUSH_ROWS
 )
 _PUSH_READERS: Mapping[str, str | int] = {
     "outgoing_message": "DataMessage",
@@ -187,10 +187,10 @@ _PUSH_KEYS = KeyPatterns(
         KeyPattern(
             b"reg1-" + _TOKEN,
             "token",
-            tuple(Part(column, "text", b"" if column == _TOKEN_COLUMNS[-1] else b",") for column in _TOKEN_COLUMNS),
+            tuple(KeyPart(column, "text", b"" if column == _TOKEN_COLUMNS[-1] else b",") for column in _TOKEN_COLUMNS),
         ),
         *(
-            KeyPattern(prefix, kind, (Part(column),), _PUSH_READERS.get(kind, k.UNREAD))
+            KeyPattern(prefix, kind, (KeyPart(column),), _PUSH_READERS.get(kind, k.UNREAD))
             for prefix, (kind, column, _) in _PREFIXES.items()
         ),
     ],
@@ -202,8 +202,8 @@ _PUSH_VALUES = KeyPatterns(
     [
         KeyPattern(b"", kind, (*sender, *value), group=_PUSH_KEYS.kinds.index(kind))
         for kind, separator in _TIME_SEPARATORS.items()
-        for sender in ((Part("sender", "token", b"="),), ())
-        for value in ((Part("value", "token", separator), Part("time", "int")), (Part("value", "token"),))
+        for sender in ((KeyPart("sender", "token", b"="),), ())
+        for value in ((KeyPart("value", "token", separator), KeyPart("time", "int")), (KeyPart("value", "token"),))
         if separator == b"#" or not sender
     ],
     _PUSH_ROWS,
@@ -384,11 +384,11 @@ _SHARED_KEYS = KeyPatterns(
     [
         *(KeyPattern(_GLOBAL, "", group=group) for group in (_NUMBERED, _APART_KEYS, _SIGNAL_KEYS)),
         *(
-            KeyPattern(prefix, _SIGNAL, (Part(_SIGNAL, "bytes"),), _SIGNALS, group)
+            KeyPattern(prefix, _SIGNAL, (KeyPart(_SIGNAL, "bytes"),), _SIGNALS, group)
             for prefix, group in ((b"%d_" % _CLIENTS.index(_SIGNALS), _NUMBERED), (b"", _SIGNAL_KEYS))
         ),
-        KeyPattern(b"", "", (Part("number", "int", b"_"), Part("key")), "", _NUMBERED),
-        KeyPattern(b"", "", (Part("key"),), "", _APART_KEYS),
+        KeyPattern(b"", "", (KeyPart("number", "int", b"_"), KeyPart("key")), "", _NUMBERED),
+        KeyPattern(b"", "", (KeyPart("key"),), "", _APART_KEYS),
     ],
     _SHARED_ROWS,
 )

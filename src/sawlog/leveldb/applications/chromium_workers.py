@@ -18,11 +18,11 @@ from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_rows import (
+    KeyPart,
     KeyPattern,
     KeyPatterns,
     Lookup,
     MessageRows,
-    Part,
     convert_times,
     take_texts,
 )
@@ -242,7 +242,7 @@ _WORKER_KEYS = KeyPatterns(
             prefix,
             kind.kind,
             tuple(
-                Part(name, "int" if name in _IDS else "text", b"\0" if name != kind.key[-1] else b"")
+                KeyPart(name, "int" if name in _IDS else "text", b"\0" if name != kind.key[-1] else b"")
                 for name in kind.key
             ),
             _READERS.get(kind.kind, k.UNREAD if kind.read or kind.kind == "user_data" else k.EMPTY),
@@ -253,7 +253,7 @@ _WORKER_KEYS = KeyPatterns(
 )
 _USER_KEYS = KeyPatterns(
     [
-        KeyPattern(prefix.encode(), kind, (Part("suffix", "bytes"),), kind or k.QUOTED_TEXT)
+        KeyPattern(prefix.encode(), kind, (KeyPart("suffix", "bytes"),), kind or k.QUOTED_TEXT)
         for prefix, kind in _USER_DATA.items()
     ],
     _WORKERS,
@@ -449,7 +449,7 @@ _SHOWN = MessageRows(
 )
 _NOTIFICATION_KEYS = KeyPatterns(
     [
-        KeyPattern(prefix, kind, (Part("origin", "text", b"\0"), Part("notification_id")), message)
+        KeyPattern(prefix, kind, (KeyPart("origin", "text", b"\0"), KeyPart("notification_id")), message)
         for prefix, kind, message in (
             (_DATA, "notification", "Notification"),
             (_RESOURCES, "resources", "Resources"),

@@ -14,7 +14,7 @@ from sawlog.arrow import call_function, make_array, view_binary
 from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_kernels import DECIMAL, PLAIN_TEXT, find_integers
-from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPattern, KeyPatterns, MessageRows, Part
+from sawlog.leveldb.applications.protobuf_rows import INTEGER, KeyPart, KeyPattern, KeyPatterns, MessageRows
 from sawlog.leveldb.records.kernels import Strings
 
 _KEY = re.compile(rb"(H|P|C|SC|EC):(\d{1,18})(?::(\d{1,9}))?")
@@ -68,12 +68,14 @@ _KEYS = KeyPatterns(
     [
         KeyPattern(STORE, "store", (), "Store"),
         KeyPattern(_VERSION, "version", (), PLAIN_TEXT),
-        KeyPattern(_HASH_PREFIX, "hash", (Part("hash", "ascii"),), DECIMAL),
+        KeyPattern(_HASH_PREFIX, "hash", (KeyPart("hash", "ascii"),), DECIMAL),
         *(
             KeyPattern(start + b":", kind, parts, message)
             for start, (kind, message) in _KINDS.items()
             for parts in [
-                (Part("height", "int", b":"), Part("part", "int")) if kind == "part" else (Part("height", "int"),)
+                (KeyPart("height", "int", b":"), KeyPart("part", "int"))
+                if kind == "part"
+                else (KeyPart("height", "int"),)
             ]
         ),
     ],

@@ -29,12 +29,12 @@ from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.protobuf_rows import (
     INTEGER,
+    KeyPart,
     KeyPattern,
     KeyPatterns,
     KeyRows,
     Lookup,
     MessageRows,
-    Part,
     convert_times,
     find_texts,
     take_texts,
@@ -55,19 +55,19 @@ _MOST_PATH = 4096
 _VALUES = MessageRows(Messages(""), {})
 _KEYS = KeyPatterns(
     [
-        KeyPattern(_ORIGIN, "origin", (Part("origin"),), k.PLAIN_TEXT),
+        KeyPattern(_ORIGIN, "origin", (KeyPart("origin"),), k.PLAIN_TEXT),
         *(KeyPattern(key, kind, (), k.DECIMAL) for key, kind in _COUNTERS.items()),
-        KeyPattern(CHILD, "child", (Part("parent_id", "int", b":"), Part("name")), k.DECIMAL),
-        KeyPattern(b"", "file", (Part("file_id", "int"),)),
+        KeyPattern(CHILD, "child", (KeyPart("parent_id", "int", b":"), KeyPart("name")), k.DECIMAL),
+        KeyPattern(b"", "file", (KeyPart("file_id", "int"),)),
     ],
     _VALUES,
 )
 _RECORD_PARTS = (
-    Part("size", "size"),
-    Part("parent_id", "int64"),
-    Part("data_path", "pickled"),
-    Part("name", "pickled"),
-    Part("time", "int64"),
+    KeyPart("size", "size"),
+    KeyPart("parent_id", "int64"),
+    KeyPart("data_path", "pickled"),
+    KeyPart("name", "pickled"),
+    KeyPart("time", "int64"),
 )
 _RECORDS = KeyPatterns([KeyPattern(b"", "", _RECORD_PARTS, group=_KEYS.kinds.index("file"))], _VALUES)
 """Values of files."""

@@ -97,7 +97,7 @@ class Decoded(Fragment):
                 lambda: view.make_context(self._read_names(view, names), self.home)
             )
         for batch in batches:
-            parts = decode_parts(view, context, batch, decoded) if decoded else iter([Part(batch, {}, 0)])
+            parts = decode_parts(view, context, batch, decoded) if decoded else iter([DecodedRows(batch, {}, 0)])
             for part in parts:
                 arrays = [
                     part.columns[field.name] if field in decoded else part.entries.column(field.name.removeprefix(_RAW))
@@ -217,7 +217,7 @@ def change_view(keys: KeyRange, view: str) -> KeyRange:
     return replace(keys, scan=scan, projection=Projection.of(STATE_SCHEMA, scan))
 
 
-class Part(NamedTuple):
+class DecodedRows(NamedTuple):
     """Decoded rows.
 
     Attributes:
@@ -233,7 +233,7 @@ class Part(NamedTuple):
 
 def decode_parts(
     view: ApplicationView, context: Any, batch: pa.RecordBatch, fields: Sequence[pa.Field]
-) -> Iterator[Part]:
+) -> Iterator[DecodedRows]:
     """Decode entries: many at a time those that are plain, one by one those that are not."""
     plain = view.decode_plain_rows(batch.column("key"), batch.column("value"), context)
     if plain is None:
@@ -251,7 +251,7 @@ def decode_parts(
                 for field in {*fields, _REASON}
             }
             undecoded = stop - start - columns[_REASON.name].null_count
-            yield Part(batch.slice(start, stop - start), columns, undecoded)
+            yield DecodedRows(batch.slice(start, stop - start), columns, undecoded)
         start = stop
 
 

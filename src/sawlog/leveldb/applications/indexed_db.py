@@ -60,7 +60,7 @@ class Names:
     home: view.Home
     databases: dict[int, tuple[str, str]] = field(default_factory=dict)
     stores: dict[tuple[int, int], str] = field(default_factory=dict)
-    indexes: dict[layout.Place, str] = field(default_factory=dict)
+    indexes: dict[layout.KeyPrefix, str] = field(default_factory=dict)
     external: dict[tuple[int, int, bytes], list[tuple[int, bytes]]] = field(default_factory=dict)
 
 
@@ -272,7 +272,7 @@ def _look_up_names(places: NDArray[np.int64], context: Names) -> dict[str, pa.Ar
     """Return columns of names by the IDs of database, object store and index; entries next to each other share them."""
     is_other = np.any(np.diff(places, axis=1, prepend=-1) != 0, axis=0)
     runs = make_fixed_array(pa.int64(), np.cumsum(is_other) - 1)
-    different = [layout.Place(*ids) for ids in places[:, is_other].T.tolist()]
+    different = [layout.KeyPrefix(*ids) for ids in places[:, is_other].T.tolist()]
     databases = [context.databases.get(place.database, (None, None)) for place in different]
     names = {
         "origin": [origin for origin, _ in databases],
@@ -315,7 +315,7 @@ def _read_key(cursor: view.Cursor, depth: int = 0) -> Any:
     raise view.UnknownBytesError(f"type {kind} of a key, at byte {cursor.position - 1}")
 
 
-def _read_metadata(place: layout.Place, cursor: view.Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
+def _read_metadata(place: layout.KeyPrefix, cursor: view.Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
     """Return the metadata of a database, of one of its parts, or of all databases."""
     if place.index_id:
         raise view.UnknownBytesError(f"index ID {place.index_id} without an object store")
@@ -328,7 +328,7 @@ def _read_metadata(place: layout.Place, cursor: view.Cursor, value: bytes | None
         level, table = "object_store", _STORE
         if tag == _INDEX_METADATA:
             level, table = "index", INDEX
-            index = layout.Place(place.database, store, _read_id(cursor))
+            index = layout.KeyPrefix(place.database, store, _read_id(cursor))
             row |= {"index": context.indexes.get(index), "index_id": index.index_id}
         tag = cursor.take_byte()
     if tag not in table:
@@ -383,12 +383,12 @@ def _note(names: Names, cursor: view.Cursor, value: bytes, sequence: int) -> Non
     elif place.database and tag == _INDEX_METADATA:
         store, index = cursor.take_varint(), cursor.take_varint()
         if cursor.take_remainder() == b"\0":
-            index_place = layout.Place(place.database, store, index)
+            index_place = layout.KeyPrefix(place.database, store, index)
             names.indexes.setdefault(index_place, _replace_surrogates(_read_string(view.Cursor(value)))[0])
 
 
 def _read_version(value: bytes) -> dict[str, Any]:
-    """The version as Chromium's `EncodeInt` writes it: little endian, where records and index entries have varints."""
+    """Return the version as Chromium's `EncodeInt` writes it: little endian; records and index entries have varints."""
     version = _read_integer(view.Cursor(value))
     if version >> 63:
         raise view.UnknownBytesError(f"version {version} of a record")
@@ -437,7 +437,7 @@ def _iterate_externals(cursor: view.Cursor) -> Iterator[dict[str, Any]]:
         yield external
 
 
-def _read_record(value: bytes, place: layout.Place, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
+def _read_record(value: bytes, place: layout.KeyPrefix, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
     """Return the version, and the value, be it compressed or in a blob."""
     cursor = view.Cursor(value)
     version = _read_id(cursor)
@@ -454,7 +454,7 @@ def _read_record(value: bytes, place: layout.Place, key: bytes, sequence: int, c
     return {"version": version, "value": text, "reason": reason}
 
 
-def _unwrap(cursor: view.Cursor, place: layout.Place, key: bytes, sequence: int, context: Names) -> bytes:
+def _unwrap(cursor: view.Cursor, place: layout.KeyPrefix, key: bytes, sequence: int, context: Names) -> bytes:
     """Return the bytes that a compressed value expands to, or the content of its blob."""
     kind = cursor.take_byte()
     if kind == layout.IN_BLOB:

@@ -118,7 +118,7 @@ def _load_integer(data: Any, pos: Any, size: Any) -> Any:
 
 @inlined
 def _read_place(data: Any, pos: Any, end: Any) -> Any:
-    """The prefix of a key: IDs of database, object store and index, and the position after it, which is 0 for none."""
+    """Return the prefix of a key: IDs of database, object store and index, and the position after it, 0 for none."""
     if pos >= end:
         return _ZERO, _ZERO, _ZERO, _ZERO
     lengths = np.uint64(data[pos])

@@ -41,7 +41,7 @@ IN_BLOB, IN_SNAPPY = 1, 2
 """What follows: size and number of the blob that has the value, or the compressed value."""
 
 
-class Place(NamedTuple):
+class KeyPrefix(NamedTuple):
     """Prefix of a key: IDs of database, object store and index.
 
     Attributes:
@@ -55,10 +55,10 @@ class Place(NamedTuple):
     index_id: int
 
 
-def read_place(cursor: Cursor) -> Place:
+def read_place(cursor: Cursor) -> KeyPrefix:
     """Return the prefix: a byte with the lengths of three numbers, and these."""
     lengths = cursor.take_byte()
-    place = Place(
+    place = KeyPrefix(
         cursor.take_unsigned((lengths >> 5) + 1),
         cursor.take_unsigned((lengths >> 2 & 7) + 1),
         cursor.take_unsigned((lengths & 3) + 1),

@@ -127,7 +127,7 @@ def match_texts(texts: k.Texts, text: bytes) -> NDArray[np.bool_]:
     return are_equal
 
 
-class Part(NamedTuple):
+class KeyPart(NamedTuple):
     """Part of a key.
 
     Attributes:
@@ -154,7 +154,7 @@ class KeyPattern(NamedTuple):
 
     prefix: bytes
     kind: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[KeyPart, ...] = ()
     root: str | int = k.UNREAD
     group: int = 0
 

@@ -193,7 +193,7 @@ def _open(data: Any, pos: Any, end: Any, tag: Any, level: Any, texts: Any, state
 
 @inlined
 def _is_new_name(start: Any, texts: Any, level: Any, scratch: Any, state: Any) -> Any:
-    """Whether an object has no other property of the name that the text ends with, and the name has no dollar."""
+    """Return whether the text ends with a name without dollar that no other property of an object has."""
     length = state.position - start
     count = state.names
     if texts.out[start + _ONE] == 36 or count == MAX_NAMES:

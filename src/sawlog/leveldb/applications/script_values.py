@@ -75,7 +75,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _JS_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Thing:
+class ScriptObject:
     """An object that references can lead to.
 
     Attributes:
@@ -111,7 +111,7 @@ def render_number(value: float) -> Any:
 
 
 def render_date(milliseconds: float) -> dict[str, Any]:
-    """A Date: ISO 8601 as `toISOString`, null where it is invalid, or milliseconds where a year has other digits."""
+    """Return a Date: ISO 8601 as `toISOString`, null if it is invalid, or milliseconds if a year has other digits."""
     if math.isnan(milliseconds):
         return {"$date": None}
     try:
@@ -152,7 +152,7 @@ class ScriptValue:
 
     def __init__(self, data: bytes) -> None:
         self._in = Cursor(data)
-        self._things: list[Thing] = []
+        self._things: list[ScriptObject] = []
         self._referenced: set[int] = set()
         self._depth = 0
         self._version = self._blink = 0
@@ -188,7 +188,7 @@ class ScriptValue:
         if not 0 < self._version < UNKNOWN_SINCE:
             raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {UNKNOWN_SINCE - 1}")
 
-    def _show(self, thing: Thing) -> Any:
+    def _show(self, thing: ScriptObject) -> Any:
         """Return an object as JSON shows it; with its number where another place refers to it."""
         marked: dict[str, Any] = {"$id": thing.number} if thing.number in self._referenced else {}
         if thing.buffer in self._referenced:
@@ -198,9 +198,9 @@ class ScriptValue:
         escaped = thing.kind == "$object" and any(name.startswith("$") for name in thing.plain)
         return {**marked, thing.kind: thing.plain} if marked or escaped else thing.plain
 
-    def _add_thing(self, plain: Any = None, kind: str = "", data: bytes | None = None) -> Thing:
+    def _add_thing(self, plain: Any = None, kind: str = "", data: bytes | None = None) -> ScriptObject:
         """Return the next object, which what follows may refer to."""
-        thing = Thing(len(self._things), plain, kind, data)
+        thing = ScriptObject(len(self._things), plain, kind, data)
         self._things.append(thing)
         return thing
 
@@ -331,12 +331,12 @@ class ScriptValue:
             )
         return properties
 
-    def _read_object(self) -> Thing:
+    def _read_object(self) -> ScriptObject:
         thing = self._add_thing({}, "$object")
         thing.plain = self._read_properties(layout.OBJECT_END_TAG)
         return thing
 
-    def _read_sparse_array(self) -> Thing:
+    def _read_sparse_array(self) -> ScriptObject:
         length = self._in.take_varint(32)
         thing = self._add_thing({})
         elements = self._read_properties(layout.SPARSE_LIST_END_TAG)
@@ -347,7 +347,7 @@ class ScriptValue:
             thing.plain, thing.kind = list(elements.values()), "$array"
         return thing
 
-    def _read_dense_array(self) -> Thing:
+    def _read_dense_array(self) -> ScriptObject:
         length = self._read_count()
         thing = self._add_thing([], "$array")
         items = []
@@ -378,15 +378,15 @@ class ScriptValue:
                 f"an array of length {length} that ends with length {again}, at byte {self._in.position}"
             )
 
-    def _read_date(self) -> Thing:
+    def _read_date(self) -> ScriptObject:
         return self._add_thing(render_date(self._in.take_double()))
 
-    def _read_wrapped(self, name: str, read: Callable[[], Any]) -> Thing:
+    def _read_wrapped(self, name: str, read: Callable[[], Any]) -> ScriptObject:
         thing = self._add_thing({})
         thing.plain = {name: read()}
         return thing
 
-    def _read_regexp(self) -> Thing:
+    def _read_regexp(self) -> ScriptObject:
         thing = self._add_thing({})
         pattern, flags = self._read_string(), self._in.take_varint(32)
         names = "".join(sorted(name for bit, name in enumerate(_REGEXP_FLAGS) if flags >> bit & 1))
@@ -407,7 +407,7 @@ class ScriptValue:
             raise UnknownBytesError(f"{len(items)} values, where {count} are counted, before byte {self._in.position}")
         return items
 
-    def _read_map(self) -> Thing:
+    def _read_map(self) -> ScriptObject:
         thing = self._add_thing({})
         items = self._read_items(":")
         if len(items) % 2 and self._is_stopped:
@@ -417,21 +417,21 @@ class ScriptValue:
         thing.plain = {"$map": [list(pair) for pair in zip(items[::2], items[1::2], strict=True)]}
         return thing
 
-    def _read_set(self) -> Thing:
+    def _read_set(self) -> ScriptObject:
         thing = self._add_thing({})
         thing.plain = {"$set": self._read_items(",")}
         return thing
 
-    def _read_buffer(self) -> Thing:
+    def _read_buffer(self) -> ScriptObject:
         data = self._in.take(self._in.take_varint(32), "buffer")
         return self._add_thing({"$buffer": encode_base64(data)}, data=data)
 
-    def _read_resizable_buffer(self) -> Thing:
+    def _read_resizable_buffer(self) -> ScriptObject:
         size, max_length = self._in.take_varint(32), self._in.take_varint(32)
         data = self._in.take(size, "buffer")
         return self._add_thing({"$buffer": encode_base64(data), "max_length": max_length}, data=data)
 
-    def _read_view(self, buffer: Thing, *, fresh: bool) -> Thing:
+    def _read_view(self, buffer: ScriptObject, *, fresh: bool) -> ScriptObject:
         """Return a view of a buffer, with the bytes where the buffer is written, otherwise with a reference to it."""
         self._read_tag()
         tag, offset, length = self._in.take(1, "tag"), self._in.take_varint(32), self._in.take_varint(32)
@@ -455,7 +455,7 @@ class ScriptValue:
         thing.buffer = buffer.number
         return thing
 
-    def _read_error(self) -> Thing:
+    def _read_error(self) -> ScriptObject:
         thing = self._add_thing({})
         error: dict[str, Any] = {"$error": "Error"}
         while (tag := self._in.take(1, "tag of an error")) != b".":
@@ -472,7 +472,7 @@ class ScriptValue:
         thing.plain = error
         return thing
 
-    def _read_host(self) -> Thing:
+    def _read_host(self) -> ScriptObject:
         """Return an object of the browser's."""
         thing = self._add_thing({})
         tag = self._in.take(1, "tag of a host object")

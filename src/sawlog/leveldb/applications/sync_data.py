@@ -15,10 +15,10 @@ from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications import view
 from sawlog.leveldb.applications.protobuf import Messages, find_integer, make_message_columns
 from sawlog.leveldb.applications.protobuf_rows import (
+    KeyPart,
     KeyPattern,
     KeyPatterns,
     MessageRows,
-    Part,
     convert_times,
     match_texts,
 )
@@ -211,13 +211,13 @@ _ENTITY_KEYS = KeyPatterns(
             KeyPattern(
                 f"{_PICKLED}-{form}-".encode(),
                 _KINDS[form.encode()],
-                (Part("size", "size"), Part("key", "pickled"), Part("node", "int32")),
+                (KeyPart("size", "size"), KeyPart("key", "pickled"), KeyPart("node", "int32")),
                 message,
             )
             for form, message in (("dt", _PICKLED), ("md", "Metadata"))
         ),
-        KeyPattern(b"", "", (Part("data_type", "name", b"-"), Part("form", "ascii", b"-"), Part("key"))),
-        KeyPattern(b"", "", (Part("data_type", "name", b"-"), Part("form", "ascii"))),
+        KeyPattern(b"", "", (KeyPart("data_type", "name", b"-"), KeyPart("form", "ascii", b"-"), KeyPart("key"))),
+        KeyPattern(b"", "", (KeyPart("data_type", "name", b"-"), KeyPart("form", "ascii"))),
     ],
     _ENTITIES,
 )

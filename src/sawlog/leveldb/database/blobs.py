@@ -46,7 +46,7 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import BlobIndex, find_addresses, find_inline_value, insert_values
 from sawlog.leveldb.table.blocks import BlockRules, make_block_damage
 from sawlog.leveldb.table.layout import SIZED_VERSION, TRAILER_SIZE, Checksum
-from sawlog.leveldb.table.pebble import Columns, MalformedError, Slices, UnknownLayoutError
+from sawlog.leveldb.table.pebble import BlockColumns, MalformedError, Slices, UnknownLayoutError
 from sawlog.leveldb.table.rows import BATCH_BYTES
 from sawlog.storage import Source, Storage
 
@@ -56,7 +56,7 @@ def find_record(index: BlobIndex, key: bytes) -> int:
     return index.offset - len(key) - BLOB_RECORD_HEADER
 
 
-class Part(NamedTuple):
+class BlobPart(NamedTuple):
     """A part of a blob file.
 
     Attributes:
@@ -74,7 +74,7 @@ class Part(NamedTuple):
     newer: bool = False
 
     @classmethod
-    def of(cls, offset: int, length: int, error: MalformedError) -> Part:
+    def of(cls, offset: int, length: int, error: MalformedError) -> BlobPart:
         """Return a part of which an error says what is wrong."""
         return cls(offset, length, str(error), newer=isinstance(error, _NEWER))
 
@@ -131,14 +131,14 @@ class RecordFile:
             raise MalformedError("a damaged record, or that of another key")
         return content[len(key) :]
 
-    def iterate_parts(self) -> Iterator[Part]:
+    def iterate_parts(self) -> Iterator[BlobPart]:
         """Yield all of the file. After a damaged header of a record, the next one cannot be located."""
         size = self._source.size
         sound = (
             size >= BLOB_FILE_HEADER
             and BLOB_MAGIC_NUMBER.of(bytes(self._source.read_window(0, BLOB_MAGIC_NUMBER.end))) == BLOB_MAGIC
         )
-        yield Part(0, min(BLOB_FILE_HEADER, size), "" if sound else "the header is damaged", header=True)
+        yield BlobPart(0, min(BLOB_FILE_HEADER, size), "" if sound else "the header is damaged", header=True)
         limit = max(size - BLOB_FILE_FOOTER, min(BLOB_FILE_HEADER, size)) if self._closed else size
         position = BLOB_FILE_HEADER
         while position < limit:
@@ -146,23 +146,23 @@ class RecordFile:
             is_sound = len(header) == BLOB_RECORD_HEADER and self._is_sound(header)
             length = BLOB_RECORD_HEADER + BLOB_KEY_SIZE.of(header) + BLOB_VALUE_SIZE.of(header) if is_sound else 0
             if not self._closed and (length > limit - position or len(header) < BLOB_RECORD_HEADER):
-                yield Part(position, limit - position, header=True)  # a record that is being written
+                yield BlobPart(position, limit - position, header=True)  # a record that is being written
                 break
             if not is_sound or length > limit - position:
-                yield Part(
+                yield BlobPart(
                     position,
                     limit - position,
                     "the header of a record is damaged: where the next one begins is not known",
                 )
                 break
             content = bytes(self._source.read_window(position + BLOB_RECORD_HEADER, length - BLOB_RECORD_HEADER))
-            yield Part(position, length, "" if self._is_whole(header, content) else "a damaged record")
+            yield BlobPart(position, length, "" if self._is_whole(header, content) else "a damaged record")
             position += length
         if limit < size:
             footer = bytes(self._source.read_window(limit, size - limit))
             sound = len(footer) == BLOB_FILE_FOOTER and BLOB_MAGIC_NUMBER.of(footer) == BLOB_MAGIC
             sound = sound and self._checks(footer[: BLOB_FOOTER_CHECKSUM.offset], BLOB_FOOTER_CHECKSUM.of(footer))
-            yield Part(limit, size - limit, "" if sound else "the footer is damaged", header=True)
+            yield BlobPart(limit, size - limit, "" if sound else "the footer is damaged", header=True)
 
     def _is_sound(self, header: bytes) -> bool:
         return self._checks(header[: BLOB_HEADER_CHECKSUM.offset], BLOB_HEADER_CHECKSUM.of(header))
@@ -195,7 +195,7 @@ class Address(NamedTuple):
 
 
 def insert_addresses(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> pa.RecordBatch:
-    """Entries of a table, with addresses instead of what leads to the files that its MANIFEST lists for the table."""
+    """Return entries of a table with addresses in place of what leads to the files that the MANIFEST lists for it."""
     places = np.flatnonzero(view_values(batch.column(OPERATION), np.uint8) == operation)
     if not len(places) or VALUE not in batch.schema.names:
         return batch
@@ -257,14 +257,14 @@ class ValueFile:
             if self._properties[0] < sum(self._index):
                 raise MalformedError("properties before the end of the index")
         self._rules = BlockRules("pebble", 1, checksum, 0, limit, verify, longest)
-        index = Columns(self._read_content(self._index[0], VALUE_INDEX_SIZE.of(footer)), 4)
+        index = BlockColumns(self._read_content(self._index[0], VALUE_INDEX_SIZE.of(footer)), 4)
         if max(index.rows, index.read_number(0, 4)) > len(index.data):
             raise MalformedError("more blocks than the index can name")
         self._virtual = index.read_integers(0, index.read_number(0, 4)).tolist()
         self._offsets: list[int] = index.read_integers(1, index.rows + 1).tolist()
         if self._offsets != sorted(self._offsets) or (self._offsets and self._offsets[-1] > self._index[0]):
             raise MalformedError("blocks that are not one after the other")
-        self._held: tuple[int, Columns, Slices] | None = None
+        self._held: tuple[int, BlockColumns, Slices] | None = None
 
     def _read_content(self, offset: int, size: int) -> pa.Buffer:
         content = self._rules.read(self._source, offset, size)[0] if size > 0 else (0, 0, 0)
@@ -302,7 +302,7 @@ class ValueFile:
         """
         block, number = self._find_place(address)
         if self._held is None or self._held[0] != block:
-            columns = Columns(self._read_block(block))
+            columns = BlockColumns(self._read_block(block))
             if columns.rows > len(columns.data):
                 raise MalformedError("more values than the block can hold")
             self._held = block, columns, columns.read_strings(0, columns.rows)
@@ -316,42 +316,42 @@ class ValueFile:
         start, end = self._offsets[block : block + 2]
         return self._read_content(start, end - start - TRAILER_SIZE)
 
-    def iterate_parts(self) -> Iterator[Part]:
+    def iterate_parts(self) -> Iterator[BlobPart]:
         """Yield all of the file."""
         position = 0
         for block, (start, end) in enumerate(pairwise(self._offsets)):
             if position < start:
-                yield Part(position, start - position, _NOWHERE)
+                yield BlobPart(position, start - position, _NOWHERE)
             try:
                 self._read_block(block)
             except MalformedError as error:
-                yield Part.of(start, end - start, error)
+                yield BlobPart.of(start, end - start, error)
             else:
-                yield Part(start, end - start)
+                yield BlobPart(start, end - start)
             position = end
         start, length = self._index
         if position < start:
-            yield Part(position, start - position, _NOWHERE)
-        yield Part(start, length, header=True)
+            yield BlobPart(position, start - position, _NOWHERE)
+        yield BlobPart(start, length, header=True)
         end = start + length
         if self._properties is not None:
             place, size = self._properties
             if end < place:
-                yield Part(end, place - end, _NOWHERE)
+                yield BlobPart(end, place - end, _NOWHERE)
             if size > TRAILER_SIZE:
                 yield self._judge_properties(place, size)
             end = place + size
         if end < self._rules.limit:
-            yield Part(end, self._rules.limit - end, _NOWHERE)
-        yield Part(self._rules.limit, self._source.size - self._rules.limit, header=True)
+            yield BlobPart(end, self._rules.limit - end, _NOWHERE)
+        yield BlobPart(self._rules.limit, self._source.size - self._rules.limit, header=True)
 
-    def _judge_properties(self, offset: int, length: int) -> Part:
+    def _judge_properties(self, offset: int, length: int) -> BlobPart:
         """Return the properties, which say how values were compressed; no value depends on them."""
         try:
             self._read_content(offset, length - TRAILER_SIZE)
         except MalformedError as error:
-            return Part.of(offset, length, error)
-        return Part(offset, length, header=True)
+            return BlobPart.of(offset, length, error)
+        return BlobPart(offset, length, header=True)
 
 
 BLOB_INDEX = "put_blob_index"
@@ -486,7 +486,7 @@ class Blobs:
         return key.removesuffix(unstamped) if self._version.stripped and key.endswith(unstamped) else None
 
     def _find_value(self, place: Address | BlobIndex, key: bytes) -> bytes | Damage:
-        """A value, or why it is not there: at the record or block that would hold it, whose bytes the file counts."""
+        """Return a value, or why it is not there, at the record or block that holds it; the file counts its bytes."""
         number = place.file
         if number not in self._version.blobs:
             path = posixpath.join(self._version.directory, f"{number:06d}.blob")

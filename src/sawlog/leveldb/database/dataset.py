@@ -62,7 +62,7 @@ from sawlog.leveldb.database.fragments import (
     SharedFiles,
 )
 from sawlog.leveldb.database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
-from sawlog.leveldb.database.manifest import Metadata, read_metadata
+from sawlog.leveldb.database.manifest import DatabaseMetadata, read_metadata
 from sawlog.leveldb.database.version import (
     DatabaseVersion,
     LiveTable,
@@ -109,7 +109,7 @@ class DatabaseContents(Contents):
         backup: The backup that it is; `None` where it is no backup.
     """
 
-    metadata: Metadata
+    metadata: DatabaseMetadata
     version: DatabaseVersion
     versions: dict[str, DatabaseVersion]
 
@@ -199,7 +199,7 @@ class DatabaseContents(Contents):
             yield Decoded(*request, key_range.path, key_range.size, entries, all_entries, home, context)
 
     def find_decoders(self) -> list[str]:
-        """Views of applications that know the directory, the comparator, or the first and last keys of tables."""
+        """Return the views of applications that know the directory, the comparator, or first and last keys."""
         version = self.version
         keys = [key for table in version.tables[:_MAX_SAMPLE_KEYS] for key in (table.smallest, table.end[:-1])]
         if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _MAX_SAMPLE_LOG_BYTES:
@@ -465,7 +465,7 @@ class DatabaseContents(Contents):
         )
 
     def _may_hold_rows(self, file: File) -> bool:
-        """Whether a table that nothing names has operations that are later than those of the files that are read.
+        """Return whether a table that nothing names has operations later than those of the files that are read.
 
         An engine that was killed leaves tables which it has begun, or not yet named: what is in them is in others, too.
         Of RocksDB's tables, these entries have no number that a compaction to the last level writes, or a table that is

@@ -32,7 +32,7 @@ def find_missing_logs(
         elif size is not None and (logged_size := sum(part.size for part in parts)) < size:
             detail = f"expected at least {size} bytes, as the MANIFEST says, found {logged_size}{after}"
             yield Damage(parts[0].path, 0, 0, MISMATCHED_FILE, detail)
-    first, logs = manifest.oldest, stored.logs
+    first, logs = manifest.oldest_log, stored.logs
     if not first or first in logs or first in manifest.wals:
         return
     siblings = storage.list_files(directory or ".", fresh=False, names=ENGINE_FILE)

@@ -39,13 +39,13 @@ from sawlog.leveldb.columns import (
     STATE_SCHEMA,
     TRANSACTION_SCHEMA,
     WRITES_SCHEMA,
-    Run,
+    EntryRun,
     Stream,
     find_numbers,
     slice_keys,
     split_stamps,
 )
-from sawlog.leveldb.database.blobs import Blobs, Part, insert_addresses, open_blob_file
+from sawlog.leveldb.database.blobs import BlobPart, Blobs, insert_addresses, open_blob_file
 from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, DatabaseDamageKind
 from sawlog.leveldb.database.order import VirtualTable
 from sawlog.leveldb.database.version import (
@@ -254,7 +254,7 @@ class _Edges:
             self._reader.findings.add_damage(fault)
 
     def _is_whole(self, number: int) -> bool:
-        """Whether a block was read and nothing was damaged in it, so that its first and last entries are known."""
+        """Return whether a block was read undamaged, so that its first and last entries are known."""
         offset = int(self._table.handles["offset"][number])
         return offset in self.offsets and offset not in self._reader.damaged
 
@@ -461,7 +461,7 @@ class KeyRange(Fragment):
             version = self.version
             bytewise = version.bytewise
             report = partial(self._report_ranges, findings)
-            order = None if bytewise else version.order
+            order = None if bytewise else version.key_order
             for entries in merge_groups(
                 streams, self.low, self.high, version.pending, report, bytewise=bytewise, order=order
             ):
@@ -594,7 +594,7 @@ class KeyRange(Fragment):
         options = LogReadOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=on_damage, options=options, storage=self.scan.storage)
         version = self.version
-        transactions = None if logged is None else Transactions(logged.shared, logged.pending)
+        transactions = None if logged is None else Transactions(logged.has_shared_numbers, logged.pending)
         mode = self.scan.options.recovery
         schema, projection = _select_log_columns(
             are_traced=logged is not None, are_named=mode is not None, have_stamps=version.dialect != "pebble"
@@ -730,12 +730,12 @@ class BlobParts(Fragment):
                     findings.account.record += part.length
         yield from ()
 
-    def _iterate_parts(self, source: Source) -> Iterator[Part]:
+    def _iterate_parts(self, source: Source) -> Iterator[BlobPart]:
         verify, longest = self.scan.options.verify_checksums, self.scan.options.max_blob_bytes
         try:
             return open_blob_file(self.blobs, source, verify=verify, longest=longest).iterate_parts()
         except MalformedError as error:
-            return iter([Part.of(0, source.size, error)])
+            return iter([BlobPart.of(0, source.size, error)])
 
 
 def _select_waiting(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -774,7 +774,7 @@ def _make_sort_key(table: LiveTable) -> tuple[int, int, bytes, bytes]:
     return table.level, 0 if table.level else -parse_number(table.file), table.smallest, table.end
 
 
-def _make_constants(runs: Sequence[Run], *, orphan: bool = False) -> dict[str, list[Any]]:
+def _make_constants(runs: Sequence[EntryRun], *, orphan: bool = False) -> dict[str, list[Any]]:
     """Return the values that all entries of a file share, by column: a value per run."""
     return {
         "file": [posixpath.basename(run.path) for run in runs],

@@ -17,7 +17,7 @@ from sawlog.leveldb.log.head import Pointer, read_pointer, resolve_dialect, sort
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.edit import EDITS_SCHEMA
-from sawlog.leveldb.records.edits import EditRange, Version
+from sawlog.leveldb.records.edits import EditRange, VersionState
 from sawlog.leveldb.records.writes import report_record
 from sawlog.storage import File, Storage
 
@@ -54,7 +54,7 @@ class Manifest:
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self.version = Version()
+        self.version = VersionState()
         self.comparators: dict[int, str] = {}
         self.stripped: set[int] = set()
         self.logs: dict[int, int] = {}
@@ -118,7 +118,7 @@ class Manifest:
         return {row[name] for row in rows for name in ("file", "backing_file") if row.get(name) is not None}
 
     @property
-    def oldest(self) -> int:
+    def oldest_log(self) -> int:
         """The number of the oldest log that any family needs."""
         return min((self.logs.get(family, 0) for family in self.version.families), default=0)
 
@@ -175,7 +175,7 @@ def _make_projection() -> Projection:
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class DatabaseMetadata:
     """The metadata of a database, as far as it is whole.
 
     Attributes:
@@ -197,7 +197,7 @@ class Metadata:
     settings: tuple[File, ...]
 
 
-def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
+def read_metadata(files: Sequence[File], storage: Storage) -> DatabaseMetadata:
     """Return the MANIFEST that is named, if it is there and whole; otherwise the newest one that is, if any."""
     directory = min((posixpath.dirname(file.path) for file in files), key=len)  # RocksDB's archive is in it
     pointer = read_pointer(directory, files, storage)
@@ -224,4 +224,4 @@ def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
     faults += (damage for manifest in read for damage in manifest.findings.damages if damage not in faults)
     intact = [manifest for manifest in read if manifest.find_fault(dialect) is None]
     usable = next((manifest for manifest in (*read[:1], *intact, *read) if manifest.is_usable(dialect)), None)
-    return Metadata(directory, dialect, pointer, usable, tuple(read), tuple(faults), tuple(settings))
+    return DatabaseMetadata(directory, dialect, pointer, usable, tuple(read), tuple(faults), tuple(settings))

@@ -45,7 +45,7 @@ from sawlog.leveldb.columns import (
     STRAY,
     TRANSACTION,
     VALUE,
-    Run,
+    EntryRun,
     Stream,
     convert_codes,
     count_below,
@@ -88,7 +88,7 @@ class Judge:
         self.flaws: dict[int, str] = {}
 
     def judge_entries(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """The wanted ones of a batch of data blocks: entries in their places, and those that are not, with `STRAY`."""
+        """Return the wanted entries of a batch of data blocks: those in their places, and, with `STRAY`, the others."""
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
         has_ranges = bool((view_values(batch.column(OPERATION), np.uint8) == RANGE).any())
@@ -149,7 +149,7 @@ class Judge:
         yield pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(make_array(inside, pa.bool_()))
 
     def _arrange_entries(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
-        """Entries that no order is known of, in that of their keys, each in the place that is nearest to its key."""
+        """Return entries of no known order in the order of their keys, each in the place that is nearest to its key."""
         batch = batch.sort_by(KEY)
         smallest, end = self._live.smallest, self._live.end
         return batch, make_array([min(max(key, smallest), end) for key in batch.column(KEY).to_pylist()], pa.binary())
@@ -298,7 +298,7 @@ class MergedEntries:
 
     def __init__(
         self,
-        groups: Sequence[Sequence[Run]],
+        groups: Sequence[Sequence[EntryRun]],
         covers: k.Covers,
         pending: PendingOperations,
         *,
@@ -364,7 +364,7 @@ class MergedEntries:
         return self._strays is not None
 
     @property
-    def runs(self) -> Sequence[Run]:
+    def runs(self) -> Sequence[EntryRun]:
         """All runs."""
         return self._runs
 
@@ -646,7 +646,7 @@ def merge_groups(
         order: Another order, where it is known.
     """
     if not bytewise:
-        runs = [[Run(stream.path, stream.level, list(stream.batches)) for stream in group] for group in groups]
+        runs = [[EntryRun(stream.path, stream.level, list(stream.batches)) for stream in group] for group in groups]
         uncertain = 0
         deletions_of_all = []
         for run in itertools.chain(*runs):
@@ -710,7 +710,7 @@ class _MergeReader:
             else:
                 heapq.heapreplace(self.bounds, bound)
 
-    def take(self) -> tuple[list[list[Run]], Covers]:
+    def take(self) -> tuple[list[list[EntryRun]], Covers]:
         """Remove what precedes all that is still to be read, as groups, with the range deletions that count there."""
         limit = self.bounds[0][0] if self.bounds else None
         covers = self._deletions.find_covers(self._low)
@@ -724,14 +724,14 @@ class _MergeReader:
             for batch in stream.batches:
                 if not batch.num_rows:
                     continue
-                run = Run(stream.path, stream.level, [batch])
+                run = EntryRun(stream.path, stream.level, [batch])
                 if STRAY in batch.schema.names:
                     self._queue.add(_STRAYS, number, run)
                 elif batch.column(OPERATION)[0].as_py() == RANGE:
                     self._deletions.add(batch)
                     # As rows, the others belong to the ranges that they begin in.
                     rows = slice_keys(sort_batch(batch), self._low, self._high)
-                    self._queue.add(_DELETIONS, number, Run(stream.path, stream.level, [rows]))
+                    self._queue.add(_DELETIONS, number, EntryRun(stream.path, stream.level, [rows]))
                 else:
                     self._queue.add(_ENTRIES, number, run)
                     yield batch.column(KEY)[-1].as_py(), True, number
@@ -755,18 +755,18 @@ class _RunQueue:
     """
 
     def __init__(self) -> None:
-        self.runs: list[tuple[bytes, int, int, int, Run]] = []
+        self.runs: list[tuple[bytes, int, int, int, EntryRun]] = []
         self.volume = 0.0
         self._numbers = itertools.count()
 
-    def add(self, kind: int, group: int, run: Run) -> None:
+    def add(self, kind: int, group: int, run: EntryRun) -> None:
         """Queue a run."""
         (batch,) = run.batches
         if batch.num_rows:
             heapq.heappush(self.runs, (batch.column(KEY)[0].as_py(), kind, group, next(self._numbers), run))
             self.volume += batch.num_rows / _RUN_ROWS + batch.nbytes / _RUN_BYTES
 
-    def take(self, limit: bytes | None) -> list[list[Run]]:
+    def take(self, limit: bytes | None) -> list[list[EntryRun]]:
         """Remove the entries below a key, `None`: all, as groups that each are in key order."""
         parts = []
         while self.runs and (limit is None or self.runs[0][0] < limit):
@@ -775,13 +775,13 @@ class _RunQueue:
             keys = batch.column(KEY)
             count = len(keys) if limit is None else count_below(keys, limit)
             if count < len(keys):
-                remainder = Run(run.path, run.level, [batch.slice(count)])
+                remainder = EntryRun(run.path, run.level, [batch.slice(count)])
                 heapq.heapreplace(self.runs, (keys[count].as_py(), kind, group, number, remainder))
-                run = Run(run.path, run.level, [batch.slice(0, count)])
+                run = EntryRun(run.path, run.level, [batch.slice(0, count)])
             else:
                 heapq.heappop(self.runs)
             parts.append((kind, group, number, run))
-        groups: list[list[Run]] = []
+        groups: list[list[EntryRun]] = []
         parts.sort(key=itemgetter(0, 1, 2))
         for (kind, _), parts_of_group in itertools.groupby(parts, itemgetter(0, 1)):
             runs = [run for _, _, _, run in parts_of_group]
@@ -835,7 +835,7 @@ def select_rows(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
 _EMPTY = make_batch_from_rows([], ENTRY_SCHEMA)
 
 
-def _cut(runs: list[Run], limit: bytes | None) -> tuple[list[Run], list[Run]]:
+def _cut(runs: list[EntryRun], limit: bytes | None) -> tuple[list[EntryRun], list[EntryRun]]:
     """Return runs of one batch each, cut in two by a key."""
     if limit is None:
         return runs, []
@@ -844,7 +844,7 @@ def _cut(runs: list[Run], limit: bytes | None) -> tuple[list[Run], list[Run]]:
         (batch,) = run.batches
         count = count_below(batch.column(KEY), limit)
         if count:
-            below.append(Run(run.path, run.level, [batch.slice(0, count)]))
+            below.append(EntryRun(run.path, run.level, [batch.slice(0, count)]))
         if count < batch.num_rows:
-            above.append(Run(run.path, run.level, [batch.slice(count)]))
+            above.append(EntryRun(run.path, run.level, [batch.slice(count)]))
     return below, above

@@ -33,7 +33,7 @@ class KeyOrder:
     def compute_places(
         self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """The places of the keys `data[start : end]`, back to back with eight bytes after them, and where they end."""
+        """Return the places of the keys `data[start : end]`, back to back and eight bytes longer, and their ends."""
         room = k.PLACE_GROWTH * int((ends - starts).sum()) + k.PLACE_ROOM * len(starts) + k.PLACE_SLACK
         out, out_ends = np.zeros(room, np.uint8), np.zeros(len(starts) + 1, np.int64)
         k.write_places(data, starts, ends, self.versioned, out, out_ends)

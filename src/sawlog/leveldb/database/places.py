@@ -17,7 +17,7 @@ from sawlog.storage import File, Storage
 from sawlog.storage.names import is_remote
 
 if TYPE_CHECKING:
-    from sawlog.leveldb.database.manifest import Metadata
+    from sawlog.leveldb.database.manifest import DatabaseMetadata
 
 _SETTING = re.compile(rf"^\s*({WAL_DIR}|{SECONDARY_DIR})=(.+?)\s*$", re.MULTILINE)
 _TWO_PHASES = re.compile(rf"^\s*{TWO_PHASES}=(\w+)\s*$".encode(), re.MULTILINE)
@@ -78,7 +78,7 @@ class StoredPlace:
 
 def find_files(
     files: Sequence[File],
-    metadata: Metadata,
+    metadata: DatabaseMetadata,
     oldest: int,
     options: DatabaseReadOptions,
     storage: Storage,

@@ -280,7 +280,7 @@ def _sort_entries(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
         if batch.num_rows
     )
     comparator = contents.version.comparator
-    if contents.version.bytewise or contents.version.order is not None:
+    if contents.version.bytewise or contents.version.key_order is not None:
         yield from batches
         return
     if comparator != INDEXED_DB:

@@ -44,7 +44,7 @@ from sawlog.leveldb.database.layout import (
     INGESTS,
     LAST_FORMAT,
 )
-from sawlog.leveldb.database.manifest import Manifest, Metadata
+from sawlog.leveldb.database.manifest import DatabaseMetadata, Manifest
 from sawlog.leveldb.database.order import ORDERS, KeyOrder, VirtualTable
 from sawlog.leveldb.database.places import StoredPlace, find_files, may_have_transactions
 from sawlog.leveldb.log.layout import Dialect
@@ -134,7 +134,7 @@ class LoggedTransactions:
     """
 
     logs: tuple[File, ...]
-    shared: bool
+    has_shared_numbers: bool
     pending: PendingOperations
 
 
@@ -234,7 +234,7 @@ class DatabaseVersion:
         return self.comparator.removesuffix(STAMP_SUFFIX) in BYTEWISE
 
     @property
-    def order(self) -> KeyOrder | None:
+    def key_order(self) -> KeyOrder | None:
         """The order of keys, where it is another than that of their bytes, and known."""
         return ORDERS.get(self.comparator)
 
@@ -249,7 +249,7 @@ class DatabaseVersion:
         return self.comparator in (*BYTEWISE, REVERSE_NAME)
 
     def is_lost_value(self, damage: Damage) -> bool:
-        """Whether a value in a blob file is damaged or missing, which only the entries that lead there can say."""
+        """Return whether a value in a blob file is damaged or missing, which only entries that lead there can say."""
         if BLOB_NAME.match(posixpath.basename(damage.path)):
             return True
         return damage.path == self.path and damage.kind in (MISSING_FILE, UNSUPPORTED) and damage not in self.faults
@@ -279,18 +279,18 @@ def _make_entry_options(options: DatabaseReadOptions, comparator: str) -> TableR
 
 
 def read_versions(
-    metadata: Metadata,
+    metadata: DatabaseMetadata,
     files: Sequence[File],
     storage: Storage,
     options: DatabaseReadOptions,
     shared: Sequence[File],
 ) -> dict[str, DatabaseVersion]:
-    """Return the column families by name; where metadata is not whole, with what the files themselves say."""
+    """Return the column families by name; where metadata is not whole, as the files themselves say."""
     manifest = metadata.manifest
     if manifest is None:
         all_places = find_files(files, metadata, 0, options, storage, shared)
         return _recover_versions(metadata, all_places, storage, options)
-    stored = find_files(files, metadata, manifest.oldest, options, storage, shared)
+    stored = find_files(files, metadata, manifest.oldest_log, options, storage, shared)
     cut = metadata.faults
     if manifest.file.name == metadata.pointer.name:
         cut += tuple(find_missing_logs(manifest, stored, metadata.dialect, metadata.directory, storage))
@@ -304,7 +304,7 @@ def read_versions(
 
 
 def _make_version(
-    metadata: Metadata,
+    metadata: DatabaseMetadata,
     manifest: Manifest,
     family: int,
     stored: StoredPlace,
@@ -322,7 +322,7 @@ def _make_version(
     logs = [
         file for number in sorted(stored.logs) if manifest.needs(number, first) for file in stored.list_parts(number)
     ]
-    idle = [number for number in stored.logs if not manifest.needs(number, manifest.oldest)]
+    idle = [number for number in stored.logs if not manifest.needs(number, manifest.oldest_log)]
     dead = {file.path: file for number, file in stored.tables.items() if number not in alive}
     dead |= {file.path: file for number in idle for file in stored.list_parts(number)}
     dead |= {file.path: file for number, file in stored.blobs.items() if number not in manifest.blobs}
@@ -400,7 +400,7 @@ def _list_stacked_blobs(stored: StoredPlace, named: Iterable[int]) -> dict[int, 
 
 
 def _recover_versions(
-    metadata: Metadata, stored: StoredPlace, storage: Storage, options: DatabaseReadOptions
+    metadata: DatabaseMetadata, stored: StoredPlace, storage: Storage, options: DatabaseReadOptions
 ) -> dict[str, DatabaseVersion]:
     """Return all tables and logs: what no MANIFEST says, their sequence numbers do."""
     table_files = [file for _, file in sorted(stored.tables.items())]
@@ -478,7 +478,12 @@ def _read_properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
 
 
 def _find_comparator(
-    tables: Sequence[File], logs: Sequence[File], metadata: Metadata, storage: Storage, *, is_stamped: bool | None
+    tables: Sequence[File],
+    logs: Sequence[File],
+    metadata: DatabaseMetadata,
+    storage: Storage,
+    *,
+    is_stamped: bool | None,
 ) -> str:
     """Return the name of the order of keys: what tables say, what goes with directory or keys, or what they are in.
 

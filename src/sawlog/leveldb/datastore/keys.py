@@ -55,7 +55,7 @@ _STEP_NAME = np.uint64(find_wire_tag("Element", "name"))
 
 
 STEP_ROOM = 2 + 20
-"""Two slashes and the longest id."""
+"""Bytes of two slashes and the longest id."""
 
 
 @inlined

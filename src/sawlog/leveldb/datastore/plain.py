@@ -30,7 +30,7 @@ _STEP_BYTES = 4
 
 
 class PlainEntities:
-    """The plain ones of some entities, and their columns.
+    """The plain entities among some, and their columns.
 
     Args:
         data: uint8, the entities.

@@ -196,7 +196,7 @@ def measure_remainder(window: Any, offset: Any) -> Any:
 
 @inlined
 def _cut_off(window: Any, pos: Any, room: Any, header: Any, state: Any, rules: Any) -> Any:
-    """Whether a fragment that the end of the file cuts off is this log's own, and not left over from an earlier one."""
+    """Return whether a fragment that the end of the file cuts off is this log's, and no remainder of an earlier log."""
     if (window.base + pos & _IN_BLOCK) + room == _BLOCK:
         return False
     if rules.recycled == 0:

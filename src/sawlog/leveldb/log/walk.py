@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import Column, make_array, make_binary_array, make_constant, make_fixed_array
 from sawlog.chain.kernels import Window
-from sawlog.chain.walk import ChainWalk, Event, Span
+from sawlog.chain.walk import ChainWalk, Span, WalkEvent
 from sawlog.errors import ChangedError, DiskError, UnsupportedError, warn
 from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, assemble, find_intact_end
 from sawlog.format.damage import Damage, DamageWarning, Findings, Tail, TailStatus
@@ -54,7 +54,7 @@ _SEARCHED = 32 * layout.BLOCK_SIZE
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class MetadataFragment:
     """A fragment that describes the records after it. Offset of its header in the file, type, sizes."""
 
     offset: int
@@ -110,7 +110,7 @@ class Walk(ChainWalk):
         head: LogHead,
         schema: pa.Schema,
         findings: Findings,
-        metadata: list[Metadata] | None = None,
+        metadata: list[MetadataFragment] | None = None,
         stamps: StampSizes | None = None,
         *,
         stale: bool = False,
@@ -216,15 +216,15 @@ class Walk(ChainWalk):
             self._schema, len(starts), columns, self.path, lambda: make_fixed_array(pa.int64(), starts.copy())
         )
 
-    def note_event(self, event: Event) -> None:
+    def note_event(self, event: WalkEvent) -> None:
         """Keep what a metadata fragment says."""
         if self.metadata is not None:
-            self.metadata.append(Metadata(event.offset, event.one, event.two, event.length - event.two))
+            self.metadata.append(MetadataFragment(event.offset, event.one, event.two, event.length - event.two))
         if self.stamps is not None and event.one in layout.STAMP_SIZES:
             payload = self.source.read_window(event.offset + event.two, event.length - event.two)
             self.stamps.add(event.offset, bytes(payload))
 
-    def describe(self, event: Event) -> str:
+    def describe(self, event: WalkEvent) -> str:
         two = Role(event.two).name if event.kind == LogDamageKind.MISSING_START else event.two
         detail = LogDamageKind(event.kind).detail.format(event.one, two)
         return detail.removesuffix(GIVEN_UP) if self._rules.resync else detail

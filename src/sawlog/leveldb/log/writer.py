@@ -19,7 +19,7 @@ from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import LogHead, read_head, resolve_dialect
 from sawlog.leveldb.log.layout import RECORD_COLUMN
-from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, Metadata, Walk, make_log_range
+from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, MetadataFragment, Walk, make_log_range
 from sawlog.leveldb.options import LogReadOptions, LogWriteOptions
 from sawlog.storage import File, Source, Staged, StagedFile, Storage, is_remote, normalize
 
@@ -142,7 +142,7 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
     first piece of metadata precedes all records, so that the new log is known for RocksDB's as well.
     """
     findings = Findings("skip")
-    metadata: list[Metadata] = []
+    metadata: list[MetadataFragment] = []
     schema = pa.schema([*ROWS_SCHEMA, pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
     with (
         LogWriter(target, ROWS_SCHEMA, LogWriteOptions(), storage) as writer,
@@ -173,16 +173,16 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
                 _carry_over(piece, file, writer, storage)
 
 
-def _find_first_metadata(log: LogRange, source: Source, head: LogHead) -> Metadata | None:
+def _find_first_metadata(log: LogRange, source: Source, head: LogHead) -> MetadataFragment | None:
     """Return the first piece of metadata of a log that is carried over."""
-    pieces: list[Metadata] = []
+    pieces: list[MetadataFragment] = []
     for _ in Walk(log, source, head, pa.schema([]), Findings("skip"), pieces).read_batches():
         if carried := [piece for piece in pieces if piece.type != layout.Type.SET_COMPRESSION]:
             return carried[0]
     return None
 
 
-def _carry_over(metadata: Metadata, file: File, writer: LogWriter, storage: Storage) -> None:
+def _carry_over(metadata: MetadataFragment, file: File, writer: LogWriter, storage: Storage) -> None:
     if metadata.type == layout.Type.SET_COMPRESSION:
         return
     payload = storage.read(file.path, metadata.offset + metadata.header_size, metadata.length)

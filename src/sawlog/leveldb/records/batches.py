@@ -22,7 +22,7 @@ from sawlog.arrow import (
 )
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import OFFSET_COLUMN, PROVENANCE
-from sawlog.leveldb.columns import SEQUENCE, TRANSACTION_SCHEMA, VALUE, WRITES_SCHEMA, make_name_array, with_times
+from sawlog.leveldb.columns import SEQUENCE, TRANSACTION_SCHEMA, VALUE, WRITES_SCHEMA, append_times, make_name_array
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogWriteOptions
@@ -186,7 +186,7 @@ class BatchBuilder:
                 f"column {name!r}, row {self._row + row}: {layout.NAMES[operations[row]]!r} {requirement}"
                 f" and the {name} is {'null' if needs_value[row] else 'not null'}"
             )
-        return view_binary(with_times(column, (operations == layout.TIMED_PUT) & (name == VALUE)))
+        return view_binary(append_times(column, (operations == layout.TIMED_PUT) & (name == VALUE)))
 
     def _assign_sequences(
         self, batch: pa.RecordBatch, operations: NDArray[np.int8]

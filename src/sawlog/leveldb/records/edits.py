@@ -69,7 +69,7 @@ class LiveFiles(EditRange):
     """The files that live after the last edit of a MANIFEST."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        version = Version()
+        version = VersionState()
         for edits, failed in self.read_edits(findings):
             for offset, edit in edits:
                 version.apply(offset, edit)
@@ -81,7 +81,7 @@ class LiveFiles(EditRange):
 
 
 @dataclass
-class Version:
+class VersionState:
     """The state that edits add up to."""
 
     files: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)

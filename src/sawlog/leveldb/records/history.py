@@ -114,7 +114,7 @@ class Replay:
         self._findings.account.damage += ledger.account.damage
 
     def _goes_on(self, batch: pa.RecordBatch) -> bool:
-        """Whether a log after a damaged one goes on where that one ended: then nothing is missing between them."""
+        """Return whether a log continues the damaged log before it, so that nothing is missing between them."""
         if not batch.num_rows:
             return True
         sequences = batch.column("sequence")
@@ -194,7 +194,7 @@ class ReplayedWrites(Fragment):
             yield from replay.read_batches(log, schema)
 
 
-FOLD_ROWS = 1 << 20
+ROWS_PER_FOLD = 1 << 20
 """Operations that are gathered before they are folded, unless there are more keys than that."""
 _FOLD_BYTES = 256 << 20
 
@@ -307,7 +307,7 @@ class Fold:
             self._prepared.pop(row.column("key")[0].as_py(), None)
 
     def _commit(self, row: pa.RecordBatch) -> None:
-        """Have the operations of a prepared transaction take effect where it is committed."""
+        """Let the operations of a prepared transaction take effect where it is committed."""
         (mark,) = row.to_pylist()
         sequence = mark["sequence"]
         sequence_index = row.schema.get_field_index("sequence")
@@ -326,7 +326,9 @@ class Fold:
         self._waiting.append(rows)
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
-        if self._rows > max(FOLD_ROWS, self._folded.num_rows) or self._bytes > max(_FOLD_BYTES, self._folded.nbytes):
+        if self._rows > max(ROWS_PER_FOLD, self._folded.num_rows) or self._bytes > max(
+            _FOLD_BYTES, self._folded.nbytes
+        ):
             self._fold()
 
     def _fold(self) -> None:

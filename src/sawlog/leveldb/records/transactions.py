@@ -407,7 +407,7 @@ def _take_rows(all_rows: pa.RecordBatch, places: NDArray[np.int64], numbers: NDA
 def _stamp_operations(
     operations: pa.RecordBatch, marks: NDArray[np.int64], rows: pa.RecordBatch, family: int
 ) -> pa.RecordBatch:
-    """Operations with the timestamps of the commits, whose rows are counted from 1, at the ends of a family's keys."""
+    """Return operations with the timestamps of commits, rows counted from 1, at the ends of a family's keys."""
     families = view_values(operations.column(_FAMILY), np.int64)
     stamped_rows = np.flatnonzero((marks > 0) & (families == family))
     if not len(stamped_rows):

@@ -93,7 +93,7 @@ class WriteRange(LogRange):
         return (self._split_rows(batch, schema) for batch in self._read_operations(stored, findings))
 
     def _split_rows(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Operations with their timestamps in a column, which is null for those that have none of eight bytes."""
+        """Return operations with their timestamps in a column, null for operations without one of eight bytes."""
         names = view_values(call_function("index_in", batch.column(OPERATION), options=_NAMES_LOOKUP), np.int32)
         sizes = view_values(batch.column(STAMP_SIZE), np.int64)
         widths = np.where(_STAMPED[names] & (sizes == STAMP_WIDTH), STAMP_WIDTH, 0)

@@ -26,7 +26,7 @@ from sawlog.leveldb.table.layout import (
     TYPED_ENTITY_VERSION,
     TableDamageKind,
 )
-from sawlog.leveldb.table.pebble import Entries, MalformedError, encode_plain, split_rows
+from sawlog.leveldb.table.pebble import BlockEntries, MalformedError, encode_plain, split_rows
 from sawlog.storage import Source
 
 
@@ -133,7 +133,7 @@ class EmbeddedLayer:
         if deletions:
             return content, 0
         entries = self._split_block(content)
-        if not isinstance(entries, Entries):
+        if not isinstance(entries, BlockEntries):
             return entries, 0
         sources, _, trailers, values, _ = entries
         has_value = np.ones(len(trailers), np.bool_)
@@ -155,7 +155,7 @@ class EmbeddedLayer:
                 trailers[row] = trailers[row] & ~_TYPE | np.uint64(layout.PUT)
         return encode_plain(entries, has_value, self._rules.longest)
 
-    def _split_block(self, content: pa.Buffer) -> Entries | Flaw:
+    def _split_block(self, content: pa.Buffer) -> BlockEntries | Flaw:
         if k.has_separate_values(np.frombuffer(content, np.uint8)):
             together = join_values(content)
             if isinstance(together, tuple):
@@ -170,7 +170,7 @@ class EmbeddedLayer:
         """Yield the offset and size of each value that entries of a block lead to; none where the block is damaged."""
         content = self._rules.read(self._source, offset, size, of_entries=True)[0]
         entries = content if isinstance(content, tuple) else self._split_block(content)
-        if isinstance(entries, Entries):
+        if isinstance(entries, BlockEntries):
             for _, _, _, places in _iterate_addresses(entries):
                 yield from ((place.offset, place.size) for place in places)
 
@@ -179,8 +179,8 @@ class EmbeddedLayer:
         return None if isinstance(content, tuple) else content.to_pybytes()
 
 
-def _iterate_addresses(entries: Entries) -> Iterator[tuple[int, int, bytes, list[BlobIndex]]]:
-    """Of entries whose values are elsewhere in the file: row, operation, what is there, and the addresses."""
+def _iterate_addresses(entries: BlockEntries) -> Iterator[tuple[int, int, bytes, list[BlobIndex]]]:
+    """Yield row, operation, stored bytes and addresses of the entries whose values are elsewhere in the file."""
     operations = (entries.trailers & _TYPE).astype(np.int64)
     for row in np.flatnonzero((operations == layout.BLOB_INDEX) | (operations == layout.PUT_ENTITY)).tolist():
         start = int(entries.values.starts[row])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import Buckets, Expanded
-from sawlog.leveldb.table.pebble import Entries, MalformedError, Slices, encode_plain
+from sawlog.leveldb.table.pebble import BlockEntries, MalformedError, Slices, encode_plain
 from sawlog.storage import Source
 
 
@@ -56,7 +56,7 @@ class BucketLayer:
         used, trailers = used[order], trailers[order]
         starts = used.astype(np.int64) * size
         is_live = np.ones(len(used), np.bool_)
-        entries = Entries(
+        entries = BlockEntries(
             [data],
             [Slices(starts, np.full(len(used), buckets.user, np.int64))],
             trailers,

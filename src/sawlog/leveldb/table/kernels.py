@@ -90,7 +90,7 @@ _LAST_COMPRESSION = np.uint64(max(Compression))
 
 @inlined
 def compute_checksum(window: Any, start: Any, length: Any, kind: Any) -> Any:
-    """The stored form of the checksum of `window[start : start + length]`, of which the last byte is a block's type."""
+    """Return the stored checksum of `window[start : start + length]`, of which the last byte is a block's type."""
     if kind == _CRC:
         return mask_crc(crc32c(window, start, length))
     if kind == _XXH32:

@@ -26,7 +26,7 @@ from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import BlockRules, Flaw, decode_flaw, iterate_entries, make_block_damage
 from sawlog.leveldb.table.cuckoo import BucketLayer, read_buckets
 from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Role, TableDamageKind
-from sawlog.leveldb.table.pebble import BlockLayer, Columns, MalformedError
+from sawlog.leveldb.table.pebble import BlockColumns, BlockLayer, MalformedError
 from sawlog.leveldb.table.pebble import read_pairs as columnar_pairs
 from sawlog.storage import File, Source
 
@@ -633,7 +633,7 @@ class MapReader:
         return start + stop if stop < len(window) else None
 
     def _holds_rows(self, handle: Handle) -> bool:
-        """Whether a block is one of rows: its keys end in known operations, and its values are no chain of blocks."""
+        """Return whether a block holds rows: its keys end in known operations, its values are no chain of blocks."""
         quiet = len(self.map.damages)
         content = self.read_block(handle)
         del self.map.damages[quiet:]
@@ -680,7 +680,7 @@ class MapReader:
         )
 
     def _leads_to_rows(self, handles: NDArray[np.void]) -> bool:
-        """Whether an index leads to rows, by the first whole block: no property says whether it has two levels."""
+        """Return whether an index leads to rows, by the first whole block: no property says if it has two levels."""
         for place in zip(handles["offset"].tolist(), handles["stored"].tolist(), strict=True):
             if self._is_whole(Handle(*place)):
                 return self._holds_rows(Handle(*place))
@@ -712,7 +712,7 @@ class MapReader:
         return _make_empty_index()
 
     def _choose_deltas(self) -> tuple[bool, ...]:
-        """Whether values of the index are differences: what is to be tried, where properties are lost that say it."""
+        """Return whether values of the index are differences; what to try, if the properties that say it are lost."""
         footer, properties = self.map.footer, self.map.properties
         is_lost = not properties and footer.dialect == "rocksdb" and footer.version >= layout.DELTA_VERSION
         return (True, False) if is_lost else (_decode_bool(properties.get(layout.DELTA_ENCODED)),)
@@ -745,7 +745,7 @@ def _make_empty_index() -> _IndexBlock:
 
 def _parse_columnar_index(content: pa.Buffer) -> _IndexBlock:
     """Return offsets and lengths of blocks, and separators, of a columnar block of an index."""
-    columns = Columns(content)
+    columns = BlockColumns(content)
     rows = columns.rows
     if rows > len(columns.data):
         raise MalformedError(f"an index of {rows} rows")

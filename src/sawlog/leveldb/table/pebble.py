@@ -50,7 +50,7 @@ class Slices(NamedTuple):
         return Slices(self.starts[rows], self.lengths[rows])
 
 
-class Columns:
+class BlockColumns:
     """The columns of a block.
 
     Every method raises `MalformedError` where the block does not hold what is asked for.
@@ -168,7 +168,7 @@ def read_pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
     Raises:
         MalformedError: When it is none.
     """
-    columns = Columns(content)
+    columns = BlockColumns(content)
     if columns.rows > len(columns.data):
         raise MalformedError("more rows than the block can hold")
     keys, values = (columns.read_strings(number, columns.rows) for number in (0, 1))
@@ -185,7 +185,7 @@ _NUMBER = VARINT32_BYTES  # which may end in zeros
 _HEADER = 1 + 2 * _NUMBER
 
 
-class Entries(NamedTuple):
+class BlockEntries(NamedTuple):
     """Entries of a block.
 
     Attributes:
@@ -203,7 +203,7 @@ class Entries(NamedTuple):
     places: NDArray[np.uint8]
 
 
-def encode_plain(entries: Entries, has_value: NDArray[np.bool_], longest: int) -> tuple[Expanded, int]:
+def encode_plain(entries: BlockEntries, has_value: NDArray[np.bool_], longest: int) -> tuple[Expanded, int]:
     """Return the header, key, trailer and value of each entry that is whole, and no restart points.
 
     And how many are not.
@@ -262,7 +262,7 @@ class BlockLayer:
             if deletions:
                 entries = _decode_deletions(content, self._rules.longest)
             elif self._columnar:
-                entries = _of_columns(content, self._schema, self._rules.longest)
+                entries = _read_columnar_entries(content, self._schema, self._rules.longest)
             else:
                 entries = split_rows(content, self._rules.longest)
                 prefixed = entries.trailers & np.uint64(255 & ~layout.OBSOLETE) == layout.PREFIXED_KIND
@@ -271,7 +271,7 @@ class BlockLayer:
         except MalformedError as error:
             return error.make_flaw(content.size), 0
 
-    def _with_values(self, entries: Entries) -> tuple[Expanded, int]:
+    def _with_values(self, entries: BlockEntries) -> tuple[Expanded, int]:
         """Return entries, each with its value; and how many are left out."""
         sources, keys, trailers, values, places = entries
         place = places & layout.VALUE_PLACE
@@ -280,7 +280,7 @@ class BlockLayer:
         trailers = np.where(place == layout.IN_BLOB_FILE, trailers & ~np.uint64(255) | layout.BLOB_INDEX, trailers)
         apart = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
         has_value = self._fetch(sources, values, apart) if len(apart) else np.ones(len(trailers), np.bool_)
-        return encode_plain(Entries(sources, keys, trailers, values, places), has_value, self._rules.longest)
+        return encode_plain(BlockEntries(sources, keys, trailers, values, places), has_value, self._rules.longest)
 
     def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, apart: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Put values in the places of what leads to them. Returns which entries have theirs."""
@@ -311,8 +311,8 @@ class BlockLayer:
         return self._held[number]
 
 
-def split_rows(content: pa.Buffer, longest: int) -> Entries:
-    """Entries of a block with shared prefixes, of which all keys together have no more bytes than a block may have.
+def split_rows(content: pa.Buffer, longest: int) -> BlockEntries:
+    """Return entries of a block with shared prefixes, whose keys together have no more bytes than a block may have.
 
     Raises:
         MalformedError: When it is none.
@@ -339,16 +339,16 @@ def split_rows(content: pa.Buffer, longest: int) -> Entries:
     tails = (starts + sizes)[:, None] + np.arange(layout.KEY_TRAILER)
     trailers = keys[tails].view("<u8").ravel().astype(np.uint64)
     values = Slices(fields["value"].copy(), fields["length"].copy())
-    return Entries([data, keys], [Slices(starts + len(data), sizes)], trailers, values, np.zeros(count, np.uint8))
+    return BlockEntries([data, keys], [Slices(starts + len(data), sizes)], trailers, values, np.zeros(count, np.uint8))
 
 
 def _is_empty(data: NDArray[np.uint8]) -> bool:
-    """Whether a block has restart points and no entries, as in Pebble 1's tables of range deletions or range keys."""
+    """Return whether a block has restart points and no entries, as in Pebble 1's tables of range deletions or keys."""
     size = layout.RESTART_SIZE
     return len(data) >= size and int.from_bytes(data[-size:].tobytes(), "little") * size == len(data) - size
 
 
-def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
+def _read_columnar_entries(content: pa.Buffer, schema: bytes, longest: int) -> BlockEntries:
     """Return entries of a columnar block."""
     cockroach = schema == layout.COCKROACH_SCHEMA
     if not cockroach and not schema.startswith(layout.DEFAULT_SCHEMA):
@@ -364,12 +364,12 @@ def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
     first = 4 if cockroach else 2
     values = columns.read_strings(first + 2, rows)
     places = _strip_places(data, values, columns.read_bits(first + 3, rows))
-    return Entries(
+    return BlockEntries(
         sources, [*columns.read_prefixed(0, rows), *pieces], columns.read_integers(first, rows), values, places
     )
 
 
-def _decode_versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
+def _decode_versions(columns: BlockColumns) -> tuple[list[Slices], NDArray[np.uint8]]:
     """Return the versions after CockroachDB's keys: pieces, and the bytes that hold them, after the block.
 
     A version is a wall time and a logical one, big endian, or any bytes; a byte of zero precedes it, and its length,
@@ -391,7 +391,7 @@ def _decode_versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]
     return [Slices(starts, lengths), untyped_suffixes, Slices(starts + 14, untyped.astype(np.int64))], versions.ravel()
 
 
-def _decode_deletions(content: pa.Buffer, longest: int) -> Entries:
+def _decode_deletions(content: pa.Buffer, longest: int) -> BlockEntries:
     """Return range deletions: each has the bounds that enclose it."""
     columns = _read_columns(content, 4, longest)
     bounds = columns.read_number(0, 4)
@@ -404,11 +404,11 @@ def _decode_deletions(content: pa.Buffer, longest: int) -> Entries:
     place = np.repeat(np.arange(len(counts)), counts)
     trailers = columns.read_integers(2, columns.rows)
     places = np.zeros(columns.rows, np.uint8)
-    return Entries([columns.data], [keys.of(place)], trailers, keys.of(place + 1), places)
+    return BlockEntries([columns.data], [keys.of(place)], trailers, keys.of(place + 1), places)
 
 
-def _read_columns(content: pa.Buffer, header: int, longest: int) -> Columns:
-    columns = Columns(content, header)
+def _read_columns(content: pa.Buffer, header: int, longest: int) -> BlockColumns:
+    columns = BlockColumns(content, header)
     if columns.rows > longest // _HEADER:
         raise MalformedError("more rows than a block may have")
     return columns

@@ -18,7 +18,7 @@ from sawlog.format.damage import DamageWarning, Findings
 from sawlog.format.scan import Projection, Scan
 from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb import codecs
-from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, with_times
+from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, append_times
 from sawlog.leveldb.log.kernels import compute_masked_checksum
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.options import TableReadOptions, TableWriteOptions
@@ -80,7 +80,7 @@ class TableWriter(FileWriter):
         if not self.stored and timed.any() and VALUE in batch.schema.names:
             place = batch.schema.get_field_index(VALUE)
             self._refuse_nulls(batch.column(place), VALUE)
-            batch = batch.set_column(place, VALUE, with_times(batch.column(place).cast(pa.binary()), timed))
+            batch = batch.set_column(place, VALUE, append_times(batch.column(place).cast(pa.binary()), timed))
         keys, key_ends = self._read_binary(batch, KEY)
         values, value_ends = self._read_binary(batch, VALUE)
         sequences = self._read_sequences(batch)

@@ -13,7 +13,7 @@ from sawlog.arrow import make_array
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
 from sawlog.format.damage import Findings
 from sawlog.milvus import layout
-from sawlog.milvus.collection.fragments import BatchFragment, Columns, Shared
+from sawlog.milvus.collection.fragments import BatchColumns, BatchFragment, Shared
 from sawlog.milvus.collection.infer import read_time_range
 from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment
 from sawlog.milvus.deletes.log import read_deletes
@@ -217,7 +217,7 @@ class SegmentFragment(Fragment):
         fragment = self._make_fragment(batch)
         quiet = Findings("skip")
         with ExitStack() as stack:
-            columns = Columns(fragment, quiet, stack)
+            columns = BatchColumns(fragment, quiet, stack)
             for id in batch.slices:
                 try:
                     columns.open(id)

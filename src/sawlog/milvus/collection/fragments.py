@@ -30,7 +30,7 @@ from sawlog.milvus.metadata.schema import make_default
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.payloads.payload import (
     BATCH_ROWS,
-    SMALL,
+    SMALL_FILE_BYTES,
     ColumnStream,
     Payload,
     UnreadableError,
@@ -116,13 +116,13 @@ class BatchFragment(Fragment):
             batch.files.keys() >= layout.SYSTEM_FIELDS and any(field.id in batch.files for field in fields_to_read)
         ):
             for log in [*batch.files.values()][: None if batch.groups else 1]:
-                yield log.file, 0, log.file.size if log.file.size <= SMALL else 0
+                yield log.file, 0, log.file.size if log.file.size <= SMALL_FILE_BYTES else 0
         for user_field in fields_to_read:
             id = batch.groups.get(user_field.id, user_field.id)
             if id in batch.files:
                 file = batch.files[id].file
                 is_own = id == user_field.id and id not in batch.slices
-                yield file, 0, file.size if is_own or file.size <= SMALL else 0
+                yield file, 0, file.size if is_own or file.size <= SMALL_FILE_BYTES else 0
         for file in (*(self.deltas if self.first else ()), *self.reported):
             yield file, 0, file.size
 
@@ -143,7 +143,7 @@ class BatchFragment(Fragment):
         for gap in self.gaps:
             findings.add_damage(gap.damage)
         with ExitStack() as stack:
-            columns = Columns(self, findings, stack)
+            columns = BatchColumns(self, findings, stack)
             join = _Join(self, columns, schema, findings, masks)
             try:
                 unread = self._find_unread_fields(join, findings)
@@ -193,9 +193,9 @@ class BatchFragment(Fragment):
     def _join(self) -> _Join:
         """Return rows of the columns that the projection decodes, before anything is read."""
         findings = Findings("skip")
-        return _Join(self, Columns(self, findings, ExitStack()), pa.schema([]), findings, [])
+        return _Join(self, BatchColumns(self, findings, ExitStack()), pa.schema([]), findings, [])
 
-    def _report(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
+    def _report(self, join: _Join, columns: BatchColumns, findings: Findings, damage: Damage | None = None) -> None:
         """Report all that is wrong with a batch of which rows are lost."""
         lenient = findings.on_damage != "fail"
         read = join.fields_to_read.values() if lenient else ()
@@ -208,10 +208,10 @@ class BatchFragment(Fragment):
         join.report_deletes()
 
     def _is_reporting(self, id: int, join: _Join) -> bool:
-        """Whether this batch reports what is wrong with a file: the first of its readers that loses rows does."""
+        """Return whether this batch reports what is wrong with a file, as the first of its readers that loses rows."""
         return join.loses_first(id) if join.opened and id in self.batch.slices else id not in self.batch.again
 
-    def _blame_file(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
+    def _blame_file(self, damage: Damage | None, read: Iterable[Field], columns: BatchColumns) -> list[Damage]:
         """Return all that is wrong with the file in which damage was found, as its own check says, and with others."""
         files = self.batch.files
         other_ids = {id for name in read for id in self._find_file_ids(name)}
@@ -240,7 +240,7 @@ class _Join:
     def __init__(
         self,
         fragment: BatchFragment,
-        columns: Columns,
+        columns: BatchColumns,
         schema: pa.Schema,
         findings: Findings,
         masks: list[NDArray[np.uint8]],
@@ -314,7 +314,7 @@ class _Join:
         )
 
     def _mark_sound_rows(self, names: Iterable[str], count: int) -> NDArray[np.uint8]:
-        """Of the next `count` rows, 1 for those of which no value of some columns is known to be lost."""
+        """Return 1 for each of the next `count` rows without known losses in some columns, 0 for others."""
         import numpy as np
 
         sound = np.ones(count, np.uint8)
@@ -561,7 +561,7 @@ def _with_default(field: Field, array: pa.Array) -> pa.Array:
     return array.fill_null(make_default(field))
 
 
-class Columns:
+class BatchColumns:
     """The files of a batch, opened as they are asked for."""
 
     def __init__(self, fragment: BatchFragment, findings: Findings, stack: ExitStack) -> None:
@@ -700,7 +700,7 @@ class Columns:
         return payload
 
     def loses(self, id: int, index: int, field: Field) -> bool:
-        """Whether values of a column are lost in front of the rows that are read, or something else is wrong there."""
+        """Return whether values of a column are lost, or damage is, in front of the rows that are read."""
         batch = self._fragment.batch
         first = batch.slices[id].first
         if not first:

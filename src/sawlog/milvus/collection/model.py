@@ -12,7 +12,7 @@ from sawlog.format.damage import Damage
 from sawlog.milvus import layout
 from sawlog.milvus.deletes.log import describe_other_count
 from sawlog.milvus.layout import BinlogDamageKind, SegmentLevel, SegmentState
-from sawlog.milvus.metadata.model import CollectionMeta, Log, SegmentMeta
+from sawlog.milvus.metadata.model import CollectionMeta, LogMeta, SegmentMeta
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.types import Field
 from sawlog.storage import File
@@ -34,7 +34,7 @@ class Missing:
         return Damage(self.directory, self.offset, self.length, self.kind, self.detail)
 
 
-class Slice(NamedTuple):
+class RowSlice(NamedTuple):
     """Rows of a file: the first, the end of the range, and how many the file has."""
 
     first: int
@@ -62,7 +62,7 @@ class Batch:
     files: Mapping[int, LogFile]
     first: int = 0
     last: int = 0
-    slices: Mapping[int, Slice] = field(default_factory=dict)
+    slices: Mapping[int, RowSlice] = field(default_factory=dict)
     groups: Mapping[int, int] = field(default_factory=dict)
     again: frozenset[int] = frozenset()
     unread: Mapping[int, str] = field(default_factory=dict)
@@ -197,10 +197,10 @@ class Segment:
                 gaps.append(Missing(f"{self.directory}/{id}/{missing_id}", detail))
         return gaps
 
-    def _find_log(self, id: int, log: LogFile) -> Log:
+    def _find_log(self, id: int, log: LogFile) -> LogMeta:
         """Return an insert log as the metadata has it."""
         logs = self.meta.inserts.get(id, ()) if self.meta is not None else ()
-        return next((stored_log for stored_log in logs if stored_log.id == log.log), Log(log.log))
+        return next((stored_log for stored_log in logs if stored_log.id == log.log), LogMeta(log.log))
 
     def find_other_sizes(self) -> list[Missing]:
         """Insert logs that have another size than the metadata says: those of another state of the segment."""
@@ -456,7 +456,7 @@ def find_missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -
 
 
 def _is_expected(segment: Segment) -> bool:
-    """Whether a segment that has no insert logs on disk has rows all the same, by its metadata or by a manifest."""
+    """Return whether a segment without insert logs on disk has rows by its metadata or by a manifest."""
     return segment.is_v3 or (segment.meta is not None and any(segment.meta.inserts.values()))
 
 
@@ -521,7 +521,7 @@ def _apply_meta(collection: Collection, default_root: str) -> None:
             segment.deltas = named
 
 
-def _select_listed(logs: list[LogFile], named: Sequence[Log]) -> list[LogFile]:
+def _select_listed(logs: list[LogFile], named: Sequence[LogMeta]) -> list[LogFile]:
     named_ids = {log.id for log in named}
     return [log for log in logs if log.log in named_ids]
 

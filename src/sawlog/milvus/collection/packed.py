@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from sawlog.errors import FormatError
 from sawlog.format.contract import space_offsets
 from sawlog.milvus import layout
-from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, Slice, describe_lost_delta
+from sawlog.milvus.collection.model import Batch, Collection, Missing, RowSlice, Segment, describe_lost_delta
 from sawlog.milvus.layout import PARQUET_MINIMUM, BinlogDamageKind
 from sawlog.milvus.log import hold_log
 from sawlog.milvus.metadata.manifest import ColumnGroup, Manifest, read_manifest
@@ -153,7 +153,7 @@ def _make_batches(
                 place[id] += 1
             file = group.files[place[id]]
             first = file.first + start - (ends[id][place[id]] - file.rows)
-            slices[id] = Slice(first, first + stop - start, file.first + file.rows)
+            slices[id] = RowSlice(first, first + stop - start, file.first + file.rows)
         files = {id: logs[id][place[id]] for id in groups}
         batches.append(Batch(index, files, slices=slices, groups=columns, again=frozenset(again), unread=unread))
     return batches
@@ -191,7 +191,7 @@ def _split_batch(batch: Batch, task_bytes: int, row_ends: Mapping[str, list[int]
     ends = {id: row_ends.get(log.file.path, []) for id, log in batch.files.items()}
     if not ends or not all(ends.values()):
         return [batch]
-    slices = batch.slices or {id: Slice(0, row_ends[-1], row_ends[-1]) for id, row_ends in ends.items()}
+    slices = batch.slices or {id: RowSlice(0, row_ends[-1], row_ends[-1]) for id, row_ends in ends.items()}
     counts = {last - first for first, last, _ in slices.values()}
     if len(counts) > 1 or any(last > ends[id][-1] for id, (_, last, _) in slices.items()):
         return [batch]
@@ -204,7 +204,7 @@ def _split_batch(batch: Batch, task_bytes: int, row_ends: Mapping[str, list[int]
         replace(
             batch,
             slices={
-                id: Slice(row_slice.first + start, row_slice.first + stop, ends[id][-1])
+                id: RowSlice(row_slice.first + start, row_slice.first + stop, ends[id][-1])
                 for id, row_slice in slices.items()
             },
             again=frozenset(batch.files) if start else batch.again,

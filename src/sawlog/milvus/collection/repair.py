@@ -19,7 +19,7 @@ from sawlog.milvus.collection.dataset import CollectionContents
 from sawlog.milvus.collection.fragments import BatchFragment
 from sawlog.milvus.collection.model import find_missing_fields
 from sawlog.milvus.deletes.log import read_deletes
-from sawlog.milvus.encode import Place, encode_empty_log
+from sawlog.milvus.encode import LogPlace, encode_empty_log
 from sawlog.milvus.log import hold_log
 from sawlog.milvus.repair import repair
 from sawlog.storage.workers import map_all
@@ -134,7 +134,7 @@ def _iterate_objects(document: Any, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _find_limits(dataset: CollectionContents) -> Iterator[tuple[str, _KeptRows]]:
-    """Of the files of all batches, by path, which rows are read."""
+    """Return which rows of the files of all batches are read, by path."""
     import numpy as np
 
     for fragment in dataset.list_batches():
@@ -166,7 +166,7 @@ def _make_empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
         return {}
     if find_missing_fields(fragment.path, fragment.batch, fragment.shared.fields.values()):
         return {}
-    place = Place(*fragment.place)
+    place = LogPlace(*fragment.place)
     return {field.id: encode_empty_log(place, field) for field in fragment.shared.fields.values() if field.is_writable}
 
 

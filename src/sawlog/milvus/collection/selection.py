@@ -126,7 +126,7 @@ def _is_delete_log(log: LogFile, scan: Scan) -> bool:
 
 
 def select_followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
-    """Of logs that have appeared, those of the view and of the collection that a stream follows."""
+    """Return the logs, of those that have appeared, of the view and the collection that a stream follows."""
     kind, table = layout.FOLLOWED.get(scan.view), scan.options.table
     followed = [log for log in logs if kind in (None, log.kind)]
     if table is None:
@@ -156,7 +156,7 @@ def find_time_bounds(query: Query, until: int | None) -> tuple[int, int]:
 def is_outside_times(
     segment: Segment, batch: Batch, bounds: tuple[int, int], storage: Storage, max_page_bytes: int | None
 ) -> bool:
-    """Whether the times of a batch's rows, as metadata or Parquet statistics have them, lie outside of bounds."""
+    """Return whether the times of a batch's rows, by metadata or Parquet statistics, are outside of bounds."""
     low, high = bounds
     if (low == 0 and high == layout.MAX_TSO) or (segment.meta is not None and segment.meta.commit_timestamp):
         return False

@@ -157,7 +157,7 @@ class _Texts:
 
 
 def _freeze(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """An array as all input of kernels, so that there is one version of each: in order, and not to be written to."""
+    """Return an array as kernels take all input, so that there is one version of each: contiguous and read-only."""
     copied = np.ascontiguousarray(array)
     copied = copied.view()
     copied.flags.writeable = False

@@ -18,7 +18,7 @@ from sawlog.milvus import layout
 from sawlog.milvus.columns import split_binary
 from sawlog.milvus.deletes import kernels
 from sawlog.milvus.layout import BinlogDamageKind, DataType
-from sawlog.milvus.log import Log, Part, blame
+from sawlog.milvus.log import Log, LogPart, blame
 from sawlog.milvus.payloads.payload import Payload, UnreadableError, zip_columns
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -73,7 +73,7 @@ def describe_other_count(path: str, noun: str, expected: int, actual: int) -> Da
     return Damage(path, 0, 0, BinlogDamageKind.MISMATCHED_FILE.label, detail)
 
 
-def read_part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Iterator[Deletes]:
+def read_part_deletes(part: LogPart, payload: Payload, key: pa.DataType | None) -> Iterator[Deletes]:
     """Yield the deletes of one event. See `read_deletes`.
 
     Raises:

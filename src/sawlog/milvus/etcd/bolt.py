@@ -41,7 +41,7 @@ class Meta(NamedTuple):
     pages: int
 
 
-class Entry(NamedTuple):
+class LeafElement(NamedTuple):
     """Element of a leaf page, and where it is in the file."""
 
     flags: int
@@ -97,7 +97,7 @@ class Database:
                 path, source.size, f"cut: {source.size} bytes of {size} ({self.meta.pages} pages) are there"
             )
 
-    def iterate_bucket(self, name: bytes) -> Iterator[Entry]:
+    def iterate_bucket(self, name: bytes) -> Iterator[LeafElement]:
         """Yield the entries of a bucket at the top, in order; none where there is no such bucket.
 
         Raises:
@@ -134,7 +134,7 @@ class Database:
             if is_sound and start in (0, page_size):
                 yield Meta(transaction, page_size, root, pages)
 
-    def _walk_tree(self, root: int) -> Iterator[Entry]:
+    def _walk_tree(self, root: int) -> Iterator[LeafElement]:
         """Yield the entries of all leaves below a page, in order."""
         used: set[int] = set()
         last: bytes | None = None
@@ -185,7 +185,7 @@ class Database:
             _, _, child = layout.BRANCH_ELEMENT.unpack_from(page.data, place)
             yield child, page.offset + place
 
-    def _iterate_entries(self, page: _Page) -> Iterator[Entry]:
+    def _iterate_entries(self, page: _Page) -> Iterator[LeafElement]:
         """Yield the elements of a leaf."""
         data = page.data
         end = layout.PAGE_HEADER.size + page.count * layout.LEAF_ELEMENT.size
@@ -198,9 +198,9 @@ class Database:
                 element = f"an element from byte {key} to {value + value_size} of its page"
                 raise self._make_error(page.offset + place, f"{element}: expected it between {end} and {len(data)}")
             end = value + value_size
-            yield Entry(flags, data[key:value], data[value:end], page.offset + place)
+            yield LeafElement(flags, data[key:value], data[value:end], page.offset + place)
 
-    def _iterate_inline(self, entry: Entry) -> Iterator[Entry]:
+    def _iterate_inline(self, entry: LeafElement) -> Iterator[LeafElement]:
         """Yield the entries of a bucket whose only page is in its parent's value."""
         data = entry.value[layout.BUCKET_HEADER.size :]
         if len(data) < layout.PAGE_HEADER.size:

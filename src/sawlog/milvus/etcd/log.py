@@ -21,7 +21,7 @@ _U32 = 0xFFFFFFFF
 
 
 @dataclass(slots=True)
-class Log:
+class WriteAheadLog:
     """The entries of a write-ahead log that come after an index.
 
     Attributes:
@@ -64,9 +64,9 @@ def list_log_files(files: Sequence[File], after: int) -> list[File]:
     return [file for _, _, file in named[max(before, default=0) :]]
 
 
-def read_log(files: Sequence[File], after: int, storage: Storage) -> Log:
+def read_log(files: Sequence[File], after: int, storage: Storage) -> WriteAheadLog:
     """Return the entries of a write-ahead log after an index, as far as it can be read."""
-    log = Log(after)
+    log = WriteAheadLog(after)
     crc: int | None = None
     try:
         for file in files:

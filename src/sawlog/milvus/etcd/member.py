@@ -9,11 +9,11 @@ from hashlib import sha256
 
 from sawlog.errors import FormatError
 from sawlog.milvus.etcd import layout
-from sawlog.milvus.etcd.bolt import BrokenError, Database, Entry
+from sawlog.milvus.etcd.bolt import BrokenError, Database, LeafElement
 from sawlog.milvus.etcd.layout import NORMAL_ENTRY
 from sawlog.milvus.etcd.log import list_log_files, read_log
 from sawlog.milvus.etcd.messages import AlarmMember, KeyValue, LogEntry, Request
-from sawlog.milvus.etcd.store import Store, Value
+from sawlog.milvus.etcd.store import KeyStore, Value
 from sawlog.storage import Source, Storage, is_remote
 from sawlog.storage.sources import WINDOW_BYTES, MemorySource
 
@@ -35,7 +35,7 @@ class Member:
         broken: Why what comes after those cannot be read; `None` where that is all.
     """
 
-    store: Store
+    store: KeyStore
     requests: int = 0
     broken: BrokenError | None = None
 
@@ -92,7 +92,7 @@ def _apply(entry: LogEntry, member: Member) -> None:
 
 def read_database(database: Database, path: str, watched: tuple[bytes, ...]) -> tuple[Member, int, int]:
     """Read a database: its keys, the index of the last entry of the log that it has, and the number of members."""
-    store, is_any = Store(watched=watched), False
+    store, is_any = KeyStore(watched=watched), False
     for entry in database.iterate_bucket(layout.KEY_BUCKET):
         is_any = True
         _take_change(store, entry, path)
@@ -123,7 +123,7 @@ def _check_hash(source: Source, path: str) -> None:
         raise BrokenError(path, end, "the SHA-256 at its end is not that of the database: it is cut or damaged")
 
 
-def _take_change(store: Store, entry: Entry, path: str) -> None:
+def _take_change(store: KeyStore, entry: LeafElement, path: str) -> None:
     """Take over a change of a key. Those of a database are in the order of their revisions."""
     key = entry.key
     is_tombstone = key[layout.REVISION.size :] == layout.TOMBSTONE_MARK
@@ -151,7 +151,7 @@ def _take_change(store: Store, entry: Entry, path: str) -> None:
     store.revision = max(store.revision, revision)
 
 
-def _read_number(entry: Entry | None, path: str) -> int:
+def _read_number(entry: LeafElement | None, path: str) -> int:
     """Return a number of the bucket `meta`, or the main one of a revision there; 0 where it is not there."""
     if entry is None:
         return 0
@@ -160,7 +160,7 @@ def _read_number(entry: Entry | None, path: str) -> int:
     return int(layout.NUMBER.unpack_from(entry.value)[0])
 
 
-def _parse_id(entry: Entry, path: str) -> int:
+def _parse_id(entry: LeafElement, path: str) -> int:
     """Return the id of a lease, which is its key."""
     if len(entry.key) != layout.NUMBER.size:
         raise BrokenError(path, entry.offset, f"the id of a lease has {len(entry.key)} bytes; expected 8")

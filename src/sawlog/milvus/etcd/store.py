@@ -61,7 +61,7 @@ class _RefusedError(Exception):
 
 
 @dataclass(slots=True)
-class Store:
+class KeyStore:
     """Keys and values at a revision.
 
     Attributes:

@@ -10,7 +10,7 @@ from sawlog.milvus import layout, paths
 from sawlog.milvus.layout import DEFAULT_DATABASE, SegmentLevel
 from sawlog.milvus.metadata import shape
 from sawlog.milvus.metadata.messages import MsgPosition
-from sawlog.milvus.metadata.model import CollectionMeta, Log, MetadataSnapshot, SegmentMeta, locate_errors
+from sawlog.milvus.metadata.model import CollectionMeta, LogMeta, MetadataSnapshot, SegmentMeta, locate_errors
 from sawlog.milvus.metadata.schema import parse_json_fields
 
 
@@ -85,14 +85,14 @@ def parse_seconds(value: Any) -> int:
 def parse_segment(entry: Mapping[str, Any], partition: int) -> SegmentMeta:
     """Return a segment, as the metadata of a backup describes it."""
 
-    def parse_logs(entry: Mapping[str, Any]) -> tuple[Log, ...]:
+    def parse_logs(entry: Mapping[str, Any]) -> tuple[LogMeta, ...]:
         binlogs = (
             shape.require_mapping(binlog, "a binlog")
             for binlog in shape.require_list(entry.get("binlogs"), "'binlogs'")
             if binlog
         )
         return tuple(
-            Log(
+            LogMeta(
                 shape.read_number(binlog, "log_id") or paths.parse_trailing_id(str(shape.require(binlog, "log_path"))),
                 shape.read_number(binlog, "timestamp_from"),
                 shape.read_number(binlog, "timestamp_to"),

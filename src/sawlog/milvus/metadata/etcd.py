@@ -27,7 +27,7 @@ from sawlog.milvus.metadata.messages import (
     SegmentInfo,
     StructArrayFieldSchema,
 )
-from sawlog.milvus.metadata.model import CollectionMeta, Log, SegmentMeta, locate_errors
+from sawlog.milvus.metadata.model import CollectionMeta, LogMeta, SegmentMeta, locate_errors
 from sawlog.milvus.metadata.schema import convert_messages
 
 Changes: TypeAlias = Sequence[tuple[int, bytes | None]]
@@ -245,10 +245,10 @@ class Etcd:
     @cached_property
     def _segments(self) -> dict[int, dict[int, SegmentMeta]]:
         """Segments by collection; they say themselves when they were dropped."""
-        inserts: dict[int, dict[int, tuple[Log, ...]]] = {}
+        inserts: dict[int, dict[int, tuple[LogMeta, ...]]] = {}
         for name, value in self._iterate_below("datacoord-meta/binlog/", None):
             inserts.setdefault(_parse_segment_id(name), {}).update(_list_field_logs(FieldBinlog(value)))
-        deltas: dict[int, tuple[Log, ...]] = {}
+        deltas: dict[int, tuple[LogMeta, ...]] = {}
         for name, value in self._iterate_below("datacoord-meta/deltalog/", None):
             logs = tuple(log for field_logs in _list_field_logs(FieldBinlog(value)).values() for log in field_logs)
             deltas[_parse_segment_id(name)] = deltas.get(_parse_segment_id(name), ()) + logs
@@ -316,7 +316,7 @@ def _parse_segment_id(name: str) -> int:
     return int(parts[-2])
 
 
-def _list_field_logs(field: FieldBinlog) -> dict[int, tuple[Log, ...]]:
+def _list_field_logs(field: FieldBinlog) -> dict[int, tuple[LogMeta, ...]]:
     logs = []
     for log in field.binlogs:
         path, id = log.log_path, log.log_id
@@ -325,14 +325,14 @@ def _list_field_logs(field: FieldBinlog) -> dict[int, tuple[Log, ...]]:
         if id != _NO_LOG:
             # Before Milvus 2.4, which gives both, `log_size` was the size in memory.
             size = log.log_size if log.memory_size else 0
-            logs.append(Log(id, log.timestamp_from, log.timestamp_to, log.entries_num, size))
+            logs.append(LogMeta(id, log.timestamp_from, log.timestamp_to, log.entries_num, size))
     return {field.field_id: tuple(logs)}
 
 
 def _parse_segment(value: bytes) -> tuple[int, SegmentMeta]:
     """Return the collection of a segment, and the segment."""
     info = SegmentInfo(value)
-    inserts: dict[int, tuple[Log, ...]] = {}
+    inserts: dict[int, tuple[LogMeta, ...]] = {}
     for field in info.binlogs:
         inserts.update(_list_field_logs(field))
     return info.collection, SegmentMeta(

@@ -55,7 +55,7 @@ def find_metadata_file(path: str, storage: Storage) -> str:
 
 
 def load(path: str, storage: Storage) -> Metadata:
-    """Metadata from an etcd's data directory, its database or a dump of it, or from a backup's file or directory.
+    """Return metadata from an etcd's data directory, database or dump, or from a backup's file or directory.
 
     Raises:
         FormatError: When it is none of these.

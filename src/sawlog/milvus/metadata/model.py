@@ -16,7 +16,7 @@ _LIVE_STATES = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHED,
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogMeta:
     """Binlog as the metadata has it.
 
     Attributes:
@@ -67,8 +67,8 @@ class SegmentMeta:
     storage_version: int = 0
     manifest: int = 0
     commit_timestamp: int = 0
-    inserts: Mapping[int, tuple[Log, ...]] = field(default_factory=dict)
-    deltas: tuple[Log, ...] | None = None
+    inserts: Mapping[int, tuple[LogMeta, ...]] = field(default_factory=dict)
+    deltas: tuple[LogMeta, ...] | None = None
 
     @property
     def is_live(self) -> bool:

@@ -17,7 +17,7 @@ from sawlog.milvus.metadata.model import CollectionMeta
 from sawlog.storage import File, Storage, is_remote, map_files
 from sawlog.storage.directories import find_directories
 
-NONE = "none"
+NO_METADATA = "none"
 """Metadata that says that there is none to be used."""
 _MAX_LEVELS_ABOVE = 3
 """How many directories above the root of the logs are looked into: `volumes` is that far above a bucket's files."""
@@ -56,7 +56,7 @@ def choose_metadata(
         FormatError: When what is named is no metadata.
     """
     if named is not None:
-        return Choice(None if named == NONE else load(named, storage))
+        return Choice(None if named == NO_METADATA else load(named, storage))
     nearest: Metadata | None = None
     remarks: list[str] = []
     unused: list[str] = []

@@ -101,7 +101,7 @@ class Snapshot:
                 )
 
     def _build_manifest_path(self, place: str) -> str:
-        """Path of a manifest: the document has its path in the bucket, `.../manifests/<snapshot>/<segment>.avro`."""
+        """Return the path of a manifest by that in the bucket, `.../manifests/<snapshot>/<segment>.avro`."""
         parts = place.split("/")[-2:]
         if len(parts) < 2 or not layout.ID.match(parts[0]) or not layout.ID.match(parts[1].removesuffix(".avro")):
             raise FormatError(f"a manifest at {place!r}: expected manifests/<snapshot>/<segment>.avro")

@@ -20,14 +20,14 @@ from sawlog.kernels.varints import encode_varint, read_varint
 from sawlog.milvus.layout import PARQUET_MAGIC, BinlogDamageKind
 from sawlog.storage import Source
 
-END = struct.Struct("<I4s")
+FOOTER_END = struct.Struct("<I4s")
 """After the footer: its length, and the magic."""
 
 # Types of Thrift's compact protocol.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
 
-class Field(NamedTuple):
+class ThriftField(NamedTuple):
     """A field of a Thrift struct that is read or written; its number is its key.
 
     Attributes:
@@ -40,50 +40,54 @@ class Field(NamedTuple):
     name: str
     kind: int = I64
     element: int = STRUCT
-    of: Mapping[int, Field] = {}
+    of: Mapping[int, ThriftField] = {}
 
 
-Fields = Mapping[int, Field]
-_DATA_PAGE_HEADER = {1: Field("num_values", I32), 2: Field("encoding", I32)}
-_DATA_PAGE_HEADER_V2 = {1: Field("num_values", I32), 4: Field("encoding", I32)}
+Fields = Mapping[int, ThriftField]
+_DATA_PAGE_HEADER = {1: ThriftField("num_values", I32), 2: ThriftField("encoding", I32)}
+_DATA_PAGE_HEADER_V2 = {1: ThriftField("num_values", I32), 4: ThriftField("encoding", I32)}
 _PAGE_HEADER = {
-    1: Field("type", I32),
-    2: Field("uncompressed_page_size", I32),
-    3: Field("compressed_page_size", I32),
-    5: Field("data_page_header", STRUCT, of=_DATA_PAGE_HEADER),
-    8: Field("data_page_header_v2", STRUCT, of=_DATA_PAGE_HEADER_V2),
+    1: ThriftField("type", I32),
+    2: ThriftField("uncompressed_page_size", I32),
+    3: ThriftField("compressed_page_size", I32),
+    5: ThriftField("data_page_header", STRUCT, of=_DATA_PAGE_HEADER),
+    8: ThriftField("data_page_header_v2", STRUCT, of=_DATA_PAGE_HEADER_V2),
 }
-_STATISTICS = {n: Field(name, BINARY) for n, name in ((1, "max"), (2, "min"), (5, "max_value"), (6, "min_value"))}
+_STATISTICS = {n: ThriftField(name, BINARY) for n, name in ((1, "max"), (2, "min"), (5, "max_value"), (6, "min_value"))}
 _COLUMN_META_DATA = {
-    1: Field("type", I32),
-    2: Field("encodings", LIST, I32),
-    3: Field("path_in_schema", LIST, BINARY),
-    4: Field("codec", I32),
-    5: Field("num_values"),
-    6: Field("total_uncompressed_size"),
-    7: Field("total_compressed_size"),
-    9: Field("data_page_offset"),
-    11: Field("dictionary_page_offset"),
-    12: Field("statistics", STRUCT, of=_STATISTICS),
+    1: ThriftField("type", I32),
+    2: ThriftField("encodings", LIST, I32),
+    3: ThriftField("path_in_schema", LIST, BINARY),
+    4: ThriftField("codec", I32),
+    5: ThriftField("num_values"),
+    6: ThriftField("total_uncompressed_size"),
+    7: ThriftField("total_compressed_size"),
+    9: ThriftField("data_page_offset"),
+    11: ThriftField("dictionary_page_offset"),
+    12: ThriftField("statistics", STRUCT, of=_STATISTICS),
 }
 _COLUMN_CHUNK = {
-    2: Field("file_offset"),
-    3: Field("meta_data", STRUCT, of=_COLUMN_META_DATA),
-    8: Field("crypto_metadata", STRUCT),
+    2: ThriftField("file_offset"),
+    3: ThriftField("meta_data", STRUCT, of=_COLUMN_META_DATA),
+    8: ThriftField("crypto_metadata", STRUCT),
 }
-_ROW_GROUP = {1: Field("columns", LIST, of=_COLUMN_CHUNK), 2: Field("total_byte_size"), 3: Field("num_rows")}
+_ROW_GROUP = {
+    1: ThriftField("columns", LIST, of=_COLUMN_CHUNK),
+    2: ThriftField("total_byte_size"),
+    3: ThriftField("num_rows"),
+}
 _SCHEMA_ELEMENT = {
-    1: Field("type", I32),
-    2: Field("type_length", I32),
-    3: Field("repetition_type", I32),
-    4: Field("name", BINARY),
-    5: Field("num_children", I32),
+    1: ThriftField("type", I32),
+    2: ThriftField("type_length", I32),
+    3: ThriftField("repetition_type", I32),
+    4: ThriftField("name", BINARY),
+    5: ThriftField("num_children", I32),
 }
 FILE_META_DATA = {
-    1: Field("version", I32),
-    2: Field("schema", LIST, of=_SCHEMA_ELEMENT),
-    3: Field("num_rows"),
-    4: Field("row_groups", LIST, of=_ROW_GROUP),
+    1: ThriftField("version", I32),
+    2: ThriftField("schema", LIST, of=_SCHEMA_ELEMENT),
+    3: ThriftField("num_rows"),
+    4: ThriftField("row_groups", LIST, of=_ROW_GROUP),
 }
 FOOTER = {number: FILE_META_DATA[number] for number in (3, 4)}
 """What is read of a footer."""
@@ -124,7 +128,7 @@ _MAX_KEPT_FOOTERS = 16
 """Footers that are not parsed again."""
 _FOOTER_FRACTION = 16
 """That of a large one may have this fraction of the file."""
-MOST_ROWS = 1 << 26
+MAX_CLAIMED_ROWS = 1 << 26
 """Rows that a small file may claim: constants take next to no bytes."""
 ROWS_PER_BYTE = 1024
 _MAX_PAGE_HEADER_BYTES = 64 << 10
@@ -197,7 +201,7 @@ class Thrift:
         self.at = pos
         return values
 
-    def _read_value(self, kind: int, field: Field | None, depth: int) -> Any:
+    def _read_value(self, kind: int, field: ThriftField | None, depth: int) -> Any:
         if I16 <= kind <= I64:
             return self._read_zigzag()
         if kind == BINARY:
@@ -214,7 +218,7 @@ class Thrift:
             return self._read_bytes(1 if kind == BYTE else 8)
         raise self._make_error(f"a field of type {kind}")
 
-    def _read_list(self, field: Field | None, depth: int) -> list[Any]:
+    def _read_list(self, field: ThriftField | None, depth: int) -> list[Any]:
         """Return the elements of a list; of one whose elements are not as declared, none."""
         (byte,) = self._read_bytes(1)
         kind = byte & 15
@@ -258,7 +262,7 @@ def encode_thrift(fields: Fields, values: Mapping[str, Any]) -> bytes:
     return bytes([*out, 0])
 
 
-def _encode_value(kind: int, field: Field, value: Any) -> bytes:
+def _encode_value(kind: int, field: ThriftField, value: Any) -> bytes:
     if kind == STRUCT:
         return encode_thrift(field.of, value)
     if kind == BINARY:
@@ -313,7 +317,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """Row group of a Parquet file: how many rows, and a chunk per leaf column."""
 
     rows: int
@@ -325,7 +329,7 @@ class Footer:
     """Row groups that a footer lists, and how many bytes it takes."""
 
     rows: int
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
     length: int
 
 
@@ -337,17 +341,17 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
     """
     room = min(length, _TAIL_BYTES)
     tail = bytes(source.read_window(start + length - room, room))
-    size, magic = END.unpack_from(tail, len(tail) - END.size)
+    size, magic = FOOTER_END.unpack_from(tail, len(tail) - FOOTER_END.size)
     if magic != PARQUET_MAGIC:
         raise ParquetError(f"expected {PARQUET_MAGIC!r} at the end, found {magic!r}")
-    if size > length - END.size - len(PARQUET_MAGIC):
+    if size > length - FOOTER_END.size - len(PARQUET_MAGIC):
         raise ParquetError(f"a footer of {size} bytes in {length} bytes")
     if size > _SMALL_FOOTER_BYTES + length // _FOOTER_FRACTION:
         raise ParquetError(f"a footer of {size} bytes in {length} bytes", BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
-    total = size + END.size
-    data = tail[-total : -END.size] if total <= room else bytes(source.read_window(start + length - total, size))
+    total = size + FOOTER_END.size
+    data = tail[-total : -FOOTER_END.size] if total <= room else bytes(source.read_window(start + length - total, size))
     footer = _parse_footer(data, length)
-    if footer.rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
+    if footer.rows > max(MAX_CLAIMED_ROWS, ROWS_PER_BYTE * length):
         raise ParquetError(f"{footer.rows} rows in {length} bytes", BinlogDamageKind.PAYLOAD_TOO_LARGE.label)
     return footer
 
@@ -363,9 +367,9 @@ def _parse_footer(data: bytes, length: int) -> Footer:
     return Footer(rows, groups, len(data))
 
 
-def _parse_group(record: dict[str, Any], length: int) -> Group:
+def _parse_group(record: dict[str, Any], length: int) -> RowGroup:
     chunks = tuple(_parse_chunk(chunk, length) for chunk in _parse_list(record, _ROW_GROUP, 1))
-    return Group(_parse_count(record, "num_rows", "rows of a row group"), chunks)
+    return RowGroup(_parse_count(record, "num_rows", "rows of a row group"), chunks)
 
 
 def _parse_chunk(record: dict[str, Any], length: int) -> Chunk:

@@ -24,8 +24,8 @@ from sawlog.guard import Undecodable, call_decoder
 from sawlog.milvus.columns import decode, find_damage_kind
 from sawlog.milvus.layout import PARQUET_MAGIC, PARQUET_MINIMUM, BinlogDamageKind
 from sawlog.milvus.payloads.parquet import (
-    END,
     FILE_META_DATA,
+    FOOTER_END,
     Page,
     ParquetError,
     Physical,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-SMALL = 8 << 20
+SMALL_FILE_BYTES = 8 << 20
 """Remote files up to this size are fetched whole."""
 BATCH_BYTES = 8 << 20
 """Decoded bytes per batch that reading aims at."""
@@ -320,7 +320,7 @@ class Payload:
 
     def _open(self, in_part: bool) -> Any:
         extent = self._extent
-        if extent.length > SMALL and (in_part or is_remote(self.path)):
+        if extent.length > SMALL_FILE_BYTES and (in_part or is_remote(self.path)):
             return pa.PythonFile(SourceFile(SourceRange(self.source, extent.offset, extent.length)), mode="r")
         return pa.BufferReader(pa.py_buffer(self.source.read_window(extent.offset, extent.length)))
 
@@ -444,7 +444,7 @@ class ColumnStream:
             count -= len(part)
 
     def take_selected(self, keep: NDArray[np.uint8], rows_left: int) -> pa.Array | None:
-        """Of the next values those to keep; `None` when there are too few.
+        """Return the values to keep of the next ones; `None` when there are too few.
 
         Args:
             keep: 1 for every value to keep, 0 for the others.
@@ -470,7 +470,7 @@ def _is_movable(array: pa.Array) -> bool:
 
 
 def _compact_rows(array: pa.Array, keep: NDArray[np.uint8], rows_left: int) -> pa.Array:
-    """The slots to keep, moved together where they are: vectors are large, and other memory would cost as much again.
+    """Return the slots to keep, moved together in place: vectors are large, and a copy would cost as much again.
 
     Args:
         array: Whose memory nobody else looks at.
@@ -811,7 +811,7 @@ def _make_page_file(payload: Payload, index: int, group: int, pages: list[Page])
     footer = encode_thrift(
         FILE_META_DATA, {"version": 2, "schema": schema, "num_rows": rows, "row_groups": [row_group]}
     )
-    return PARQUET_MAGIC + content + footer + END.pack(len(footer), PARQUET_MAGIC)
+    return PARQUET_MAGIC + content + footer + FOOTER_END.pack(len(footer), PARQUET_MAGIC)
 
 
 def _cast_to_stored(array: pa.Array, kind: pa.DataType) -> pa.Array:

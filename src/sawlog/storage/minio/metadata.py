@@ -42,7 +42,7 @@ class Stamp(NamedTuple):
     version: bytes
 
 
-class Checksum(NamedTuple):
+class ShardChecksum(NamedTuple):
     """Checksum of a whole shard of a part: its algorithm, and the hash."""
 
     algorithm: str
@@ -57,7 +57,7 @@ class PartSize(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class ObjectVersion:
     """A version of an object, as the metadata on one drive says it.
 
     Attributes:
@@ -81,7 +81,7 @@ class Version:
     parts: tuple[PartSize, ...]
     directory: str
     inline: tuple[int, int] | None
-    checksums: Mapping[int, Checksum]
+    checksums: Mapping[int, ShardChecksum]
     refusal: str
 
     @property
@@ -95,7 +95,7 @@ class Version:
         return blocks * self.shard_block + -(-remainder // self.data_shards)
 
 
-class Metadata:
+class ObjectMetadata:
     """Metadata of an object on one drive.
 
     Attributes:
@@ -122,7 +122,7 @@ class Metadata:
             raise MetadataError(str(error)) from error
         self.stamps: Sequence[Stamp] = sorted(self._bodies, reverse=True)
 
-    def read_version(self, stamp: Stamp) -> Version:
+    def read_version(self, stamp: Stamp) -> ObjectVersion:
         """Return all that is said of a version that is no deletion.
 
         Raises:
@@ -207,7 +207,7 @@ class Metadata:
                 stamp = Stamp(_check_integer(header[1]), kind == layout.DELETE_TYPE, header[0])
                 self._bodies[stamp] = version
 
-    def _read_object(self, fields: _Fields, stamp: Stamp) -> Version:
+    def _read_object(self, fields: _Fields, stamp: Stamp) -> ObjectVersion:
         for name, only in (("EcAlgo", layout.REED_SOLOMON), ("CSumAlgo", layout.HIGHWAY_HASH)):
             if (number := fields.read_integer(name)) != only:
                 raise MetadataError(f"{name} {number}; known is {only}", unsupported=True)
@@ -216,7 +216,7 @@ class Metadata:
             raise MetadataError(f"{len(numbers)} parts with {len(sizes)} sizes")
         size, identity = fields.read_integer("Size"), fields.read_identity("DDir")
         return _check_version(
-            Version(
+            ObjectVersion(
                 size,
                 fields.read_integer("EcM"),
                 fields.read_integer("EcN"),
@@ -342,17 +342,17 @@ class _Fields:
             yield _Fields(value, f"{self._name}.{name}")
 
 
-def _read_old_object(fields: _Fields) -> Version:
+def _read_old_object(fields: _Fields) -> ObjectVersion:
     """Return the version of a server of before 2020 in metadata of version 2."""
     erasure = fields.read_map("Erasure")
     parts = tuple(PartSize(part.read_integer("n"), part.read_integer("s")) for part in fields.iterate_maps("Parts"))
-    checksums: dict[int, Checksum] = {}
+    checksums: dict[int, ShardChecksum] = {}
     for sum in erasure.iterate_maps("Checksums"):
         number = sum.read_integer("Algorithm")
         algorithm = layout.V1_ALGORITHMS.get(number, f"number {number}")
-        checksums[sum.read_integer("PartNumber")] = Checksum(algorithm, sum.read_bytes("Hash"))
+        checksums[sum.read_integer("PartNumber")] = ShardChecksum(algorithm, sum.read_bytes("Hash"))
     return _check_version(
-        Version(
+        ObjectVersion(
             fields.read_map("Stat").read_integer("Size"),
             erasure.read_integer("DataBlocks"),
             erasure.read_integer("ParityBlocks"),
@@ -367,7 +367,7 @@ def _read_old_object(fields: _Fields) -> Version:
     )
 
 
-def _read_text_object(document: dict[str, Any]) -> Version:
+def _read_text_object(document: dict[str, Any]) -> ObjectVersion:
     """Return the version of an `xl.json`."""
     fields = _Fields(document, "xl.json")
     version, format = fields.read_text("version"), fields.read_text("format")
@@ -377,14 +377,14 @@ def _read_text_object(document: dict[str, Any]) -> Version:
     parts = tuple(
         PartSize(part.read_integer("number"), part.read_integer("size")) for part in fields.iterate_maps("parts")
     )
-    checksums: dict[int, Checksum] = {}
+    checksums: dict[int, ShardChecksum] = {}
     for sum in erasure.iterate_maps("checksum"):
         name, digest = layout.PART.match(sum.read_text("name")), call_decoder(bytes.fromhex, sum.read_text("hash"))
         if isinstance(digest, Undecodable):
             raise MetadataError(f"a checksum: {digest.detail}")
-        checksums[int(name[1]) if name else 0] = Checksum(sum.read_text("algorithm"), digest)
+        checksums[int(name[1]) if name else 0] = ShardChecksum(sum.read_text("algorithm"), digest)
     return _check_version(
-        Version(
+        ObjectVersion(
             fields.read_map("stat").read_integer("size"),
             erasure.read_integer("data"),
             erasure.read_integer("parity"),
@@ -399,11 +399,11 @@ def _read_text_object(document: dict[str, Any]) -> Version:
     )
 
 
-def _index_checksums(checksums: Mapping[int, Checksum]) -> dict[int, Checksum]:
+def _index_checksums(checksums: Mapping[int, ShardChecksum]) -> dict[int, ShardChecksum]:
     return {number: sum for number, sum in checksums.items() if sum.algorithm != layout.STREAMING}
 
 
-def _check_version(version: Version) -> Version:
+def _check_version(version: ObjectVersion) -> ObjectVersion:
     """Return the same version, whose numbers go together.
 
     Raises:

@@ -12,7 +12,7 @@ from sawlog.guard import count_microseconds, parse_time
 from sawlog.storage.directories import File
 from sawlog.storage.minio import layout
 from sawlog.storage.minio.drives import Drives, RawFiles, is_below
-from sawlog.storage.minio.metadata import Metadata, MetadataError, Stamp
+from sawlog.storage.minio.metadata import MetadataError, ObjectMetadata, Stamp
 from sawlog.storage.minio.shards import ObjectSource, Shard, StoredObject, make_stored_object
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import map_ordered, wrap_single_step
@@ -40,7 +40,7 @@ def parse_as_of(moment: object) -> int:
     return count_microseconds(parse_time(AS_OF, moment)) * 1000 + 999
 
 
-class Objects:
+class DriveObjects:
     """Objects that were found, by their paths: those of their directories on the first drive.
 
     Attributes:
@@ -58,8 +58,8 @@ class Objects:
         self.named: set[str] = set()
         self._objects: dict[str, StoredObject] = {}
 
-    def __reduce__(self) -> tuple[type[Objects], tuple[dict[str, tuple[str, ...]], int | None]]:
-        return (Objects, (self._drives.places, self.until))
+    def __reduce__(self) -> tuple[type[DriveObjects], tuple[dict[str, tuple[str, ...]], int | None]]:
+        return (DriveObjects, (self._drives.places, self.until))
 
     @property
     def is_empty(self) -> bool:
@@ -168,7 +168,7 @@ class Objects:
         """Return the newest version of an object that enough drives have; `None` if it was deleted or is incomplete."""
         with ExitStack() as stack:
             faults: list[tuple[str, MetadataError]] = []
-            opened: list[tuple[str, str, Metadata]] = []
+            opened: list[tuple[str, str, ObjectMetadata]] = []
             for folder, file in metas.items():
                 try:
                     source = raw.open_raw(file.path)
@@ -176,7 +176,7 @@ class Objects:
                     continue
                 stack.callback(source.close)
                 try:
-                    opened.append((folder, file.path, Metadata(source)))
+                    opened.append((folder, file.path, ObjectMetadata(source)))
                 except MetadataError as error:
                     faults.append((file.path, error))
             stamps = (stamp for _, _, metadata in opened for stamp in metadata.stamps)
@@ -202,7 +202,7 @@ class Objects:
 
 
 def _collect_shards(
-    opened: Sequence[tuple[str, str, Metadata]], stamp: Stamp
+    opened: Sequence[tuple[str, str, ObjectMetadata]], stamp: Stamp
 ) -> tuple[dict[int, Shard], list[tuple[str, MetadataError]]]:
     """Return the shards of a version, by number, and what is wrong with metadata of it."""
     shards: dict[int, Shard] = {}

@@ -15,7 +15,7 @@ from sawlog.errors import BitrotError, Damage, UnsupportedError
 from sawlog.kernels.highwayhash import HighwayHash256
 from sawlog.storage.minio import layout
 from sawlog.storage.minio.drives import RawFiles
-from sawlog.storage.minio.metadata import Checksum, PartSize, Stamp, Version
+from sawlog.storage.minio.metadata import ObjectVersion, PartSize, ShardChecksum, Stamp
 from sawlog.storage.minio.reed_solomon import restore_data_shards
 from sawlog.storage.sources import WINDOW_BYTES, Bytes, Source, SourceRange
 
@@ -39,7 +39,7 @@ class Shard:
 
     folder: str
     meta: str
-    version: Version
+    version: ObjectVersion
 
     def agrees(self, shard: Shard) -> bool:
         """Return whether another shard may be of the same object."""
@@ -86,7 +86,7 @@ class StoredObject:
     fault: Damage | None
 
     @property
-    def version(self) -> Version:
+    def version(self) -> ObjectVersion:
         """The version, as any of its shards has it."""
         return next(iter(self.shards.values())).version
 
@@ -128,7 +128,7 @@ def make_stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw
     return StoredObject(path, stamp, shards, size, fault)
 
 
-def _compute_part_bytes(version: Version, part: PartSize, stored: int) -> int:
+def _compute_part_bytes(version: ObjectVersion, part: PartSize, stored: int) -> int:
     """Return the size of the part that a shard of so many stored bytes has its share of."""
     if part.number in version.checksums:
         return stored * version.data_shards
@@ -261,7 +261,7 @@ class ObjectSource:
             raise self._make_bitrot_error(detail, extent)
         return data
 
-    def _prove(self, path: str, source: Source, length: int, checksum: Checksum, extent: tuple[int, int]) -> None:
+    def _prove(self, path: str, source: Source, length: int, checksum: ShardChecksum, extent: tuple[int, int]) -> None:
         """Check a whole shard, once.
 
         Raises:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sawlog.testing.fuzz.findings import Log
-from sawlog.testing.fuzz.inputs import Inputs, find_complaints
+from sawlog.testing.fuzz.findings import FindingLog
+from sawlog.testing.fuzz.inputs import FuzzInputs, find_complaints
 from sawlog.testing.sample import place_sample
 
 _TICK_SECONDS = 0.2
@@ -27,7 +27,7 @@ _TICK_SECONDS = 0.2
 
 
 @dataclass
-class Watch:
+class ProcessWatch:
     """A chain of processes, each starting after the input that ended the last.
 
     Attributes:
@@ -44,8 +44,8 @@ class Watch:
 
     name: str
     seed: str
-    inputs: Inputs
-    log: Log
+    inputs: FuzzInputs
+    log: FindingLog
     step: int
     silence: float
     seconds: float
@@ -143,7 +143,7 @@ def _describe_death(code: int, errors: Sequence[str]) -> str:
 
 def repeat(name: str, seed: str, number: int) -> int:
     """Try one input here, and say what it breaks."""
-    inputs = Inputs.of(name, seed)
+    inputs = FuzzInputs.of(name, seed)
     sample, mutation, law = inputs.make(number)
     print(f"sample {sample.name}: {mutation.label}; {law[0]}")  # noqa: T201
     with place_sample(sample, mutation) as subject:
@@ -182,10 +182,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_fuzzer(name: str, settings: argparse.Namespace, stop: threading.Event) -> int:
     """Try one class of laws until its time is over, or it is to stop; return how many causes were found."""
-    inputs = Inputs.of(name, settings.seed)
-    log = Log(settings.out / inputs.samples[0].format, name, settings.seed)
+    inputs = FuzzInputs.of(name, settings.seed)
+    log = FindingLog(settings.out / inputs.samples[0].format, name, settings.seed)
     watches = [
-        Watch(name, settings.seed, inputs, log, settings.jobs, settings.silence, settings.minutes * 60, stop)
+        ProcessWatch(name, settings.seed, inputs, log, settings.jobs, settings.silence, settings.minutes * 60, stop)
         for _ in range(settings.jobs)
     ]
     with ThreadPoolExecutor(settings.jobs) as pool:
@@ -204,7 +204,7 @@ def _run_fuzzer(name: str, settings: argparse.Namespace, stop: threading.Event) 
     return len(log.causes)
 
 
-def _report(name: str, watches: Sequence[Watch], log: Log) -> None:
+def _report(name: str, watches: Sequence[ProcessWatch], log: FindingLog) -> None:
     tried = sum(watch.tried for watch in watches)
     summary = f"{sum(log.causes.values())} complaints of {len(log.causes)} kinds"
     print(f"{name}: {tried} inputs, {summary}", flush=True)  # noqa: T201

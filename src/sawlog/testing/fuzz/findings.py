@@ -8,11 +8,11 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from sawlog.testing.fuzz.inputs import Inputs
+from sawlog.testing.fuzz.inputs import FuzzInputs
 from sawlog.testing.sample import put
 
 
-class Log:
+class FindingLog:
     """Causes, as directories: `README` says what and how to repeat it, the files next to it are the input.
 
     Args:
@@ -29,7 +29,7 @@ class Log:
         self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def add(self, inputs: Inputs, number: int, law: str, text: str, *, is_made: bool = True) -> bool:
+    def add(self, inputs: FuzzInputs, number: int, law: str, text: str, *, is_made: bool = True) -> bool:
         """Note that an input breaks a law, or that it could not even be made; return whether that is news."""
         cause = f"{law}: {_generalize(text)}"
         description, files = "it cannot be made", dict[str, bytes]()

@@ -37,7 +37,7 @@ def load(name: str) -> type[Laws]:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class FuzzInputs:
     """The inputs of one seed."""
 
     laws: type[Laws]
@@ -45,7 +45,7 @@ class Inputs:
     seed: str
 
     @classmethod
-    def of(cls, name: str, seed: str) -> Inputs:
+    def of(cls, name: str, seed: str) -> FuzzInputs:
         """Return the inputs for a class of laws at `module:class`."""
         laws = load(name)
         return cls(laws, laws.samples(), f"{name} {seed}")

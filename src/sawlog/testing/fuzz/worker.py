@@ -9,14 +9,14 @@ import time
 from typing import IO, Any
 
 from sawlog.testing.counting import SPARE_MEMORY
-from sawlog.testing.fuzz.inputs import CHECKS, Check, Inputs, find_complaints
+from sawlog.testing.fuzz.inputs import CHECKS, Check, FuzzInputs, find_complaints
 from sawlog.testing.sample import Mutation, Sample, place_sample
 
 _SPARE_MEMORY = 4 << 30
 """Address space beyond what a process has when it begins: a machine must survive what is looked for."""
 
 
-def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
+def run(inputs: FuzzInputs, first: int, step: int, out: IO[str]) -> None:
     """Try every `step`th input from the `first`, until somebody ends the process."""
     for sample in inputs.samples:  # compile, and load what is loaded once
         for law in CHECKS:
@@ -39,7 +39,7 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
         number += step
 
 
-def _try(inputs: Inputs, sample: Sample, mutation: Mutation, law: tuple[str, Check]) -> list[tuple[str, str]]:
+def _try(inputs: FuzzInputs, sample: Sample, mutation: Mutation, law: tuple[str, Check]) -> list[tuple[str, str]]:
     with place_sample(sample, mutation) as subject:
         return find_complaints(inputs.laws, subject, law)
 
@@ -73,4 +73,4 @@ def _measure_resident(*, reset: bool = False) -> int:
 
 
 if __name__ == "__main__":
-    run(Inputs.of(sys.argv[1], sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.stdout)
+    run(FuzzInputs.of(sys.argv[1], sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.stdout)

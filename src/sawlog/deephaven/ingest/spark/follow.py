@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from sawlog.deephaven.ingest.publication import Import
-from sawlog.deephaven.ingest.spark.load import LOCATION_BYTES, ImportJob, ImportOptions
+from sawlog.deephaven.ingest.spark.load import LOCATION_BYTES, ImportJob, ImportSettings
 from sawlog.deephaven.ingest.unstorable import OnUnstorable
 from sawlog.errors import SawlogError
 from sawlog.storage import PathLike
@@ -73,7 +73,7 @@ def follow_logs(
     Raises:
         OptionError: For options that cannot be.
     """
-    choices = ImportOptions(on_damage, on_unstorable, LOCATION_BYTES, max_bytes, here_bytes=FOLLOWED_BYTES)
+    choices = ImportSettings(on_damage, on_unstorable, LOCATION_BYTES, max_bytes, here_bytes=FOLLOWED_BYTES)
     job = ImportJob(spark, root, choices, write_options or {}, storage_options or {}, options)
     while True:
         start_time = monotonic()

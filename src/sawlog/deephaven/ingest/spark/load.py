@@ -13,9 +13,9 @@ from sawlog.deephaven.ingest.plan import Filler, PartitionPlan, Planner, order_o
 from sawlog.deephaven.ingest.publication import Import, Publication
 from sawlog.deephaven.ingest.records import Partition
 from sawlog.deephaven.ingest.schema import find_unknown_columns, make_location_schema, merge_schemas
-from sawlog.deephaven.ingest.tree import IntradayTable, Location, resolve_root
+from sawlog.deephaven.ingest.tree import IntradayTable, TreeLocation, resolve_root
 from sawlog.deephaven.ingest.unstorable import OnUnstorable
-from sawlog.deephaven.log.dataset import DeephavenLogContents, Log, open_log
+from sawlog.deephaven.log.dataset import BinaryLog, DeephavenLogContents, open_log
 from sawlog.deephaven.log.header import IncompleteHeaderError
 from sawlog.deephaven.log.names import LogName, parse_name
 from sawlog.deephaven.log.options import ReadOptions
@@ -79,7 +79,7 @@ def import_logs(
     Raises:
         SawlogError: Such as DamageError, after all that could be imported was; other errors become warnings.
     """
-    choices = ImportOptions(on_damage, on_unstorable, location_bytes, max_bytes)
+    choices = ImportSettings(on_damage, on_unstorable, location_bytes, max_bytes)
     job = ImportJob(spark, root, choices, write_options or {}, storage_options or {}, options)
     done, errors = job.run(source)
     for error in errors[1:]:
@@ -100,12 +100,12 @@ def check_source(
     **options: Any,
 ) -> None:
     """Raise what `import_logs` would of source and options before it has looked into a log; arguments are the same."""
-    choices = ImportOptions(on_damage, on_unstorable)
+    choices = ImportSettings(on_damage, on_unstorable)
     _group_tables(source, ImportJob(None, root, choices, write_options, storage_options, options).scan)
 
 
 @dataclass(frozen=True, slots=True)
-class ImportOptions:
+class ImportSettings:
     """The settings of an import; see `import_logs`.
 
     Attributes:
@@ -174,7 +174,7 @@ class ImportJob:
         self,
         spark: SparkSession | None,
         root: PathLike,
-        choices: ImportOptions,
+        choices: ImportSettings,
         write_options: Mapping[str, Any],
         storage_options: Mapping[str, Any],
         options: Mapping[str, Any],
@@ -254,7 +254,7 @@ class _TableImport:
                     # Attempts that came second, or whose job was cancelled, have staged what nobody publishes.
                     tree.tidy()
 
-    def _open_logs(self, files: Sequence[File], locations: list[Location]) -> _Logs | None:
+    def _open_logs(self, files: Sequence[File], locations: list[TreeLocation]) -> _Logs | None:
         """Return the logs of one table; None when all of them are new, and still inside their headers."""
         imported_logs = {name for location in locations if location.record is not None for name in location.record.logs}
         options = replace(self._scan.options, **dict(zip(_NAME_PARTS[:2], self._find_table(files[0]), strict=True)))
@@ -303,9 +303,9 @@ class _TableImport:
             return False
         return False
 
-    def _plan(self, logs_of_table: _Logs, locations: list[Location]) -> list[PartitionPlan]:
+    def _plan(self, logs_of_table: _Logs, locations: list[TreeLocation]) -> list[PartitionPlan]:
         tree, choices = self._tree, self._job.choices
-        logs: dict[Partition, list[Log]] = {}
+        logs: dict[Partition, list[BinaryLog]] = {}
         for log in logs_of_table.logs:
             logs.setdefault(_make_partition(log.name, log.file.path), []).append(log)
         planner = Planner(logs_of_table.scan, logs_of_table.projections, choices.location_bytes, choices.max_bytes)
@@ -325,7 +325,7 @@ class _TableImport:
 class _Logs:
     """The logs of a table, in order."""
 
-    logs: Sequence[Log]
+    logs: Sequence[BinaryLog]
     scan: Scan
     projections: Mapping[str, Projection]
     schema: pa.Schema

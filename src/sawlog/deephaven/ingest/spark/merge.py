@@ -14,19 +14,33 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from sawlog import api
-from sawlog.deephaven.ingest.arrange import Arrangement, LocationsWriter, Target, choose_ranges, find_contiguous_groups
+from sawlog.deephaven.ingest.arrange import (
+    Arrangement,
+    LocationsWriter,
+    TargetLocation,
+    choose_ranges,
+    find_contiguous_groups,
+)
 from sawlog.deephaven.ingest.history import (
     HistoricalTable,
+    MergedPart,
     MergeRecord,
     NamespaceSet,
-    Part,
     list_parts,
     select_void_parts,
 )
 from sawlog.deephaven.ingest.journal import Journal, delete_merged, forget, hide_locations, recover, take_back
 from sawlog.deephaven.ingest.order import check_sortable
-from sawlog.deephaven.ingest.runs import Piece, RetainedRows, Sorter, count_bytes, measure, plan_pieces, unite_schemas
-from sawlog.deephaven.ingest.tree import IntradayTable, Location, require_table
+from sawlog.deephaven.ingest.runs import (
+    FragmentPiece,
+    RetainedRows,
+    Sorter,
+    count_bytes,
+    measure,
+    plan_pieces,
+    unite_schemas,
+)
+from sawlog.deephaven.ingest.tree import IntradayTable, TreeLocation, require_table
 from sawlog.deephaven.table.dataset import DeephavenTableContents
 from sawlog.deephaven.table.options import ReadOptions, WriteOptions
 from sawlog.deephaven.table.types import GROUPING, GUESS_KEY, ROLE_KEY
@@ -164,20 +178,20 @@ class _Plan:
         advice: What to do when it has not, and nothing was written.
     """
 
-    incoming_parts: Mapping[str, Part]
-    retained_parts: tuple[Part, ...]
-    replaced: tuple[Location, ...]
+    incoming_parts: Mapping[str, MergedPart]
+    retained_parts: tuple[MergedPart, ...]
+    replaced: tuple[TreeLocation, ...]
     removed: int
     expected: Digest
     advice: str = ""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[MergedPart, ...]:
         """The parts that the written locations are made of."""
         return (*self.retained_parts, *self.incoming_parts.values())
 
     @property
-    def writes(self) -> bool:
+    def has_writes(self) -> bool:
         """Whether there is anything to do but the proof."""
         return bool(self.incoming_parts or self.replaced)
 
@@ -191,7 +205,7 @@ class MergeJob:
         tree: IntradayTable,
         history: HistoricalTable,
         date: str,
-        locations: Sequence[Location],
+        locations: Sequence[TreeLocation],
         options: ReadOptions,
     ) -> None:
         self.name = uuid.uuid4().hex[:12]
@@ -256,7 +270,7 @@ class MergeJob:
             SawlogError: When what is published is not what it should be; it is taken back.
         """
         merged = list(self._filled)
-        if not plan.writes:
+        if not plan.has_writes:
             self._compare(plan.expected, plan.advice or "nothing was written")
             paths = [location.path for location in self._found]
             return Merge(plan.expected.rows, plan.expected.checksum, merged, paths)
@@ -293,7 +307,7 @@ class MergeJob:
     def _arrange(
         self, plan: _Plan, arrangement: Arrangement, options: WriteOptions
     ) -> tuple[dict[str, Sequence[Staged]], Sequence[str], tuple[str, ...]]:
-        """Sort and spread the rows: what is staged by internal partition, grouping columns, and those with groups."""
+        """Sort and spread the rows; return what is staged by partition, grouping columns, those with groups."""
         tasks, schema = self._plan_rows(plan)
         group_columns = self._find_grouping(schema) if arrangement.group is None else arrangement.group
         keys = (*group_columns, *arrangement.sort)
@@ -309,9 +323,9 @@ class MergeJob:
             groups = find_contiguous_groups(runs, group_columns)
             internals = [location.partition.internal_partition for location in self._found]
             first = max((int(name) + 1 for name in internals if name.isdecimal()), default=0)
-            targets = [Target(first + i, i) for i in range(locations)]
+            targets = [TargetLocation(first + i, i) for i in range(locations)]
             if not group_columns:
-                targets = [Target(first + i, 0, *cut) for i, cut in enumerate(choose_ranges(runs, locations))]
+                targets = [TargetLocation(first + i, 0, *cut) for i, cut in enumerate(choose_ranges(runs, locations))]
             record = MergeRecord(self.name, 0, plan.parts)
             written = altered(options, group=groups)
             writer = LocationsWriter(runs, keys, self._history, self._date, schema, written, record)
@@ -343,14 +357,14 @@ class MergeJob:
             raise failed
         return cast("list[Outcome]", outcomes)
 
-    def delete(self, locations: Sequence[Location]) -> None:
+    def delete(self, locations: Sequence[TreeLocation]) -> None:
         """Delete the intraday locations, which were proven to be in history."""
         merged = tuple(location.partition.internal_partition for location in locations)
         journal = Journal(self.name, "deleting", self._history.namespace_set, self._date, (), merged)
         journal.write(self._tree)
         delete_merged(self._tree, journal)
 
-    def _measure(self) -> dict[str, Part]:
+    def _measure(self) -> dict[str, MergedPart]:
         """Return the parts that the intraday locations are, every row of them read."""
         if self._intraday is None:
             return {}
@@ -358,7 +372,7 @@ class MergeJob:
         self._find_types()
         digests = self._compute_digests(self._intraday, {path: i for i, path in enumerate(paths)})
         measured = [(path, digests.get(i, Digest())) for i, path in enumerate(paths)]
-        return {path: Part.of(self._filled[path], digest.rows, digest.checksum) for path, digest in measured}
+        return {path: MergedPart.of(self._filled[path], digest.rows, digest.checksum) for path, digest in measured}
 
     def _compute_digests(self, contents: DeephavenTableContents, parts: Mapping[str, int]) -> dict[int, Digest]:
         tasks = plan_pieces(contents, parts)
@@ -368,7 +382,7 @@ class MergeJob:
                 digests[part] = digests.get(part, Digest()) + digest
         return digests
 
-    def _plan_rows(self, plan: _Plan) -> tuple[list[list[Piece]], pa.Schema]:
+    def _plan_rows(self, plan: _Plan) -> tuple[list[list[FragmentPiece]], pa.Schema]:
         """Return the rows to write by task, each with the number of its part in the record, and their columns."""
         numbers = {part.identity: number for number, part in enumerate(plan.parts)}
         tasks = []
@@ -443,20 +457,20 @@ class MergeJob:
         return cast(DeephavenTableContents, format.open(format.select(storage.find(list(paths)), "rows"), scan))
 
 
-def _retain_rows(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> RetainedRows:
+def _retain_rows(location: TreeLocation, numbers: Mapping[tuple[Any, ...], int]) -> RetainedRows:
     """Return the rows of a merged location that are taken, and the numbers of their parts."""
     record = MergeRecord.read(location.path)
     parts = () if record is None or record.parts is None else record.parts
     return RetainedRows({i: numbers[part.identity] for i, part in enumerate(parts) if part.identity in numbers})
 
 
-def _make_digest(part: Part) -> Digest:
+def _make_digest(part: MergedPart) -> Digest:
     return Digest(part.rows, part.checksum)
 
 
-def _sum(parts: Iterable[Part]) -> Digest:
+def _sum(parts: Iterable[MergedPart]) -> Digest:
     return sum(map(_make_digest, parts), Digest())
 
 
-def _count_rows(parts: Iterable[Part]) -> int:
+def _count_rows(parts: Iterable[MergedPart]) -> int:
     return sum(part.rows for part in parts)

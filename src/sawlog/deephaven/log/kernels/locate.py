@@ -184,7 +184,7 @@ def find_row_end(data: Any, body: Any, finish: Any, rules: Any, index: Any) -> A
 
 @inlined
 def run_mixed(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, rules: Any) -> Any:
-    """As `run`, for rows that differ in which columns they have."""
+    """Do what `run` does, for rows that differ in which columns they have."""
     data = window.data
     base = window.base
     starts = out.starts

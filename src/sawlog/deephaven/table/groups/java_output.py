@@ -99,7 +99,7 @@ def encode_string(text: str) -> bytes:
 
 
 def encode_modified(text: str) -> bytes:
-    """Java's modified UTF-8: NUL takes two bytes, characters beyond U+FFFF two surrogates of three bytes each."""
+    """Return Java's modified UTF-8: NUL has two bytes, characters beyond U+FFFF two surrogates of three bytes each."""
     if text.isascii() and "\0" not in text:
         return text.encode()
     units = struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass"))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.deephaven.table.groups.grouping import Group, encode_grouping, find_key_type
 from sawlog.deephaven.table.groups.java_stream import MAX_BYTES, MAX_ELEMENTS
 from sawlog.deephaven.table.layout import JAVA_NULL
-from sawlog.deephaven.table.values import Place, convert_views
+from sawlog.deephaven.table.values import ArrayPlace, convert_views
 from sawlog.deephaven.types import ColumnType
 from sawlog.errors import SchemaError
 
@@ -47,12 +47,12 @@ class GroupTracker:
             identity = _make_identity(value)
             if identity != self._identity:
                 if identity in self._seen:
-                    raise Place(self._column, row).make_error(
+                    raise ArrayPlace(self._column, row).make_error(
                         first, f"{value!r} again, after other values: the rows of a group must follow one another"
                     )
                 self._close(row + first)
                 if len(self._groups) == MAX_GROUPS:
-                    raise Place(self._column, row).make_error(
+                    raise ArrayPlace(self._column, row).make_error(
                         first, f"more than {MAX_GROUPS} groups, which nobody would read"
                     )
                 self._seen.add(identity)
