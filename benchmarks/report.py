@@ -21,8 +21,9 @@ Downloads by peers decode nothing.""",
     ),
     "small_files": (
         "Many small files",
-        """Processor time per file (or database, table, collection, where that is a directory) of one thread that opens
-and reads them, next to pyarrow with the same rows in as many Parquet files.""",
+        """Processor time of one thread that opens and reads each file of 100 rows, or each database, location or
+collection, which is a directory of as many files as its row says. Next to it is pyarrow with the same rows in one
+Parquet file for each of them.""",
     ),
 }
 """Benchmarks that have a section of their own behind the headlines, and what it begins with."""
@@ -106,7 +107,7 @@ def section(result: dict[str, Any]) -> str:
 
 def spent(line: Line, case: dict[str, Any]) -> str:
     """The best time of one side."""
-    return f"{line.best / case['files'] * 1e3:.2f} ms a file" if case.get("files") else f"{line.best:.2f} s"
+    return f"{line.best / case['files'] * 1e3:.2f} ms each" if case.get("files") else f"{line.best:.2f} s"
 
 
 def summary(results: Iterable[dict[str, Any]]) -> str:

@@ -44,7 +44,8 @@ def cases(settings: Settings) -> Iterator[Case]:
         write_copies(folder / NAMES.get(name, "{:06}"), files, partial(write_sample, name, table))
         write_copies(parquet / "{:06}.parquet", files, partial(pq.write_table, table))
         size, rows = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()), files * ROWS
-        spoken = f"{name}, files of {ROWS} rows" if name in NAMES else f"{name}, each of {ROWS} rows"
+        inner = sum(file.is_file() for file in next(folder.iterdir()).rglob("*"))
+        spoken = f"{name}, files of {ROWS} rows" if name in NAMES else f"{name}, each of {ROWS} rows in {inner} files"
         ways: dict[str, tuple[str, Callable[[], int], Callable[[], int]]] = {
             "folder": ("a folder", partial(read, [folder], name), partial(read_parquet, parquet)),
             "each": (

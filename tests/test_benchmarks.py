@@ -79,7 +79,7 @@ def test_results_appear_on_their_page(tmp_path: Path, monkeypatch: pytest.Monkey
     (results / "small_files.json").write_text(json.dumps(small))
     report.main()
     _, _, many = places[0].read_text().partition("## Many small files")
-    assert "| records into Arrow | 10.00 ms a file | slow 40.00 ms a file | 40.00 x slow |" in many
+    assert "| records into Arrow | 10.00 ms each | slow 40.00 ms each | 40.00 x slow |" in many
     assert page.startswith("before\n")
     assert page.endswith("\nbehind\n")
     assert "old" not in page

@@ -28,6 +28,8 @@ from sawlog.storage.workers import PIECE_BYTES
 
 def add_marks(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:
     """Return a schema with the columns that mark rows which LevelDB itself would not deliver."""
+    if not options.salvage:
+        return schema
     columns = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
     return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in columns if columns[name])])
 

@@ -152,8 +152,13 @@ class Walk(ChainWalk):
         self._ends[0] = 0
         self._recovered = np.zeros(max_rows if "damaged" in options.salvage else 0, np.uint8)
         self._data = Column(np.uint8, self._capacity)
+        self._was_delivered = False
 
     def read(self, window: Window) -> int:
+        if self._was_delivered:  # room for rows to come, not before there are any
+            self._allocate(self._capacity if self.state.committed > self._capacity // 4 else self._usual)
+            self._recovered[:] = 0
+            self._was_delivered = False
         out = k.Out(self._data.values, self._ends, self.starts, self._stops, self._recovered, self.events)
         return int(k.read_fragments(window, self.state, out, self._rules))
 
@@ -161,9 +166,8 @@ class Walk(ChainWalk):
         self._allocate(2 * self._capacity)
 
     def reset(self) -> None:
-        """Begin another walk. Room that one large record needed is kept only while others use it."""
-        self._allocate(self._capacity if self.state.committed > self._capacity // 4 else self._usual)
-        self._recovered[:] = 0
+        """Take fresh room before the next rows. What one large record needed is kept only while others use it."""
+        self._was_delivered = True
 
     def _allocate(self, capacity: int) -> None:
         """Allocate a column for payloads, and copy the bytes of the open record to it."""
