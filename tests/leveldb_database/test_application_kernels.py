@@ -687,6 +687,32 @@ def test_files_are_what_python_says(entries: list[tuple[bytes, bytes]], path: st
     plain("file_system", entries, decoder.make_context(Entries.of(names), Home(path, Storage(), 1)))
 
 
+@given(
+    st.dictionaries(
+        st.integers(-2, 12),
+        st.tuples(st.integers(-2, 13), st.sampled_from(["", "a", "größe", "x" * 1500]), st.booleans()),
+    )
+)
+def test_paths_of_directories_are_what_python_says(listed: dict[int, tuple[int, str, bool]]) -> None:
+    entries = [
+        Entry(b"%d" % number, pickled(parent, b"00/1" if is_file else b"", name.encode(), 5), 1)
+        for number, (parent, name, is_file) in listed.items()
+    ]
+    decoder = find_application("file_system")
+    assert decoder is not None
+    files = decoder.make_context(Entries.of(entries), Home("x/000/t/Paths", Storage(), 1))
+    for number in {*listed, 0, 99}:
+        parent, name, _ = listed.get(number, (0, "", True))
+        ways = [number]  # to a directory, through those that it is in
+        while ways[-1] and ways[-1] in listed and not listed[ways[-1]][2] and len(ways) <= len(listed):
+            ways.append(listed[ways[-1]][0])
+        path = "".join(f"/{listed[way][1]}" for way in reversed(ways[:-1])) if not ways[-1] else None
+        is_short = path is not None and len(path.encode()) <= 4096
+        assert files.directories.find(number) == (path if is_short else None)
+        if is_short and number:
+            assert files.build_path(parent, name) == path
+
+
 @pytest.mark.parametrize("length", [4090, 4091, 4094, 4095, 4096])
 def test_files_whose_paths_are_short_are_left_to_the_kernels(length: int) -> None:
     entries = [

@@ -206,7 +206,7 @@ _READERS: Mapping[str, Callable[[view.Cursor], Any]] = {
 """Readers of the values that `TAGS` names."""
 
 
-def parse_chunk_key(key: bytes) -> ChunkPlace | None:
+def _parse_chunk_key(key: bytes) -> ChunkPlace | None:
     """Return the fields of a chunk's key; `None` for other keys."""
     if len(key) not in layout.CHUNK_SIZES:
         return None
@@ -240,7 +240,7 @@ class Bedrock(view.ApplicationView):
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """Return whether a database looks like Bedrock's: half of its first keys are of chunks, actors or by names."""
         del path, comparator
-        recognized = sum(_read_named_key(key) is not None or _is_within_world(parse_chunk_key(key)) for key in keys)
+        recognized = sum(_read_named_key(key) is not None or _is_within_world(_parse_chunk_key(key)) for key in keys)
         return bool(keys) and 2 * recognized >= len(keys)
 
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> view.PlainRows | None:
@@ -283,7 +283,7 @@ class Bedrock(view.ApplicationView):
         read: Callable[[view.Cursor], Any]
         if (named := _read_named_key(entry.key)) is not None:
             row, read = named
-        elif (place := parse_chunk_key(entry.key)) is not None:
+        elif (place := _parse_chunk_key(entry.key)) is not None:
             kind, content = layout.TAGS[place.tag]
             read = _READERS[content]
             row = {"kind": kind, "x": place.x, "z": place.z, "dimension": place.dimension, "subchunk": place.subchunk}

@@ -87,7 +87,7 @@ def _compute_y(x: int, odd: int) -> bytes:
     return (y if y & 1 == odd else layout.FIELD - y).to_bytes(32, "big")
 
 
-def read_hash(cursor: view.Cursor) -> str:
+def _read_hash(cursor: view.Cursor) -> str:
     """Return a hash as people write it: the last byte first."""
     return cursor.take(layout.HASH_SIZE, "hash")[::-1].hex()
 
@@ -114,7 +114,7 @@ def _read_hashes(cursor: view.Cursor) -> dict[str, Any]:
     count = cursor.take_byte()
     if count * layout.HASH_SIZE > cursor.left:
         raise view.UnknownBytesError(f"{count} hashes in {cursor.left} bytes")
-    return {"blocks": [read_hash(cursor) for _ in range(count)]}
+    return {"blocks": [_read_hash(cursor) for _ in range(count)]}
 
 
 def _read_block(cursor: view.Cursor) -> dict[str, Any]:
@@ -230,8 +230,8 @@ class Chainstate(Bitcoin):
         return view.PlainRows(kinds != k.DOUBTFUL, columns)
 
     kinds: ClassVar = {
-        layout.COIN: ("coin", lambda key: {"txid": read_hash(key), "output": read_varint(key)}, _read_coin),
-        layout.BEST_BLOCK: ("best_block", lambda key: {}, lambda value: {"blocks": [read_hash(value)]}),
+        layout.COIN: ("coin", lambda key: {"txid": _read_hash(key), "output": read_varint(key)}, _read_coin),
+        layout.BEST_BLOCK: ("best_block", lambda key: {}, lambda value: {"blocks": [_read_hash(value)]}),
         layout.HEAD_BLOCKS: ("head_blocks", lambda key: {}, _read_hashes),
     }
 
@@ -271,12 +271,12 @@ class BlockIndex(Bitcoin):
         return view.PlainRows(kinds != k.DOUBTFUL, columns)
 
     kinds: ClassVar = {
-        layout.BLOCK: ("block", lambda key: {"hash": read_hash(key)}, _read_block),
+        layout.BLOCK: ("block", lambda key: {"hash": _read_hash(key)}, _read_block),
         layout.FILE: ("file", lambda key: {"file": key.take_unsigned(4)}, _FILE_FIELDS),
         layout.LAST_FILE: ("last_file", lambda key: {}, lambda value: {"file": value.take_unsigned(4)}),
         layout.TRANSACTION: (
             "transaction",
-            lambda key: {"hash": read_hash(key)},
+            lambda key: {"hash": _read_hash(key)},
             _make_varints_reader("file", "offset", "transaction_offset"),
         ),
         layout.FLAG: (

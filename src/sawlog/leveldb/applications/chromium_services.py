@@ -27,7 +27,7 @@ from sawlog.leveldb.applications.protobuf_rows import (
     take_texts,
 )
 
-SITE_VERSION = b"database_metadata"
+_SITE_VERSION = b"database_metadata"
 _DIGITS = 32
 """Characters of a key of a site: the MD5 of its host."""
 SITES = Messages("""
@@ -39,7 +39,7 @@ Estimates: 1 avg_cpu_usage_us float, 2 avg_footprint_kb float, 3 avg_load_durati
 _SITE_ROWS = MessageRows(SITES, {"Site": {"last_loaded": ("last_loaded",)}})
 _SITE_KEYS = KeyPatterns(
     [
-        KeyPattern(SITE_VERSION, "version", (), k.PLAIN_TEXT),
+        KeyPattern(_SITE_VERSION, "version", (), k.PLAIN_TEXT),
         KeyPattern(b"", "site", (KeyPart("host_md5", "hex"),), "Site"),
     ],
     _SITE_ROWS,
@@ -51,7 +51,7 @@ class SiteCharacteristics(view.ApplicationView):
 
     title = "Chromium's Site Characteristics: MD5 of a host, when it was loaded, what it does in the background (JSON)"
     directory: ClassVar = "/Site Characteristics Database"
-    own_key: ClassVar = SITE_VERSION
+    own_key: ClassVar = _SITE_VERSION
     columns: ClassVar = view.make_columns("kind host_md5 time:time value")
 
     def decode_plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> view.PlainRows:
@@ -72,7 +72,7 @@ class SiteCharacteristics(view.ApplicationView):
     def decode(self, entry: view.Entry, context: Any) -> Mapping[str, Any]:
         """Return a message in protobuf."""
         del context
-        if entry.key == SITE_VERSION:
+        if entry.key == _SITE_VERSION:
             return {"kind": "version"} | view.read_columns(entry.value, _read_text)
         if len(entry.key) != _DIGITS or entry.key.strip(b"0123456789abcdef"):
             raise view.UnknownBytesError("a key that is not the MD5 of a host")

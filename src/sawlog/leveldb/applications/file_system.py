@@ -15,14 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import (
+    Column,
     call_function,
-    cast,
+    compute_offsets,
     make_array,
     make_constant,
     make_fixed_array,
-    make_scalar,
     unpack_booleans,
-    view_offsets,
+    view_binary,
 )
 from sawlog.leveldb.applications import protobuf_kernels as k
 from sawlog.leveldb.applications import view
@@ -40,13 +40,14 @@ from sawlog.leveldb.applications.protobuf_rows import (
     take_texts,
 )
 from sawlog.leveldb.columns import convert_codes
+from sawlog.leveldb.records.kernels import Strings
 
 _STORAGES = {"t": "temporary", "p": "persistent", "s": "syncable"}
 """Directories that hold the files of a site, and the names of such storage; files private to a site are temporary."""
 _PLACE = re.compile(r"(?:^|/)([^/]*)/([tps])/Paths$")
 """The end of the path of a database of files: the directory of its site, and that of the kind of storage."""
 _ORIGIN = b"ORIGIN:"
-CHILD = b"CHILD_OF:"
+_CHILD = b"CHILD_OF:"
 _COUNTERS = {b"LAST_PATH": "last_directory", b"LAST_FILE_ID": "last_file_id", b"LAST_INTEGER": "last_data_file"}
 _MOST_PATH = 4096
 """Characters of a path; longer ones, and those of directories that are in themselves, are not made."""
@@ -57,7 +58,7 @@ _KEYS = KeyPatterns(
     [
         KeyPattern(_ORIGIN, "origin", (KeyPart("origin"),), k.PLAIN_TEXT),
         *(KeyPattern(key, kind, (), k.DECIMAL) for key, kind in _COUNTERS.items()),
-        KeyPattern(CHILD, "child", (KeyPart("parent_id", "int", b":"), KeyPart("name")), k.DECIMAL),
+        KeyPattern(_CHILD, "child", (KeyPart("parent_id", "int", b":"), KeyPart("name")), k.DECIMAL),
         KeyPattern(b"", "file", (KeyPart("file_id", "int"),)),
     ],
     _VALUES,
@@ -113,23 +114,17 @@ class _Files:
         """Paths of directories, which begin with `/` but for that of the first; of those that have one."""
         are_listed = self._are_directories & (self._numbers != 0)
         numbers, parents = self._numbers[are_listed], self._parents[are_listed]
-        names = cast(self._names.filter(make_array(are_listed, pa.bool_())), pa.large_string())
-        order = np.argsort(parents, kind="stable")
-        sorted_parents = parents[order]
-        found_numbers, paths = [np.zeros(1, np.int64)], [make_array([""], pa.large_string())]
-        slash = make_scalar("/", pa.large_string())
-        while len(found_numbers[-1]):
-            first, last = (np.searchsorted(sorted_parents, found_numbers[-1], side) for side in ("left", "right"))
-            counts = last - first
-            begins = np.repeat(first - np.cumsum(counts) + counts, counts)
-            children = order[begins + np.arange(len(begins))]
-            above = make_fixed_array(pa.int64(), np.repeat(np.arange(len(counts)), counts))
-            below = names.take(make_fixed_array(pa.int64(), children))
-            joined = call_function("binary_join_element_wise", paths[-1].take(above), below, slash)
-            are_short = np.diff(view_offsets(joined)) <= _MOST_PATH
-            found_numbers.append(numbers[children[are_short]])
-            paths.append(joined.filter(make_array(are_short, pa.bool_())))
-        return Lookup(np.concatenate(found_numbers), pa.concat_arrays(paths))
+        names = Strings(*view_binary(self._names.filter(make_array(are_listed, pa.bool_()))))
+        places = np.searchsorted(numbers, parents)
+        are_known = (places < len(numbers)) & (np.append(numbers, 0)[places] == parents)
+        above = np.where(are_known, places, np.where(parents == 0, k.ROOT, k.NOWHERE))
+        order, starts, lengths = np.empty((3, len(numbers)), np.int64)
+        order = order[: k.measure_paths(names, above, _MOST_PATH, order, starts, lengths)]
+        ends = np.append(0, compute_offsets(lengths[order]))
+        out = Column(np.uint8, int(ends[-1]))
+        k.join_paths(names, above, order, starts, lengths, out.values)
+        paths = [None, pa.py_buffer(ends), out.take(int(ends[-1]))]
+        return Lookup(np.append([0], numbers[order]), pa.Array.from_buffers(pa.large_string(), len(ends) - 1, paths))
 
     def build_path(self, parent: int, name: str) -> str:
         """Return the path of what has a name in a directory.
@@ -162,7 +157,7 @@ class FileSystem(view.ApplicationView):
 
     title = "Chromium's File System: kind, origin, directory, path, name, data_path, time of sites' files"
     directory: ClassVar = f"File System/Origins|{_PLACE.pattern}"
-    own_key: ClassVar = b"(%b|%b).*" % (_ORIGIN, CHILD)
+    own_key: ClassVar = b"(%b|%b).*" % (_ORIGIN, _CHILD)
     columns: ClassVar = view.make_columns(
         "kind origin directory storage path name file_id:int parent_id:int data_path time:time number:int"
     )
@@ -252,8 +247,8 @@ class FileSystem(view.ApplicationView):
                 "kind": _COUNTERS[key],
                 **view.read_columns(value, partial(view.read_integer, "number")),
             }
-        if key.startswith(CHILD):
-            digits, colon, stored = key[len(CHILD) :].partition(b":")
+        if key.startswith(_CHILD):
+            digits, colon, stored = key[len(_CHILD) :].partition(b":")
             if not colon:
                 raise view.UnknownBytesError("a name in a directory without a colon before it")
             name, wrong = view.decode_text(stored, "utf-8")

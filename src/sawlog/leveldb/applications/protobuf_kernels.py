@@ -25,7 +25,7 @@ from sawlog.kernels.json_text import (
     put_utf_16_string,
     widen_bits,
 )
-from sawlog.kernels.memory import are_bytes_equal, load_u32, load_u64, store_u64
+from sawlog.kernels.memory import are_bytes_equal, copy_bytes, load_u32, load_u64, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _U32, _ZERO
 from sawlog.kernels.protobuf import read_varint
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s, OutUInt64s, UInt64s
@@ -673,6 +673,78 @@ def combine_texts(first: Texts, second: Texts, separator: Int64, out: OutBytes, 
         if has_second and (has_first if separator >= 0 else not has_first):
             pos = _append_text(second, row, out, pos)
         ends[row + 1] = pos
+
+
+ROOT, NOWHERE = -1, -2
+"""Instead of the directory that one is in: none, since its path begins there; or none that is listed."""
+_NO_PATH, _UNKNOWN, _OPEN = -1, -2, -3
+"""Instead of the length of a path: there is none, it is to be measured, or those before it are being measured."""
+
+
+@kernel
+def measure_paths(
+    names: Strings, parents: Int64s, longest: Int64, order: OutInt64s, starts: OutInt64s, lengths: OutInt64s
+) -> Int64:
+    """Measure the paths of directories: `/` and the name of each one on the way.
+
+    Args:
+        names: `Strings`.
+        parents: int64, by directory: the one that it is in, `ROOT` or `NOWHERE`.
+        longest: The most bytes that a path has; longer ones, and those of directories that are in themselves, are none.
+        order: int64, directories that have a path, each after the one that it is in.
+        starts: int64, by directory: where its path begins, if they follow each other in this order.
+        lengths: int64, by directory: bytes of its path, or a negative number.
+
+    Returns:
+        How many have a path.
+    """
+    lengths[:] = _UNKNOWN
+    count, used = 0, np.int64(0)
+    for row in range(len(parents)):
+        depth, place = 0, np.int64(row)
+        while place >= 0 and lengths[place] == _UNKNOWN:
+            lengths[place] = _OPEN
+            order[count + depth] = place  # of the last one first, until its path is known
+            depth += 1
+            place = parents[place]
+        length = lengths[place] if place >= 0 else np.int64(0 if place == ROOT else _NO_PATH)
+        if length >= 0:
+            for i in range(depth // 2):
+                last = count + depth - 1 - i
+                order[count + i], order[last] = order[last], order[count + i]
+        for i in range(depth):
+            place = order[count + i]
+            if length >= 0:
+                length += 1 + names.offsets[place + 1] - names.offsets[place]
+                length = length if length <= longest else np.int64(_NO_PATH)
+            lengths[place], starts[place] = length, used
+            used += max(length, 0)
+        while depth > 0 and lengths[order[count]] >= 0:
+            count += 1
+            depth -= 1
+    return count
+
+
+@kernel
+def join_paths(names: Strings, parents: Int64s, order: Int64s, starts: Int64s, lengths: Int64s, out: OutBytes) -> None:
+    """Write paths that were measured; see `measure_paths`.
+
+    Args:
+        names: `Strings`.
+        parents: int64.
+        order: int64.
+        starts: int64.
+        lengths: int64.
+        out: uint8, with room for all.
+    """
+    for place in order:
+        name, parent = names.offsets[place], parents[place]
+        length, pos = np.uint64(names.offsets[place + 1] - name), np.uint64(starts[place])
+        if parent >= 0:
+            copy_bytes(out, pos, out, np.uint64(starts[parent]), np.uint64(lengths[parent]))
+        pos = np.uint64(starts[place] + lengths[place]) - length
+        out[pos - _ONE] = 47
+        copy_bytes(out, pos, names.data, np.uint64(name), length)
 
 
 @kernel
