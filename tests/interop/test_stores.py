@@ -377,6 +377,59 @@ def test_a_listing_of_google_goes_on_after_an_object(google: str) -> None:
     assert [info["name"] for page in pages for info in page] == ["logs/pages/1.log", "logs/pages/2.log"]
 
 
+class XmlApi(BaseHTTPRequestHandler):
+    """Google's XML API, by which obstore puts objects, before a server that takes them by the JSON API only."""
+
+    address: ClassVar[str]
+    rival: ClassVar[bytes] = b""
+    """What somebody else puts there just before."""
+
+    def do_HEAD(self) -> None:
+        self.pass_on(urllib.request.Request(self.address + self.path, method="HEAD"))
+
+    def do_PUT(self) -> None:
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        name = self.path.removeprefix("/logs/")
+        if self.rival:
+            upload(self.address, name, self.rival)
+        generation = self.headers["x-goog-if-generation-match"]
+        condition = "" if generation is None else f"&ifGenerationMatch={generation}"
+        url = f"{self.address}/upload/storage/v1/b/logs/o?uploadType=media&name={name}{condition}"
+        self.pass_on(urllib.request.Request(url, data))
+
+    def pass_on(self, request: urllib.request.Request) -> None:
+        try:
+            with urllib.request.urlopen(request) as answer:
+                status, headers = answer.status, answer.headers
+        except urllib.error.HTTPError as error:
+            status, headers = error.code, error.headers
+        self.send_response(status)
+        for name in ("ETag", "Last-Modified", "X-Goog-Generation"):
+            self.send_header(name, headers[name] or '"1"')
+        self.send_header("Content-Length", headers["Content-Length"] if self.command == "HEAD" else "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+def test_an_object_of_google_is_made_once(google: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The condition is the store's: also where somebody else is faster after a look."""
+    monkeypatch.setattr(XmlApi, "address", google, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), XmlApi) as server:
+        Thread(target=server.serve_forever).start()
+        fs = connect("gs://logs", {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "anon": True})[0].fs
+        fs.pipe_file("logs/once", b"first", mode="create")
+        with pytest.raises(FileExistsError):
+            fs.pipe_file("logs/once", b"second", mode="create")
+        monkeypatch.setattr(XmlApi, "rival", b"rival")
+        with pytest.raises(FileExistsError):
+            fs.pipe_file("logs/raced", b"late", mode="create")
+        fs.pipe_file("logs/once", b"third")
+        server.shutdown()
+    read = connect("gs://logs", {"endpoint_url": google, "anon": True})[0].fs.cat_file
+    assert (read("logs/once"), read("logs/raced")) == (b"third", b"rival")
+
+
 def container(address: str, name: str) -> None:
     """Make a container, with the signature that Azure wants."""
     date = dt.datetime.now(dt.UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
