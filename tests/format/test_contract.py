@@ -126,10 +126,19 @@ def test_a_small_format_is_read_only_and_selects_by_suffix() -> None:
 
 
 def test_a_batch_is_assembled_of_columns_and_provenance() -> None:
-    offsets = pa.array([3, 7], pa.int64())
+    calls = 0
+
+    def make_offsets() -> pa.Array:
+        nonlocal calls
+        calls += 1
+        return pa.array([3, 7], pa.int64())
+
     schema = pa.schema([("_offset", pa.int64()), ("n", pa.int8()), ("_file", pa.string())])
-    batch = assemble(schema, 2, {"n": pa.array([1, 2], pa.int8())}, "a", offsets)
+    columns = {"n": pa.array([1, 2], pa.int8())}
+    batch = assemble(schema, 2, columns, "a", make_offsets)
     assert batch.to_pydict() == {"_offset": [3, 7], "n": [1, 2], "_file": ["a", "a"]}
-    assert assemble(pa.schema([]), 2, {}, "a", offsets).num_rows == 2
+    assert assemble(pa.schema([]), 2, {}, "a", make_offsets).num_rows == 2
+    assert assemble(schema.remove(0), 2, columns, "a", make_offsets).column_names == ["n", "_file"]
+    assert calls == 1, "offsets that no column asks for are not made"
     with pytest.raises(KeyError):
-        assemble(pa.schema([("other", pa.int8())]), 2, {}, "a", offsets)
+        assemble(pa.schema([("other", pa.int8())]), 2, {}, "a", make_offsets)

@@ -113,7 +113,11 @@ class GroupRange(FileRange):
             "time": pa.Array.from_buffers(pa.int64(), rows, [None, values.slice(0, rows * WIDTH)]),
             "value": pa.Array.from_buffers(pa.float64(), rows, [None, values.slice(rows * WIDTH)]),
         }
-        yield assemble(schema, rows, columns, self.path, pa.array(offset + WIDTH * np.arange(rows), pa.int64()))
+
+        def make_offsets() -> pa.Array:
+            return pa.array(offset + WIDTH * np.arange(rows), pa.int64())
+
+        yield assemble(schema, rows, columns, self.path, make_offsets)
 
 
 def find_wanted(groups: Sequence[Group], request: BoundScan) -> list[bool]:

@@ -108,5 +108,8 @@ class RecordWalk(ChainWalk):
         columns = {}
         if RECORD_COLUMN in self._schema.names:
             columns[RECORD_COLUMN] = make_binary_array(self._ends[: rows + 1], self._data)
-        offsets = make_fixed_array(pa.int64(), self.starts[:rows].copy())
-        yield rows, assemble(self._schema, rows, columns, self.path, offsets)
+        starts = self.starts[:rows]
+        yield (
+            rows,
+            assemble(self._schema, rows, columns, self.path, lambda: make_fixed_array(pa.int64(), starts.copy())),
+        )

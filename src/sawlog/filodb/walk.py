@@ -323,8 +323,10 @@ class RecordsWalk(Walk):
         columns = self._make_columns(selected, marks)
         absent = (field for field in self._schema if field.name not in (*columns, FILE_COLUMN, OFFSET_COLUMN))
         columns |= {field.name: pa.nulls(selected.count, field.type) for field in absent}  # which a stream may name
-        starts = make_fixed_array(pa.int64(), self.starts[: selected.count].copy())
-        batch = assemble(self._schema, selected.count, columns, self.path, starts)
+        starts = self.starts[: selected.count]
+        batch = assemble(
+            self._schema, selected.count, columns, self.path, lambda: make_fixed_array(pa.int64(), starts.copy())
+        )
         if marks.errors_by_row:
             keep = np.ones(selected.count, np.bool_)
             keep[list(marks.errors_by_row)] = False
@@ -468,9 +470,10 @@ class ContainersWalk(Walk):
         }
         requested = (field for field in self._schema if field.name in columns)
         arrays = {field.name: make_fixed_array(field.type, columns[field.name].copy()) for field in requested}
+        starts = containers["start"]
         yield (
             rows,
-            assemble(self._schema, rows, arrays, self.path, make_fixed_array(pa.int64(), containers["start"].copy())),
+            assemble(self._schema, rows, arrays, self.path, lambda: make_fixed_array(pa.int64(), starts.copy())),
         )
 
     def reset(self) -> None:

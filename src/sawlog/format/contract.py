@@ -290,7 +290,7 @@ def assemble(
     rows: int,
     columns: Mapping[str, pa.Array] | Callable[[str], pa.Array],
     path: str,
-    offsets: pa.Array | Callable[[], pa.Array],
+    make_offsets: Callable[[], pa.Array],
 ) -> pa.RecordBatch:
     """Return a batch with exactly the columns of a schema, which may be provenance.
 
@@ -299,7 +299,7 @@ def assemble(
         rows: How many rows there are.
         columns: Those of the view, by name, also if it is one of provenance; or a function that makes them.
         path: The file that the rows are from.
-        offsets: Where each row begins, int64, or a function that says so.
+        make_offsets: Returns where each row begins, int64; called where the schema asks for it.
 
     Raises:
         KeyError: For a column that is neither.
@@ -311,7 +311,7 @@ def assemble(
         if name == FILE_COLUMN:
             return make_constant_string(path, rows)
         if name == OFFSET_COLUMN:
-            return offsets() if callable(offsets) else offsets
+            return make_offsets()
         return columns(name) if callable(columns) else columns[name]
 
     return make_batch([make_column(name) for name in schema.names], schema, rows)

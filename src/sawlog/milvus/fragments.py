@@ -459,5 +459,6 @@ class DeltaFragment(Fragment):
                 return deletes.keys if deletes.keys.type == kind else deletes.keys.cast(kind)
             return deletes.times if name == "timestamp" else make_constant(constants[name], kind, count)
 
-        offsets = make_constant(deletes.offset, pa.int64(), count)
-        return assemble(schema, count, make_column, self.file.path, offsets)
+        return assemble(
+            schema, count, make_column, self.file.path, lambda: make_constant(deletes.offset, pa.int64(), count)
+        )

@@ -227,8 +227,13 @@ class RowBatch:
             if field not in PROVENANCE or field.name in self._stored or field.name in self._constants
         }
         self._texts.clear()
-        starts = make_fixed_array(pa.int64(), self.starts[:rows].copy())
-        return assemble(self._schema, rows, columns, self._path, starts)
+        return assemble(
+            self._schema,
+            rows,
+            columns,
+            self._path,
+            lambda: make_fixed_array(pa.int64(), self.starts[:rows].copy()),
+        )
 
     def _judge(self, place: int, rows: int) -> NDArray[np.bool_] | None:
         """Return a mask of the values of a column that are invalid; None where all are valid."""

@@ -142,7 +142,7 @@ class DeephavenLogContents(Contents):
         return name if name is not None else self._table.partition_column or DEFAULT_PARTITION_COLUMN
 
     def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """Yield the logs of a partition are scanned, where that is needed, before its first fragment."""
+        """Yield ranges of logs; the logs of a partition are scanned before its first range, where that is needed."""
         threads = count_threads(self, request)
         for partition in self._group_logs(request):
             if self._begins_at_the_end(partition):

@@ -147,7 +147,7 @@ class EntryRange(LogFragment):
 
     def _deliver(self, batch: pa.RecordBatch, schema: pa.Schema, offsets: NDArray[np.int64]) -> pa.RecordBatch:
         columns = {name: batch.column(name) for name in batch.schema.names}
-        return assemble(schema, len(offsets), columns, self.path, _make_integers(offsets, pa.int64()))
+        return assemble(schema, len(offsets), columns, self.path, lambda: _make_integers(offsets, pa.int64()))
 
     def _make_entry_batch(self, entries: Any) -> pa.RecordBatch:
         checked = b"ok" if self.scan.options.verify_checksums else b"unchecked"

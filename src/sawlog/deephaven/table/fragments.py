@@ -84,6 +84,10 @@ class RowRange(Fragment):
         width = sum(reader.width for reader in readers.values())
         max_rows = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
         row = self.start
+
+        def make_offsets() -> pa.Array:
+            return make_fixed_array(pa.int64(), np.arange(row, row + count, dtype=np.int64))
+
         try:
             while row < end:
                 count = min(max_rows, end - row)
@@ -95,8 +99,7 @@ class RowRange(Fragment):
                     else self._fill(field, count)
                     for field in fields
                 }
-                rows = np.arange(row, row + count, dtype=np.int64)
-                batch = assemble(schema, count, columns, self.path, make_fixed_array(pa.int64(), rows))
+                batch = assemble(schema, count, columns, self.path, make_offsets)
                 self._check_groups(batch, row, findings)
                 findings.rows += count
                 row += count

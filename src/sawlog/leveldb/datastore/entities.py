@@ -180,8 +180,11 @@ class EntityRange(LogRange):
             return values if len(selection) == records.num_rows and not decoded else values.take(selection)
 
         findings.rows += len(selection)
-        ordered_offsets = make_fixed_array(pa.int64(), offsets).take(selection)
-        yield assemble(schema, len(selection), make_column, self.path, ordered_offsets)
+
+        def take_offsets() -> pa.Array:
+            return make_fixed_array(pa.int64(), offsets).take(selection)
+
+        yield assemble(schema, len(selection), make_column, self.path, take_offsets)
         for damage in damages:
             report_record(findings, damage)
 
@@ -240,8 +243,13 @@ def _make_batch(
     columns: Mapping[str, Callable[[list[Entity]], pa.Array]],
     path: str,
 ) -> pa.RecordBatch:
-    offsets = make_array([entity.offset for entity in entities], pa.int64())
-    return assemble(schema, len(entities), lambda name: columns[name](entities), path, offsets)
+    return assemble(
+        schema,
+        len(entities),
+        lambda name: columns[name](entities),
+        path,
+        lambda: make_array([entity.offset for entity in entities], pa.int64()),
+    )
 
 
 def _make_builder(field: pa.Field, *, typed: bool) -> Callable[[list[Entity]], pa.Array]:
