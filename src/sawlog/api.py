@@ -242,7 +242,7 @@ def begin_writing(
     """Begin writing to a path, or to the partitions below it.
 
     Raises:
-        SchemaError: For names that end at a NUL wherever they leave Python, and for times without a zone, unless the
+        SchemaError: For names with a NUL, at which they end outside of Python, and for times without a zone, unless the
             format holds them: they would come back as instants.
     """
     _check_names(schema)

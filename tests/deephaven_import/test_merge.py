@@ -17,7 +17,7 @@ import sawlog
 from sawlog.deephaven.ingest import runs
 from sawlog.deephaven.ingest.digest import hash_batch, make_digest
 from sawlog.deephaven.ingest.history import MergedPart, MergeRecord
-from sawlog.deephaven.ingest.order import sort_key, sort_order
+from sawlog.deephaven.ingest.order import compute_sort_order, sort_key
 from sawlog.deephaven.ingest.records import RECORD_NAME
 from sawlog.deephaven.ingest.spark import follow_logs, import_logs, merge, nightly
 from sawlog.errors import FormatError, OptionError
@@ -163,7 +163,7 @@ def test_the_order_of_values(values: pa.Array) -> None:
     random = np.random.default_rng(len(values))
     places = random.integers(0, len(values), 200)
     shuffled = values.take(pa.array(places))
-    order = sort_order([shuffled], len(shuffled))
+    order = compute_sort_order([shuffled], len(shuffled))
     assert order.tolist() == sorted(range(200), key=lambda row: (places[row], row))
     keys = [sort_key([values], row) for row in range(len(values))]
     assert all(one < other for one, other in itertools.pairwise(keys))

@@ -16,7 +16,7 @@ from sawlog.errors import UnsupportedError
 from sawlog.format.damage import Findings
 from sawlog.leveldb.columns import ENTRY_SCHEMA, OPERATION_NAMES, RANGE
 from sawlog.leveldb.database.layout import COCKROACH_NAME
-from sawlog.leveldb.database.merge import show_virtual
+from sawlog.leveldb.database.merge import select_virtual_entries
 from sawlog.leveldb.database.order import ORDERS, VirtualTable
 from sawlog.leveldb.table.layout import REVERSE_NAME
 from sawlog.testing.outcome import list_places
@@ -117,13 +117,13 @@ def test_a_virtual_table_shows_other_keys() -> None:
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
     table = VirtualTable(COCKROACH, b"/x/", newer, b"/x/b\0", b"/x/d\0", closed=False)
-    rows_shown = show_virtual(table, batch).to_pylist()
+    rows_shown = select_virtual_entries(table, batch).to_pylist()
     assert [(row["key"], row["value"]) for row in rows_shown] == [
         (b"/x/b\0", b"/x/d\0"),
         (b"/x/b\0" + newer, b"1"),
         (b"/x/c\0" + newer, b"2"),
     ]
-    keys_only = show_virtual(table, batch.select([name for name in batch.schema.names if name != "value"]))
+    keys_only = select_virtual_entries(table, batch.select([name for name in batch.schema.names if name != "value"]))
     assert keys_only["key"].to_pylist() == [b"/x/a\0", b"/x/b\0" + newer, b"/x/c\0" + newer]
 
 

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from sawlog.errors import OptionError
-from sawlog.spark.options import read_request, write_request
+from sawlog.spark.options import make_read_request, make_write_request
 
 
 def test_options_are_sorted_by_whom_they_are_for() -> None:
-    request = read_request(
+    request = make_read_request(
         {
             "path": "/a",
             "view": "damage",
@@ -39,8 +39,8 @@ def test_options_are_sorted_by_whom_they_are_for() -> None:
 
 
 def test_paths_of_options_lose_schemes_of_hadoop() -> None:
-    assert read_request({"paths": '["/a", "s3a://b/c,d"]'}, None).paths == ("/a", "s3://b/c,d")
-    assert read_request({"path": "file:///a b"}, None).paths == ("/a b",)
+    assert make_read_request({"paths": '["/a", "s3a://b/c,d"]'}, None).paths == ("/a", "s3://b/c,d")
+    assert make_read_request({"path": "file:///a b"}, None).paths == ("/a b",)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_paths_of_options_lose_schemes_of_hadoop() -> None:
 )
 def test_options_that_are_wrong_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=re.escape(message)):
-        read_request(options, None)
+        make_read_request(options, None)
 
 
 @pytest.mark.parametrize("name", ["storage.key", "storage_options"])
 def test_secrets_stay_out_of_messages(name: str) -> None:
     with pytest.raises(OptionError, match=f"option {name}: expected .*JSON") as caught:
-        read_request({"path": "/a", name: "{hunter2"}, None)
+        make_read_request({"path": "/a", name: "{hunter2"}, None)
     assert "hunter2" not in str(caught.value)
-    assert "hunter2" not in repr(read_request({"path": "/a", "storage.key": "hunter2", "other": "hunter2"}, None))
+    assert "hunter2" not in repr(make_read_request({"path": "/a", "storage.key": "hunter2", "other": "hunter2"}, None))
 
 
 def test_a_write_has_one_directory() -> None:
     with pytest.raises(OptionError, match="expected one directory, found 2 paths"):
-        write_request({"paths": '["/a", "/b"]'}, "leveldb_log")
+        make_write_request({"paths": '["/a", "/b"]'}, "leveldb_log")

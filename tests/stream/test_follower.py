@@ -149,7 +149,7 @@ def test_removing_what_was_not_read_is_an_error(tmp_path: Path) -> None:
     stream.step()
     stream.step()
     (path,) = tmp_path.iterdir()
-    stream.follower.remember(path.name, stream.follower.listing.files[path.name], path.stat().st_size)
+    stream.follower.set_committed_end(path.name, stream.follower.listing.files[path.name], path.stat().st_size)
     path.unlink()
     with pytest.raises(SawlogError, match=f"{re.escape(path.name)}: the file was removed; .* failOnDataLoss"):
         stream.step()

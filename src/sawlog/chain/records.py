@@ -158,8 +158,8 @@ class RecordWriter(FileWriter):
     """Writes one file of records.
 
     Attributes:
-        format_name: The format's name, and
-        file_kind: what people call such a file, for messages.
+        format_name: The format's name, for messages.
+        file_kind: What people call such a file, for messages.
 
     Raises:
         SchemaError: When the data is anything but one binary (or string) column named `record`.

@@ -55,22 +55,22 @@ def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
                     f" jars.packages in [spark]. Formats of sawlog: {', '.join(load_formats())}"
                 )
         if sink.own:
-            from sawlog.spark.options import write_request
+            from sawlog.spark.options import make_write_request
 
             with _locate_errors(pipeline, (*sink.key, "options")):
                 options = {name.lower(): value for name, value in sink.options.items()}
-                write_request({**options, "path": str(sink.path)}, sink.format)
+                make_write_request({**options, "path": str(sink.path)}, sink.format)
 
 
 def _check_source(pipeline: Pipeline, source: Source) -> None:
     from sawlog.spark.options import ReadOptions as Known
-    from sawlog.spark.options import check_known, read_request
+    from sawlog.spark.options import check_known, make_read_request
 
     options = {name.lower(): value for name, value in source.options.items()}
     format = None if source.format == SAWLOG else source.format
     for path in source.paths:
         with _locate_errors(pipeline, (*source.key, "options")):
-            request: SparkRequest = read_request({**options, "path": path}, format)
+            request: SparkRequest = make_read_request({**options, "path": path}, format)
             if format is not None:
                 check_known(request.format_options, Known, load_formats()[format].read_options, f"reading {format}")
         if not (source.stream and source.ddl is not None):  # such a directory may come later

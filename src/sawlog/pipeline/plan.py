@@ -157,7 +157,7 @@ class Plan:
         """Refuse, before anything runs, unknown formats, and what a format of sawlog cannot represent."""
         with self._locate_faults((*sink.key, "format")):
             if not sink.own and sink.format not in _NO_SOURCES:
-                self._find(sink.format)
+                self._require_format(sink.format)
         with self._locate_faults(sink.key):
             missing = [name for name in sink.partition_by if name not in schema.names]
             if missing:
@@ -168,8 +168,8 @@ class Plan:
                 lower = {name.lower(): value for name, value in sink.options.items()}
                 make_writer({**lower, "path": str(sink.path)}, sink.format, schema, overwrite=sink.mode == "overwrite")
 
-    def _find(self, format: str) -> None:
-        """Refuse a format that nobody knows. What Spark says of a known one, of which nothing is read, is no matter."""
+    def _require_format(self, format: str) -> None:
+        """Refuse a format that nobody knows. What else Spark says of a format does not matter: nothing is read."""
         try:
             _ = self.spark.read.format(format).load().schema
         except list_spark_errors() as error:

@@ -112,13 +112,13 @@ class PipelineRun:
         """
         start_time = time.monotonic()
         if self._pipeline.mode == "stream":
-            self._persist()
+            self._run_with_retries()
         else:
             self._run_batch()
         self._totals.seconds = time.monotonic() - start_time
         return self._totals
 
-    def _persist(self) -> None:
+    def _run_with_retries(self) -> None:
         """Run streams, from their checkpoints again after errors that may pass, with longer and longer pauses."""
         failures = 0
         while True:

@@ -370,7 +370,7 @@ def _infer_type(text: str) -> pa.DataType:
 
 
 def _count_digits(text: str) -> int | None:
-    """Return digits of a decimal number that has none after the point, if it is one, of at most 38."""
+    """Return the number of digits of a whole decimal number; None for other texts, and for more than 38 digits."""
     number = decimal.Decimal(text)
     _, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int) or exponent < 0:

@@ -172,7 +172,7 @@ class SparkRequest:
             )
 
 
-def read_request(options: Mapping[str, str], format: str | None) -> SparkRequest:
+def make_read_request(options: Mapping[str, str], format: str | None) -> SparkRequest:
     """Return options of a read.
 
     Raises:
@@ -195,7 +195,7 @@ def read_request(options: Mapping[str, str], format: str | None) -> SparkRequest
     return SparkRequest(paths, storage, read_options, remaining_options, stream, files, of_table)
 
 
-def write_request(options: Mapping[str, str], format: str | None) -> tuple[SparkRequest, Format, Any]:
+def make_write_request(options: Mapping[str, str], format: str | None) -> tuple[SparkRequest, Format, Any]:
     """Return options of a write, the format, and its own options parsed.
 
     Raises:

@@ -33,7 +33,7 @@ from sawlog.format.planning import count_indexed_rows
 from sawlog.guard import EPOCH
 from sawlog.spark.errors import is_sentence, translate_errors
 from sawlog.spark.filters import Comparison
-from sawlog.spark.options import read_request
+from sawlog.spark.options import make_read_request
 from sawlog.spark.reader import (
     FEW_ROWS,
     PartitionFunction,
@@ -125,7 +125,7 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
 
 def describe(options: Mapping[str, str]) -> dict[str, Any]:
     """Describe a path from its headers: columns, bytes, format, and rows if an index knows their number."""
-    request = read_request(options, None)
+    request = make_read_request(options, None)
     dataset = request.open_stored()
     if dataset is None:
         return {"schema": spark.StructType().json(), "bytes": 0, "rows": 0}
@@ -147,7 +147,7 @@ def check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
     """
     columns = _parse_schema(schema)
     if "path" in options or "paths" in options:
-        request = read_request(options, None)
+        request = make_read_request(options, None)
         if not request.is_empty():
             project_request(request, request.open(), columns)
             return {}
@@ -156,7 +156,7 @@ def check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
             options = {**options, "path": scratch}
             writing = import_module("sawlog.spark.writer")  # which no read needs
             writing.make_writer(options, None, columns, overwrite=False).commit([])
-            request = read_request(options, None)
+            request = make_read_request(options, None)
             if not request.is_empty():  # some formats write nothing where there are no rows
                 project_request(request, request.open(), columns)
     return {}
@@ -168,7 +168,7 @@ def describe_tables(options: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         OptionError: When the format knows no tables.
     """
-    request = read_request(options, None)
+    request = make_read_request(options, None)
     dataset = request.open()
     table_infos = [
         {"namespace": table.namespace, "name": table.name, "options": table.options}
@@ -199,7 +199,7 @@ def plan(
     Returns:
         One plan for each side, or only that of a `PlanningFunction`, whose answers the next question needs.
     """
-    request = read_request(options, None)
+    request = make_read_request(options, None)
     pickled = CPickleSerializer()
     dataset = request.open_stored()
     if dataset is None:

@@ -42,7 +42,7 @@ from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import as_sentence
 from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, append_file_columns, rescue
 from sawlog.spark.filters import is_pushing_down, read_filters, translate_filters
-from sawlog.spark.options import SparkRequest, read_request
+from sawlog.spark.options import SparkRequest, make_read_request
 from sawlog.spark.schema import check_schema, make_arrow_schema, make_spark_schema
 from sawlog.storage import ask_ahead, confirm_files, find_answer
 from sawlog.storage.index import SEARCHES, Index, Notebook, find_remote_state
@@ -87,7 +87,7 @@ _JOINED_BYTES = 1 << 20
 @as_sentence()
 def read_schema(options: Mapping[str, str], format: str | None) -> StructType:
     """Return the schema of what the options of a read ask for."""
-    request = read_request(options, format)
+    request = make_read_request(options, format)
     return make_full_schema(request, request.open())
 
 
@@ -108,7 +108,7 @@ def make_full_schema(request: SparkRequest, dataset: Dataset) -> StructType:
 @as_sentence()
 def make_reader(options: Mapping[str, str], format: str | None, schema: StructType, loaded: str = "") -> SawlogReader:
     """Return the reader for these options, which takes filters only if that is wanted and Spark will push them."""
-    request = read_request(options, format)
+    request = make_read_request(options, format)
     if format is None:
         _recommend_jar()
     pushdown = request.source_options.pushdown and is_pushing_down()

@@ -22,7 +22,7 @@ from sawlog.format.planning import find_view_schema, pack, with_scan
 from sawlog.format.recognition import get_format, load_formats, recognize
 from sawlog.format.scan import is_wider
 from sawlog.spark.errors import as_sentence
-from sawlog.spark.options import SparkRequest, read_request
+from sawlog.spark.options import SparkRequest, make_read_request
 from sawlog.spark.reader import Reading, log_unread, project_request, read_task
 from sawlog.spark.schema import find_spark_version, is_of_type, make_arrow_schema
 from sawlog.storage import File
@@ -76,7 +76,7 @@ class NoStreams(DataSourceStreamReader):
 @as_sentence()
 def make_stream_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogStreamReader:
     """Return the stream reader for these options."""
-    request = read_request(options, format)
+    request = make_read_request(options, format)
     if request.files.modifiedbefore is not None or request.files.modifiedafter is not None:
         raise OptionError("options modifiedBefore and modifiedAfter: files of a stream are written to meanwhile")
     return SawlogStreamReader(request, schema)

@@ -21,7 +21,7 @@ from sawlog.format.capabilities import WritesTasks
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.directories import DirectoriesWriter, check_partitions
 from sawlog.spark.errors import as_sentence
-from sawlog.spark.options import WriteOptions, write_request
+from sawlog.spark.options import WriteOptions, make_write_request
 from sawlog.spark.schema import check_times, restore_schema
 from sawlog.spark.tasks import LINGER_SECONDS, require_task
 from sawlog.storage import Staged, Storage
@@ -48,7 +48,7 @@ def make_writer(options: Mapping[str, str], format: str | None, schema: StructTy
         OptionError: For options that are unknown or missing, or a path that is a file.
         SchemaError: When the format cannot represent the columns.
     """
-    request, target_format, parsed = write_request(options, format)
+    request, target_format, parsed = make_write_request(options, format)
     (directory,) = request.paths
     if request.storage.exists(directory) and not request.storage.is_directory(directory):
         raise OptionError(f"{directory}: is a file; a Spark job writes a directory of files, one per task")

@@ -134,7 +134,7 @@ class CommitLog:
         return sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
-def list_committed(
+def list_committed_files(
     directories: DirectoryOperations, root: str, listing: Callable[[], tuple[Iterable[_File], Iterable[str]]]
 ) -> Iterable[_File]:
     """Return the files that count.

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from sawlog.errors import ChangedError, StorageError, without_secrets
-from sawlog.storage.commit_log import LOG, list_committed
+from sawlog.storage.commit_log import LOG, list_committed_files
 from sawlog.storage.directories import Directories, File, find_files_by_name
 from sawlog.storage.flight import Flight
 from sawlog.storage.inputs import Inputs
@@ -115,7 +115,7 @@ class LocalStore(FileStore):
         if (size := self._inputs.take(path)) is not None:
             yield "", [File(path, size)]
         elif os.path.isdir(path):
-            yield path, list_committed(directories, path, lambda: self._list_unchanged(path))
+            yield path, list_committed_files(directories, path, lambda: self._list_unchanged(path))
         elif os.path.exists(path):
             yield os.path.dirname(path), [self._make_file(path, os.stat(path), explicit=True)]
         else:
@@ -327,7 +327,7 @@ class RemoteStore(FileStore):
         has_any = False
         for match in matches:
             root = fs.unstrip_protocol(match)
-            files = list(list_committed(directories, root, partial(self._list_objects, fs, match)))
+            files = list(list_committed_files(directories, root, partial(self._list_objects, fs, match)))
             has_any = has_any or bool(files)
             yield root, files
         if not has_any and not any(fs.isdir(match) for match in matches):

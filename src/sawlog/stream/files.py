@@ -94,12 +94,12 @@ class Files:
         committed = self._committed_ends.get(name)
         return committed.position if committed is not None and committed.stamp == entry.stamp else None
 
-    def forget(self, name: str) -> int | None:
-        """Forget how far a file could be read, and say it."""
+    def pop_committed_end(self, name: str) -> int | None:
+        """Forget how far a file could be read, and return it; `None` where that was not known."""
         committed = self._committed_ends.pop(name, None)
         return committed.position if committed is not None else None
 
-    def remember(self, name: str, entry: FileSnapshot, position: int) -> None:
+    def set_committed_end(self, name: str, entry: FileSnapshot, position: int) -> None:
         """Keep how far a file can be read."""
         self._committed_ends[name] = _CommittedEnd(entry.stamp, position)
 

@@ -388,7 +388,7 @@ class _Intake:
             if position
             else find_whole_end(opened.contents, request, entry.file)
         )
-        self._follower.remember(name, entry, end)
+        self._follower.set_committed_end(name, entry, end)
         return end
 
     def _cut_at_rows(

@@ -31,8 +31,8 @@ def check_sortable(field: pa.Field) -> None:
         raise OptionError(f"column {field.name!r} is {kind}; rows cannot be sorted by it")
 
 
-def sort_order(keys: Sequence[pa.Array], rows: int) -> NDArray[np.int64]:
-    """Return the rows in order: by the first column, where it is the same by the second, and so on."""
+def compute_sort_order(keys: Sequence[pa.Array], rows: int) -> NDArray[np.int64]:
+    """Return the numbers of the rows in order: by the first column, where it is the same by the second, and so on."""
     order = np.arange(rows)
     for key in reversed(keys):
         codes, validity = _compute_codes(key), None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import make_array, make_fixed_array
 from sawlog.deephaven.ingest.digest import hash_batch, hash_columns, make_digest
 from sawlog.deephaven.ingest.history import read_parts
-from sawlog.deephaven.ingest.order import sort_key, sort_order
+from sawlog.deephaven.ingest.order import compute_sort_order, sort_key
 from sawlog.deephaven.table.types import PARTITION_KEY
 from sawlog.format.contract import TASK_BYTES, Contents, Fragment
 from sawlog.format.digest import Digest
@@ -163,7 +163,7 @@ class Sorter:
         if self.locations > 1:
             first = hash_columns([(self.groups[0], keys[0])])
             spread = (first % np.uint64(self.locations)).astype(np.int64)
-        order = sort_order([make_fixed_array(pa.int64(), spread), *keys], table.num_rows)
+        order = compute_sort_order([make_fixed_array(pa.int64(), spread), *keys], table.num_rows)
         ordered = table.take(make_fixed_array(pa.int64(), order))
         counts = np.bincount(spread, minlength=self.locations).tolist()
         path = os.path.join(self.directory, uuid.uuid4().hex)
@@ -280,7 +280,7 @@ def merge_runs(
             continue
         piece = join_batches(batches)
         if len(filled) > 1:
-            order = sort_order([piece.column(name) for name in keys], piece.num_rows)
+            order = compute_sort_order([piece.column(name) for name in keys], piece.num_rows)
             piece = piece.take(make_fixed_array(pa.int64(), order))
         yield piece
 

@@ -118,7 +118,7 @@ class JudgedTable(TableRange):
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a range of a table, in batches like those of `columns.Stream`."""
-        from sawlog.leveldb.database.merge import Judge, show_virtual
+        from sawlog.leveldb.database.merge import Judge, select_virtual_entries
 
         table.sequence = self.sequence
         ledger = findings
@@ -134,7 +134,7 @@ class JudgedTable(TableRange):
         for spans, of_deletions in self._turns(reader.spans, merged=delivers):
             reader.spans = spans
             for stored in reader.read_batches():
-                batch = stored if self.virtual is None else show_virtual(self.virtual, stored)
+                batch = stored if self.virtual is None else select_virtual_entries(self.virtual, stored)
                 if not batch.num_rows:
                     continue
                 if not of_deletions:

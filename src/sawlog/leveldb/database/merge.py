@@ -192,8 +192,8 @@ def _find_first(flags: pa.Array) -> int:
     return int(hits.argmax()) if hits.any() else len(flags)
 
 
-def show_virtual(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the entries that a virtual table has of a batch of those that are stored, as it shows them."""
+def select_virtual_entries(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the entries that a virtual table has of a batch of stored entries, under the keys that it shows."""
     is_range = view_values(batch.column(OPERATION), np.uint8) == RANGE
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns[KEY] = _replace_keys(table, columns[KEY], is_range)

@@ -109,7 +109,7 @@ class BatchBuilder:
         self._check_families(operations, families)
         keys, values = (kernels.Strings(*self._read_binary(batch, name, operations)) for name in ("key", "value"))
         sequences, counted = self._assign_sequences(batch, operations)
-        starts = self._starts(batch, operations, sequences, counted)
+        starts = self._find_batch_starts(batch, operations, sequences, counted)
         payload = keys.offsets[-1] - keys.offsets[0] + values.offsets[-1] - values.offsets[0]
         batches = len(starts) - 1
         room = int(payload) + batches * layout.BATCH_HEADER + batch.num_rows * kernels.OPERATION_ROOM
@@ -204,7 +204,7 @@ class BatchBuilder:
             raise SchemaError(f"column 'sequence': numbers end at {layout.MAX_SEQUENCE}")
         return numbers, counted
 
-    def _starts(
+    def _find_batch_starts(
         self,
         batch: pa.RecordBatch,
         operations: NDArray[np.int8],
