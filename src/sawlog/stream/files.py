@@ -94,7 +94,7 @@ class Files:
         committed = self._committed_ends.get(name)
         return committed.position if committed is not None and committed.stamp == entry.stamp else None
 
-    def pop_committed_end(self, name: str) -> int | None:
+    def forget_committed_end(self, name: str) -> int | None:
         """Forget how far a file could be read, and return it; `None` where that was not known."""
         committed = self._committed_ends.pop(name, None)
         return committed.position if committed is not None else None

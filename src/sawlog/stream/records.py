@@ -159,9 +159,9 @@ class Records:
         elif entry.file.size == ended.position:
             self.ended[name] = entry.stamp
         else:
-            self._resume(name, ended, proof)
+            self._wake_file(name, ended, proof)
 
-    def _resume(self, name: str, ended: FinishedFile, proof: str) -> None:
+    def _wake_file(self, name: str, ended: FinishedFile, proof: str) -> None:
         self.files[name] = ReadPosition(ended.position, proof, ended.position)
         self._removed.add(hash_name(name))
         self._added.pop(hash_name(name), None)
@@ -246,7 +246,7 @@ class Records:
 
     def _check_emptied(self, name: str, copied_bytes: int) -> None:
         """Notice what was written to a file between its being copied and its being emptied, and was not read."""
-        reachable = self._follower.pop_committed_end(name) or 0
+        reachable = self._follower.forget_committed_end(name) or 0
         if reachable > copied_bytes:
             self._report_loss(
                 f"{self._follower.root}{name}: the file was copied and emptied; {copied_bytes} bytes of it were read or"
@@ -377,7 +377,7 @@ class Records:
         self._removed.add(key)
         self._added.pop(key, None)
         if entry.file.size > record.position:
-            self._resume(name, record, prove(entry.file, record.position, self._follower.storage))
+            self._wake_file(name, record, prove(entry.file, record.position, self._follower.storage))
         else:
             self._added[hash_name(name)] = record._replace(version=hash_version(entry.version))
             self.ended[name] = entry.stamp
@@ -400,7 +400,7 @@ class Records:
         sizes = {entry.file.size for entry in arrived}
         for name, place in self.files.items():
             if name not in entries:
-                reachable = self._follower.pop_committed_end(name)
+                reachable = self._follower.forget_committed_end(name)
                 if reachable is not None and reachable > place.position:
                     self._report_loss(
                         f"{self._follower.root}{name}: the file was removed; {place.position} bytes of it were read,"
