@@ -191,7 +191,7 @@ def make_read_request(options: Mapping[str, str], format: str | None) -> SparkRe
     files = _take_own(FileOptions, remaining_options, None, "reading with Spark")
     if read_options.task_bytes <= 0:
         raise OptionError(f"option task_bytes={read_options.task_bytes}: expected a positive number of bytes")
-    storage = replace(storage, chosen=files.make_selection())
+    storage = replace(storage, file_filter=files.make_selection())
     return SparkRequest(paths, storage, read_options, remaining_options, stream, files, of_table)
 
 

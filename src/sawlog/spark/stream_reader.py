@@ -281,7 +281,7 @@ def open_followed(
     for candidates in filter(None, (table_files, read)):
         paths = {file.path for file in candidates}
         try:
-            dataset = replace(request, storage=replace(request.storage, chosen=_Among(paths))).open()
+            dataset = replace(request, storage=replace(request.storage, file_filter=_Among(paths))).open()
             if read and not dataset.format.stream_rules.is_complete(dataset.scan.view):
                 require_followable(dataset.contents).list_fragments(dataset.request, ())
         except (StorageError, InternalError):
@@ -341,7 +341,7 @@ def _open_with_columns(
 
 @dataclass(frozen=True)
 class _Among:
-    """Chooses some files, for `Storage.chosen`."""
+    """Chooses some files, for `Storage.file_filter`."""
 
     paths: set[str]
 

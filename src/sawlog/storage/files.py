@@ -68,14 +68,14 @@ class Storage:
         options: What fsspec needs.
         memory_map: Whether local files are memory-mapped: one that is then truncated ends the process.
         inputs: What is read without being a file at a path.
-        chosen: Whether a file below a path belongs to it; all of them do by default. Picklable.
+        file_filter: Whether a file below a path belongs to it; all of them do by default. Picklable.
         index: What planning has asked of files before; it stays in this process.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     memory_map: bool = False
     inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
-    chosen: Callable[[str, File], bool] | None = None
+    file_filter: Callable[[str, File], bool] | None = None
     index: Memory | None = field(default=None, repr=False, compare=False)
     _stores: Stores = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
 
@@ -85,12 +85,12 @@ class Storage:
             object.__setattr__(self, "options", self._stores.options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (self.options, self.memory_map, self.inputs, self.chosen, self._stores.objects))
+        return (_restore, (self.options, self.memory_map, self.inputs, self.file_filter, self._stores.objects))
 
     def make_fresh(self) -> Storage:
         """Return the same storage with nothing found yet, and no index: files may be others than those found before."""
         objects = DriveObjects(until=self._stores.objects.until)
-        return _restore(self.options, self.memory_map, self.inputs, self.chosen, objects)
+        return _restore(self.options, self.memory_map, self.inputs, self.file_filter, objects)
 
     @property
     def directories(self) -> Directories:
@@ -287,7 +287,7 @@ class Storage:
 
     def _choose(self, root: str, raw: Iterable[File]) -> Iterable[File]:
         files = self._stores.objects.unwrap(root.rstrip("/"), list(raw), _OnDrives(self))
-        is_chosen = self.chosen
+        is_chosen = self.file_filter
         return files if is_chosen is None else (file for file in files if is_chosen(root, file))
 
 

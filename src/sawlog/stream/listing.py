@@ -96,7 +96,7 @@ class Listing:
         if is_sweep:
             self._swept = now
         entries: dict[str, FileSnapshot] = {}
-        is_chosen = self.storage.chosen
+        is_chosen = self.storage.file_filter
         waiting = [(path, path) for path in self.paths]
         while waiting:
             root, path = waiting.pop()
