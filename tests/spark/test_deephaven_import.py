@@ -350,7 +350,7 @@ def test_locations_appear_as_they_are_done(
             raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(publication.Publication, "arrived", dies)
+        patch.setattr(publication.Publication, "take_outcome", dies)
         with pytest.raises(RuntimeError, match="killed"):
             import_logs(spark, logs.directory, db, location_bytes=30_000)
     assert seen[0] <= seen[1] <= seen[2]

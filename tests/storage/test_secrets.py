@@ -19,7 +19,7 @@ SECRET = "hunter2"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.storage.remote.WAITS", ())
+    monkeypatch.setattr("sawlog.storage.remote.RETRY_SECONDS", ())
 
 
 @pytest.mark.parametrize(
