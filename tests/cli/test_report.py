@@ -72,7 +72,7 @@ opened = set()
 sys.addaudithook(lambda event, args: opened.add(str(args[0])) if event == "open" else None)
 import sawlog
 from sawlog.dataset.folder import open_folder
-from sawlog.dataset.timeline import DAYS, NEWEST, Timeline
+from sawlog.dataset.timeline import MAX_DAYS, MAX_EVENTS, Timeline
 folder = open_folder(sys.argv[1], on_damage="skip")
 opened.clear()
 for part in folder.parts:

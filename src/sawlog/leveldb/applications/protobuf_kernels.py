@@ -469,7 +469,7 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
     field_index = declared.nodes[node].first
     out_pos = _begin_message(declared.nodes[node], row, rendered, state.position)
     while True:
-        if not _has_room(out, out_pos, _ZERO, state):
+        if out_pos == _ZERO or not _has_room(out, out_pos, _ZERO, state):
             return _ZERO
         if pos >= end:
             if items > _ZERO:
@@ -505,8 +505,6 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
                 if has_comma:
                     out_pos = _put_byte(out, out_pos, 44)
                 out_pos = _put_undeclared(data, tag, start, pos, out, out_pos, state)
-                if out_pos == _ZERO:
-                    return _ZERO
                 continue
             if not is_again:
                 out_pos = _put_name(declared, field, has_comma, out, out_pos)
@@ -518,8 +516,6 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
             if is_packed:
                 state.position = out_pos
                 out_pos, items = _put_packed(data, declared, field, start, pos, items, out, state)
-                if out_pos == _ZERO:
-                    return _ZERO
                 continue
             if items > _ONE:
                 out_pos = _put_byte(out, out_pos, 44)
@@ -545,8 +541,6 @@ def _put_message(data: Any, pos: Any, end: Any, node: Any, row: Any, declared: A
             out_pos = _put_text(data, start, pos, out, out_pos, state)
         else:
             out_pos = _put_scalar(data, field, start, pos, out_pos, rendered, scratch)
-        if out_pos == _ZERO:
-            return _ZERO
 
 
 @inlined
