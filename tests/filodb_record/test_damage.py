@@ -413,7 +413,7 @@ def test_repair_keeps_every_sound_record_of_whatever_schema(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("salvage", [(), "unknown_schemas"])
 def test_repair_keeps_records_behind_those_that_only_other_schemas_find_damaged(tmp_path: Path, salvage: Any) -> None:
-    """A record that is too long for its schema ends a container to whoever reads that schema, and to nobody else."""
+    """A record that is too long for its schema ends a container where that schema is read, and nowhere else."""
     counter = Schemas.built_in()["prom-counter"]
     target = RecordBuilder(clock=lambda: golden.TIMESTAMP, container_size=1 << 20)
     _, _, short, behind = (

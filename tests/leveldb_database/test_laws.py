@@ -37,7 +37,7 @@ SHARED_TABLE = (
 )
 
 UNSEEN = (
-    r"damages: expected .*Place\(file='([^']*)', offset=0, length=0, kind='mismatched_file'\)"
+    r"expected .*Place\(file='([^']*)', offset=0, length=0, kind='mismatched_file'\)"
     r"(?!.*found.*file='\1', offset=0, length=0, kind='mismatched_file')"
 )
 """What parts of a table do not say of a file, and all of it does."""

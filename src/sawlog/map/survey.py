@@ -44,7 +44,7 @@ _MAX_TEXT = 120
 _MAX_ALL_RANGES = 2000
 """Damaged ranges that are listed, over all files."""
 _KEY_COLUMNS = 3
-_REFUTING_SHARE = 8
+_MIN_ROWS_PER_RESET = 8
 """Where one of so many rows steps back, rows are in another order, such as that of keys."""
 
 Advance = Callable[[int], None]
@@ -102,7 +102,7 @@ class _FileSurvey:
         """Return everything that is known of the file, with at most `room` excerpts besides rows at `places`."""
         file_map, levels = self.file_map, self.levels
         bins = levels.bins
-        if levels.order.resets * _REFUTING_SHARE > (file_map.rows or 0):
+        if levels.order.resets * _MIN_ROWS_PER_RESET > (file_map.rows or 0):
             order, bins["resets"] = None, 0
         file_map.bin_bytes = levels.width
         file_map.bins = {name: bins[name].tolist() for name in bins.dtype.names if name not in ("low", "high")}
