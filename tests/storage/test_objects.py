@@ -417,7 +417,7 @@ def test_names_that_fill_pages_are_all_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_log_opened_by_itself_waits_for_few_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A file has no log of jobs; its end is asked for once, for all that look there; names are asked for side by side."""
+    """A file has no log of jobs; its end is asked for once, for all that look there; names are asked for at a time."""
     store, requests = MemoryStore(), Counter[str]()
     sawlog.write(pa.table({"record": [bytes(1000)] * 500}), tmp_path / "log", format="leveldb_log")
     log = (tmp_path / "log").read_bytes()
