@@ -424,16 +424,16 @@ class RemoteStore(FileStore):
         """Return a remote file, as it was when it was found, here or by another process."""
         fs, path = self._connect(url)
         state = self._states.get(url)
-        if state is None and file is not None and file.is_tagged and fs.has_objects:
-            state = self._states[url] = ObjectState(file.size, {"etag": file.version.strip('"')}, file.modified)
-        if state is None:
+        if file is not None and file.is_tagged and fs.has_objects:
+            state = ObjectState(file.size, {"etag": file.version.strip('"')}, file.modified)
+            self._states.setdefault(url, state)  # a later listing may have found another object
+        elif state is None:
             info = fs.info(path)
             if info["size"] is None:
                 raise StorageError(f"{url}: the server does not say how long the file is; download it first")
-            state = ObjectState.of(info)
-            if file is not None:
-                state.recall_earlier(file.size, file.version, file.modified).check(state, url)
-            self._states[url] = state
+            state = self._states[url] = ObjectState.of(info)
+        if file is not None:
+            state.recall_earlier(file.size, file.version, file.modified).check(state, url)
         self._asked.setdefault(url, state)
         return StoreObject(fs, path, url, state)
 
