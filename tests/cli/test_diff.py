@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sawlog.cli.diff
-from sawlog.cli.diff import Comparison, Side, compare_in_order
+from sawlog.cli.diff import Comparison, PeekableRows, compare_in_order
 from tests.cli.conftest import RECORDS, Run, write_log
 
 
@@ -45,7 +45,7 @@ def test_in_order_accounts_for_every_row(rows: int, monkeypatch: pytest.MonkeyPa
         if random.random() < 0.7:
             other.insert(random.randrange(len(other) + 1), 99)
         found = Comparison("a", "b", {}, 1000)
-        compare_in_order(found, *(Side(iter(cut(rows, n)), ["n"]) for n in (one, other)))
+        compare_in_order(found, *(PeekableRows(iter(cut(rows, n)), ["n"]) for n in (one, other)))
         assert (found.equal + found.only_a, found.equal + found.only_b) == (len(one), len(other))
         assert found.different is (one != other)
         gone, new = ({row.number for row in found.rows if row.side == side} for side in "ab")
@@ -60,7 +60,7 @@ def test_a_difference_is_as_small_as_it_can_be_where_rows_are_not_repeated() -> 
         for n in random.sample(range(10_000, 20_000), 20):
             other.insert(random.randrange(len(other) + 1), n)
         found = Comparison("a", "b", {}, 0)
-        compare_in_order(found, *(Side(iter(cut(64, n)), ["n"]) for n in (one, other)))
+        compare_in_order(found, *(PeekableRows(iter(cut(64, n)), ["n"]) for n in (one, other)))
         assert (found.only_a, found.only_b) == (len(set(one) - set(other)), 20)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from sawlog.cli.output import Page, measure_width
-from sawlog.cli.table import MIN_WIDTH, fit
+from sawlog.cli.table import MIN_WIDTH, fit_widths
 from tests.cli.conftest import RECORDS, Run, write_log
 
 DATABASE = Path(__file__).parents[1] / "golden" / "leveldb_database" / "pebble-2.1.7-minlz" / "db"
@@ -26,7 +26,7 @@ DATABASE = Path(__file__).parents[1] / "golden" / "leveldb_database" / "pebble-2
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=30), st.integers(20, 300))
 def test_columns_fit_into_the_width_of_the_terminal(natural: list[int], room: int) -> None:
-    widths = fit(natural, room)
+    widths = fit_widths(natural, room)
     assert 1 <= len(widths) <= len(natural)
     assert sum(widths) + 2 * (len(widths) - 1) <= room
     assert all(min(width, MIN_WIDTH) <= given <= width for given, width in zip(widths, natural, strict=False))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.deephaven.log import plan
+from sawlog.deephaven.log.extent import measure_range
 from sawlog.deephaven.log.fragments import make_log_range
-from sawlog.deephaven.log.survey import survey
 from sawlog.format.damage import DamageWarning, Findings
 
 from .reference import DELETE, Col, entry, header, row
@@ -161,7 +161,7 @@ def test_what_a_survey_cuts_is_the_whole(entries, changes, step):
         (log,) = dataset.contents.logs
         whole = replace(next(iter(dataset.fragments())), end=log.file.size)
         bare = make_log_range(log.file, log.header, dataset.scan.options, dataset.scan.storage)
-        found = survey(bare, step, last=True)
+        found = measure_range(bare, step, last=True)
         kept = replace(whole, file=replace(whole.file, size=found.end))
 
         def read(start: int, end: int) -> list[int]:
@@ -172,7 +172,7 @@ def test_what_a_survey_cuts_is_the_whole(entries, changes, step):
         bounds = [whole.start, *(cut for cut in found.cuts if cut < found.end), found.end]
         assert [n for start, end in pairwise(bounds) for n in read(start, end)] == expected
         position, rows = whole.start, []
-        while (part := survey(replace(bare, start=position), step, step, last=True)).stopped:
+        while (part := measure_range(replace(bare, start=position), step, step, last=True)).stopped:
             assert part.end > position
             rows += read(position, part.end)
             position = part.end

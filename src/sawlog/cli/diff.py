@@ -123,7 +123,7 @@ class Comparison(Result):
             page.print_line((f"{only}{changed}", ""))
 
 
-class Side:
+class PeekableRows:
     """The rows of one side on their way past."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], names: list[str]) -> None:
@@ -230,7 +230,7 @@ class _Terms:
         if self.keys:
             compare_by_key(comparison, [first, second], names, self.keys)
         else:
-            compare_in_order(comparison, Side(first, names), Side(second, names))
+            compare_in_order(comparison, PeekableRows(first, names), PeekableRows(second, names))
         return comparison, losses
 
 
@@ -355,7 +355,7 @@ def compare_columns(a: pa.Schema, b: pa.Schema) -> tuple[list[str], dict[str, st
     return names, differing
 
 
-def compare_in_order(comparison: Comparison, a: Side, b: Side) -> None:
+def compare_in_order(comparison: Comparison, a: PeekableRows, b: PeekableRows) -> None:
     """Compare rows in their order; after a difference, go on at the next row that both have."""
     while (batch_a := a.peek_batch()) is not None and (batch_b := b.peek_batch()) is not None:
         count = min(batch_a.num_rows, batch_b.num_rows)
@@ -371,7 +371,7 @@ def compare_in_order(comparison: Comparison, a: Side, b: Side) -> None:
             side.skip(len(lines))
 
 
-def _compare_window(comparison: Comparison, a: Side, b: Side) -> None:
+def _compare_window(comparison: Comparison, a: PeekableRows, b: PeekableRows) -> None:
     """Compare the next rows one by one, as far as is certain within the window."""
     lines_a, lines_b = a.peek_lines(), b.peek_lines()
     at_a = at_b = 0

@@ -186,17 +186,17 @@ def ls(
         )
     with show_progress(sum(part.size for part in parts), "looking") as advance:
 
-        def look(part: Part) -> ListedPath:
+        def inspect_part(part: Part) -> ListedPath:
             with divide_progress(part.size, advance) as step:
-                return _look(part, place, options, step if count or part.size <= COUNTED_BYTES else None)
+                return _inspect_part(part, place, options, step if count or part.size <= COUNTED_BYTES else None)
 
-        looks = map_ordered(parts, wrap_single_step(look), limit_threads(parts, count_cores()))
+        looks = map_ordered(parts, wrap_single_step(inspect_part), limit_threads(parts, count_cores()))
         listing.parts += [listed for _, listed in looks]
     show(listing, json=json)
     return Exit.OK
 
 
-def _look(part: Part, storage: Storage, options: Mapping[str, Any], advance: Advance | None) -> ListedPath:
+def _inspect_part(part: Part, storage: Storage, options: Mapping[str, Any], advance: Advance | None) -> ListedPath:
     """Open a part, and say what it holds; with a bar, read it. What it warns of is noted with it."""
     listed = ListedPath(part)
     if part.format is None:

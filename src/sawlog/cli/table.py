@@ -38,7 +38,7 @@ def print_table(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
     heads = [(escape_unprintable(field.name), render_type(field.type)) for field in schema]
     columns = itertools.zip_longest(heads, sample, fillvalue=())
     natural = [max(map(measure_width, (*head, *cells)), default=0) for head, cells in columns]
-    widths = fit(natural, room) if room is not None else [min(width, _PIPE_WIDTH) for width in natural]
+    widths = fit_widths(natural, room) if room is not None else [min(width, _PIPE_WIDTH) for width in natural]
     hidden = schema.names[len(widths) :]
     printer = _Printer(widths, [_is_number(field.type) for field in schema], room is not None)
     printer.print_header(heads)
@@ -59,7 +59,7 @@ def render_type(kind: pa.DataType) -> str:
     return str(kind)
 
 
-def fit(natural: Sequence[int], room: int) -> list[int]:
+def fit_widths(natural: Sequence[int], room: int) -> list[int]:
     """Return widths for as many columns as fit into `room` cells: the widest give way first."""
     min_widths = [min(width, MIN_WIDTH) for width in natural]
     shown_columns = len(min_widths)

@@ -71,7 +71,7 @@ _WHOLE_DIGITS = {pa.int32(): 10, pa.int64(): 20}
 _MOST_DIGITS = 38
 _EXACT = decimal.Context(prec=_MOST_DIGITS)
 
-Facts = dict[str, Any]
+FileValues = dict[str, Any]
 """Values of file columns, by name; of `_metadata`, what holds for the whole file."""
 
 
@@ -238,7 +238,9 @@ class FileColumns:
         matching_directories = {name for name, holds in zip(directories, passes, strict=True) if holds}
         return [file for file in files if os.path.dirname(file.path) in matching_directories]
 
-    def collect_facts(self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]) -> dict[str, Facts]:
+    def collect_values(
+        self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]
+    ) -> dict[str, FileValues]:
         """Return the values of file columns by path, for workers; empty if no such column is requested.
 
         Raises:
@@ -247,20 +249,20 @@ class FileColumns:
         requested_columns = [name for name in names if name in self.names]
         if not requested_columns:
             return {}
-        facts_by_path: dict[str, Facts] = {}
+        values_by_path: dict[str, FileValues] = {}
         for path in dict.fromkeys(paths):
             file = files.get(path)
             values = self._parse_values(path if file is not None else f"{path}/")
             values[METADATA] = _make_metadata(path, file)
             if self.rescued is not None:
                 values[self.rescued] = None  # of rows that are intact
-            facts_by_path[path] = {name: values[name] for name in requested_columns}
-        return facts_by_path
+            values_by_path[path] = {name: values[name] for name in requested_columns}
+        return values_by_path
 
-    def _parse_values(self, path: str) -> Facts:
+    def _parse_values(self, path: str) -> FileValues:
         """Return values of the columns that the directories of a path make."""
         texts = dict(_parse_pairs(path, self.bases))
-        values: Facts = {}
+        values: FileValues = {}
         for field in self.partitions:
             text = texts.get(field.name)
             try:
@@ -270,9 +272,11 @@ class FileColumns:
         return values
 
 
-def append_file_columns(batch: pa.RecordBatch, facts: Facts, fragment: Fragment, target: pa.Schema) -> pa.RecordBatch:
+def append_file_columns(
+    batch: pa.RecordBatch, file_values: FileValues, fragment: Fragment, target: pa.Schema
+) -> pa.RecordBatch:
     """Return a batch of a fragment with the columns of its file, in the types that Spark wants."""
-    for name, value in facts.items():
+    for name, value in file_values.items():
         if name in batch.schema.names:  # a row of `rescue`
             continue
         kind = target.field(name).type
@@ -286,9 +290,11 @@ def append_file_columns(batch: pa.RecordBatch, facts: Facts, fragment: Fragment,
     return batch
 
 
-def rescue(damage: pa.RecordBatch, name: str, facts: Facts, storage: Storage, target: pa.Schema) -> pa.RecordBatch:
+def rescue(
+    damage: pa.RecordBatch, name: str, file_values: FileValues, storage: Storage, target: pa.Schema
+) -> pa.RecordBatch:
     """Return rows of damaged ranges: what is damaged, with its first bytes, and null in the columns of the data."""
-    columns = {field.name: pa.nulls(damage.num_rows, field.type) for field in target if field.name not in facts}
+    columns = {field.name: pa.nulls(damage.num_rows, field.type) for field in target if field.name not in file_values}
     if name in target.names:
         rows = damage.select(_RESCUED_FIELDS).to_pylist()
         for row in rows:
@@ -298,7 +304,7 @@ def rescue(damage: pa.RecordBatch, name: str, facts: Facts, storage: Storage, ta
     return pa.record_batch(columns) if columns else damage
 
 
-def _make_metadata(path: str, file: File | None) -> Facts:
+def _make_metadata(path: str, file: File | None) -> FileValues:
     modified = file.modified if file is not None else None
     return {
         "file_path": path if "://" in path else f"file://{path}",

@@ -42,10 +42,10 @@ from sawlog.spark.reader import (
     is_searched,
     join_tasks,
     log_unread,
-    look,
     make_full_schema,
     project_request,
     remember_findings,
+    search_part,
 )
 
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -248,7 +248,7 @@ class PlanningFunction:
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the answer of one partition."""
         pickled = CPickleSerializer()
-        outcome = look(pickled.loads(next(partition).column(0)[0].as_py()))
+        outcome = search_part(pickled.loads(next(partition).column(0)[0].as_py()))
         yield pa.record_batch({"found": make_array([pickled.dumps(outcome)], pa.binary())})
 
 

@@ -40,7 +40,7 @@ from sawlog.format.planning import (
 )
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import as_sentence
-from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, append_file_columns, rescue
+from sawlog.spark.files import RESCUED_TYPE, FileColumns, FileValues, append_file_columns, rescue
 from sawlog.spark.filters import is_pushing_down, read_filters, translate_filters
 from sawlog.spark.options import SparkRequest, make_read_request
 from sawlog.spark.schema import check_schema, make_arrow_schema, make_spark_schema
@@ -183,7 +183,7 @@ class SawlogReader(DataSourceReader):
         sizes = {file.path: file.size for part in unknown for file in part.files}.values()
         if unknown and sum(sizes) <= count_cores() * max(sizes):
             # Sooner here than in the task that reads the longest one.
-            looked = map_all(unknown, look, count_cores())
+            looked = map_all(unknown, search_part, count_cores())
             reading = project_request(self._request, inform(dataset, looked), self._schema, self._filters)
         log_unread(dataset)
         return [InputPartition(task) for task in reading.make_tasks(task_bytes)]
@@ -209,13 +209,13 @@ class Task:
 
     Attributes:
         parts: Fragments, and datasets that the task plans itself, in order.
-        facts: Values of the columns that files have, by path; empty where none of them is wanted.
+        file_values: Values of the columns that files have, by path; empty where none of them is wanted.
         ignore_missing: Whether files that are gone are left out.
         rescued: The column that says what is damaged, where damaged ranges have rows of their own.
     """
 
     parts: Sequence[Fragment | Dataset]
-    facts: Mapping[str, Facts]
+    file_values: Mapping[str, FileValues]
     ignore_missing: bool = False
     rescued: str | None = None
 
@@ -236,7 +236,11 @@ class Task:
 def join_tasks(tasks: Sequence[Task]) -> Task:
     """Return the task that reads what some tasks of a read do, one after the other."""
     parts = [part for task in tasks for part in task.parts]
-    return replace(tasks[0], parts=parts, facts={path: facts for task in tasks for path, facts in task.facts.items()})
+    return replace(
+        tasks[0],
+        parts=parts,
+        file_values={path: values for task in tasks for path, values in task.file_values.items()},
+    )
 
 
 @dataclass(frozen=True)
@@ -310,8 +314,8 @@ class Reading:
     def make_task(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Task:
         """Return the task that reads these parts of files."""
         inside = ([file.path for file in part.files] if isinstance(part, Dataset) else [part.path] for part in parts)
-        facts = self.columns.collect_facts(itertools.chain.from_iterable(inside), self.names, files)
-        return Task(parts, facts, self.request.files.ignoremissingfiles, self.rescued)
+        file_values = self.columns.collect_values(itertools.chain.from_iterable(inside), self.names, files)
+        return Task(parts, file_values, self.request.files.ignoremissingfiles, self.rescued)
 
 
 def _count_bytes(part: Fragment | Dataset) -> int:
@@ -354,7 +358,7 @@ def log_unread(dataset: Dataset) -> None:
         logger.warning(remark)
 
 
-def look(part: Contents) -> Found:
+def search_part(part: Contents) -> Found:
     """Look into a part of remote files, which is read through for that: what planning needs of each of them."""
     notebook = Notebook()
     part = with_scan(part, replace(part.scan, storage=replace(part.scan.storage, index=notebook)))
@@ -481,17 +485,17 @@ def _read_fragments(
     # Where few rows are enough, those of the first fragment often are.
     first = itertools.islice(fragments, 1 if limit is not None and limit <= FEW_ROWS else 0)
     for fragment in itertools.chain(first, ask_ahead(fragments)):
-        facts = task.facts.get(fragment.path, {})
+        file_values = task.file_values.get(fragment.path, {})
         rescuing = task.rescued is not None
         findings = Findings(fragment.scan.on_damage, drained=rescuing, columns=[] if rescuing else None)
         try:
-            for batch in _read_rows_and_damage(fragment, findings, facts, target, task.rescued):
+            for batch in _read_rows_and_damage(fragment, findings, file_values, target, task.rescued):
                 freeze_loaded()
                 if not target.names:
                     yield batch
                     continue
                 try:
-                    ready = cast_batch(append_file_columns(batch, facts, fragment, target), target)
+                    ready = cast_batch(append_file_columns(batch, file_values, fragment, target), target)
                 except SchemaError as error:
                     raise SchemaError(f"{fragment.path}: {error}") from error
                 yield ready
@@ -531,15 +535,15 @@ def _join_batches(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 
 def _read_rows_and_damage(
-    fragment: Fragment, findings: Findings, facts: Facts, target: pa.Schema, rescued: str | None
+    fragment: Fragment, findings: Findings, file_values: FileValues, target: pa.Schema, rescued: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a fragment, and after them rows of the damaged ranges, which have no values of the data."""
     for batch in _read_batches(fragment, findings, _FACT_ROWS if target.names else sys.maxsize):
         yield batch
         if rescued is not None and (damage := take_damage_batch(findings)) is not None:
-            yield rescue(damage, rescued, facts, fragment.scan.storage, target)
+            yield rescue(damage, rescued, file_values, fragment.scan.storage, target)
     if rescued is not None and (damage := take_damage_batch(findings)) is not None:
-        yield rescue(damage, rescued, facts, fragment.scan.storage, target)
+        yield rescue(damage, rescued, file_values, fragment.scan.storage, target)
 
 
 def _read_batches(fragment: Fragment, findings: Findings, max_rows: int) -> Iterator[pa.RecordBatch]:

@@ -153,7 +153,7 @@ def _collect(frame: DataFrame, board: str, arrived: Callable[[int, bytes], None]
     os.makedirs(board, exist_ok=True)
     finished_ids: set[str] = set()
 
-    def look() -> None:
+    def report_arrivals() -> None:
         for name in sorted(set(os.listdir(board)) - finished_ids):
             if name.isdecimal():
                 finished_ids.add(name)
@@ -164,8 +164,8 @@ def _collect(frame: DataFrame, board: str, arrived: Callable[[int, bytes], None]
         job = pool.submit(frame.collect)
         try:
             while not wait([job], _LOOK_SECONDS).done:
-                look()
-            look()
+                report_arrivals()
+            report_arrivals()
             rows: list[Any] = job.result()
             return rows
         finally:

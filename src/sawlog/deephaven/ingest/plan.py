@@ -14,9 +14,9 @@ from sawlog.deephaven.ingest.records import RECORD_NAME, ImportedRange, Partitio
 from sawlog.deephaven.ingest.schema import conform
 from sawlog.deephaven.ingest.unstorable import UNSTORABLE_NAME, Mender, OnUnstorable
 from sawlog.deephaven.log.dataset import BinaryLog, replace_size
+from sawlog.deephaven.log.extent import measure_range
 from sawlog.deephaven.log.fragments import RowRange, make_log_range
 from sawlog.deephaven.log.names import order_key, parse_name
-from sawlog.deephaven.log.survey import survey
 from sawlog.deephaven.table.writer import LocationWriter
 from sawlog.errors import SchemaError
 from sawlog.format.contract import PROVENANCE, Projection, Scan
@@ -161,16 +161,16 @@ class Planner:
             return None
         options = self._scan.options.without_incomplete()
         ahead = replace(make_log_range(log.file, header, options, storage), start=start)
-        surveyed = survey(ahead, self._location_bytes, remaining, last=last)
-        if surveyed.end < log.file.size and not surveyed.stopped:
+        extent = measure_range(ahead, self._location_bytes, remaining, last=last)
+        if extent.end < log.file.size and not extent.stopped:
             remarks.append(
-                f"{log.file.path}: {log.file.size - surveyed.end} bytes after byte {surveyed.end} wait for their end"
+                f"{log.file.path}: {log.file.size - extent.end} bytes after byte {extent.end} wait for their end"
             )
-        if surveyed.end <= start:
+        if extent.end <= start:
             return None
-        live_from = surveyed.live_from if self._scan.options.deletes == "apply" else -1
-        cuts = tuple(cut for cut in surveyed.cuts if start < cut < surveyed.end)
-        return _News(replace_size(log, surveyed.end), start, cuts, live_from, surveyed.stopped)
+        live_from = extent.live_from if self._scan.options.deletes == "apply" else -1
+        cuts = tuple(cut for cut in extent.cuts if start < cut < extent.end)
+        return _News(replace_size(log, extent.end), start, cuts, live_from, extent.stopped)
 
     def _plan_splits(self, partition: Partition, news: Sequence[_News], progress: Progress) -> Iterator[Split]:
         """Fill one location after the other."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sawlog.arrow import make_constant
 from sawlog.deephaven.log.columns import PARTITION_KEY, Rendering, unite
+from sawlog.deephaven.log.extent import measure_range
 from sawlog.deephaven.log.fields import parse_parts
 from sawlog.deephaven.log.fragments import (
     COMMANDS_SCHEMA,
@@ -28,7 +29,6 @@ from sawlog.deephaven.log.header import Header, IncompleteHeaderError, measure_h
 from sawlog.deephaven.log.names import LogName, order_key, parse_name
 from sawlog.deephaven.log.options import ReadOptions
 from sawlog.deephaven.log.plan import CutLayout, find_cut, find_cuts, recall, scan, walk_stretch
-from sawlog.deephaven.log.survey import survey
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.errors import FormatError, OptionError, UnsupportedError, warn
 from sawlog.format.contract import (
@@ -312,7 +312,7 @@ class DeephavenLogContents(Contents):
             return position
         options = self._options.without_incomplete()
         log_range = make_log_range(file, log.header, options, self.scan.storage)
-        return survey(replace(log_range, start=start), last=True).end
+        return measure_range(replace(log_range, start=start), last=True).end
 
     def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """Return fragments of new ranges, as `Followable.list_fragments` says.
@@ -507,14 +507,14 @@ class DeephavenLogContents(Contents):
         threads = count_threads(self, request)
         for log in self.logs:
             if log.header is not None and self._stretch is not None:
-                self._survey_stretch(log.file, log.header, *self._stretch)
+                self._measure_stretch(log.file, log.header, *self._stretch)
             elif log.header is not None:
                 layout = self._scan(log, log.header.size, CUT_BYTES, threads)
                 note_answer(self.scan.storage, log.file, LAYOUT, pack_numbers([layout.live_from, *layout.cuts]))
                 independent = independent and layout.live_from < 0
         return independent
 
-    def _survey_stretch(self, file: File, header: Header, first: int, last: int) -> None:
+    def _measure_stretch(self, file: File, header: Header, first: int, last: int) -> None:
         """Note what is between the first cuts at or past two places, and where they are."""
         begin = first if first == header.size else find_cut(file, header, self.scan, first)
         if begin is None:

@@ -111,7 +111,7 @@ class FileCheck(Fragment):
             value_findings.add_damage(make_metadata_damage(column, headers, str(error)))
         row = 0
         while row < count and suffix == layout.DATA:
-            array = reader.read(row, reader.fit(row, min(BATCH_ROWS, count - row)))
+            array = reader.read(row, reader.count_batch_rows(row, min(BATCH_ROWS, count - row)))
             wrong = groups.find_differing(row, array) if groups is not None else None
             if wrong is not None:
                 groups = None

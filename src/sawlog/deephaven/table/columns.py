@@ -86,7 +86,7 @@ class ColumnReader:
         self._open()
         self._most = self._limit_rows()
 
-    def fit(self, first: int, count: int) -> int:
+    def count_batch_rows(self, first: int, count: int) -> int:
         """Return how many of the next rows make a batch of a reasonable size; at least one."""
         count = min(count, self._most)
         if self._binary is None or first >= self._capacity:

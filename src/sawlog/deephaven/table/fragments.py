@@ -92,7 +92,7 @@ class RowRange(Fragment):
             while row < end:
                 count = min(max_rows, end - row)
                 for reader in readers.values():
-                    count = min(count, reader.fit(row, count))
+                    count = min(count, reader.count_batch_rows(row, count))
                 columns = {
                     field.name: self._convert(readers[field.name].read(row, count), field)
                     if field.name in readers

@@ -21,10 +21,6 @@ from sawlog.filodb.schemas import Schema
 from sawlog.filodb.schemas.record import Buffer, Column, RecordSchema
 
 
-def _read_clock() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class RecordBuilder:
     """Builds records into containers. Not for several threads at once.
 
@@ -43,7 +39,7 @@ class RecordBuilder:
         container_size: int = layout.DEFAULT_CONTAINER_SIZE,
         *,
         reuse_one_container: bool = False,
-        clock: Callable[[], int] = _read_clock,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         check_container_size(container_size)
         self.container_size = container_size

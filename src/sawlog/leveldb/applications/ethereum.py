@@ -75,11 +75,6 @@ def render_quantity(item: Item) -> Any:
     return f"{int.from_bytes(item, 'big'):#x}" if isinstance(item, bytes) else render_data(item)
 
 
-def _render_account(item: Item) -> Any:
-    """Return an address; none, where a contract is made."""
-    return render_data(item) if item else None
-
-
 def _render_items(shape: Shape, item: Item) -> Any:
     return [shape(part) for part in item] if isinstance(item, list) else render_data(item)
 
@@ -115,14 +110,9 @@ def _render_receipt(item: Item) -> Any:
     return _render_fields(layout.OLD_RECEIPTS.get(len(item), layout.RECEIPT), item)
 
 
-def _render_status(item: Item) -> Any:
-    """Return whether a transaction has succeeded, or the root of the state after it, before Byzantium."""
-    return render_data(item) if len(item) == layout.HASH_SIZE else render_quantity(item)
-
-
 _SHAPES: Mapping[str, Shape] = {
-    "to": _render_account,
-    "status": _render_status,
+    "to": lambda item: render_data(item) if item else None,
+    "status": lambda item: render_data(item) if len(item) == layout.HASH_SIZE else render_quantity(item),
     "transactions": partial(_render_items, _render_transaction),
     **{name: partial(_render_items, partial(_render_fields, declared)) for name, declared in layout.LISTS.items()},
 }

@@ -378,9 +378,6 @@ class ScriptValue:
                 f"an array of length {length} that ends with length {again}, at byte {self._in.position}"
             )
 
-    def _read_date(self) -> ScriptObject:
-        return self._add_thing(render_date(self._in.take_double()))
-
     def _read_wrapped(self, name: str, read: Callable[[], Any]) -> ScriptObject:
         thing = self._add_thing({})
         thing.plain = {name: read()}
@@ -543,7 +540,7 @@ _READERS: dict[int, Callable[[ScriptValue], Any]] = {
     layout.OBJECT_TAG: ScriptValue._read_object,
     layout.SPARSE_LIST_TAG: ScriptValue._read_sparse_array,
     layout.DENSE_LIST_TAG: ScriptValue._read_dense_array,
-    layout.DATE_TAG: ScriptValue._read_date,
+    layout.DATE_TAG: lambda value: value._add_thing(render_date(value._in.take_double())),
     ord("y"): lambda value: value._add_thing({"$boolean": True}),
     ord("x"): lambda value: value._add_thing({"$boolean": False}),
     ord("n"): lambda value: value._read_wrapped("$number_object", lambda: render_number(value._in.take_double())),

@@ -43,7 +43,7 @@ from sawlog.milvus.collection.checks import describe_metadata_gap, find_left_out
 from sawlog.milvus.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus.collection.fragments import BatchFragment, Shared
 from sawlog.milvus.collection.infer import infer_fields
-from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, choose, gather
+from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, choose_collection, gather
 from sawlog.milvus.collection.packed import cut, unpack
 from sawlog.milvus.collection.pictures import make_delete_pictures, make_segment_pictures
 from sawlog.milvus.collection.selection import (
@@ -61,7 +61,7 @@ from sawlog.milvus.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment
 from sawlog.milvus.layout import BinlogDamageKind, DataType
 from sawlog.milvus.metadata.load import Metadata, find_backup_root
 from sawlog.milvus.metadata.model import CollectionMeta
-from sawlog.milvus.metadata.nearby import Choice, choose_metadata
+from sawlog.milvus.metadata.nearby import MetadataSelection, choose_metadata
 from sawlog.milvus.metadata.schema import parse_user_schema
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.paths import LogFile
@@ -115,7 +115,7 @@ class CollectionContents(Contents):
         table = self._options.table
         try:
             return self._unpack(
-                choose(self._present_collections if table is None else self.collections, table, location)
+                choose_collection(self._present_collections if table is None else self.collections, table, location)
             )
         except OptionError:
             if self._broken_metadata is not None and self._scan.on_damage == "fail":
@@ -163,7 +163,7 @@ class CollectionContents(Contents):
         return self._options.table is None and len(self._present_collections) > 1
 
     @cached_property
-    def _choice(self) -> Choice:
+    def _metadata_selection(self) -> MetadataSelection:
         """The metadata that is named, that of the backup that the files are in, or the nearest that knows them."""
         ids = {log.collection for log in self._logs} - {0}
         roots = {log.root for log in self._logs}
@@ -173,12 +173,12 @@ class CollectionContents(Contents):
     def _with_scan(self, scan: Scan) -> CollectionContents:
         """Return contents of the same files and metadata, read otherwise."""
         contents = type(self)(self.format, self._files, scan)
-        contents._choice = self._choice
+        contents._metadata_selection = self._metadata_selection
         return contents
 
     @property
     def _metadata(self) -> Metadata | None:
-        return self._choice.metadata
+        return self._metadata_selection.metadata
 
     @cached_property
     def _metas(self) -> Mapping[int, CollectionMeta]:
@@ -515,7 +515,7 @@ class CollectionContents(Contents):
         facts: dict[str, Any] = {}
         if self._metadata is not None:
             facts["metadata"] = f"{self._metadata.path} ({self._metadata.title})"
-        if besides := (*self._choice.remarks, *self._choice.unused):
+        if besides := (*self._metadata_selection.remarks, *self._metadata_selection.unused):
             facts["other metadata"] = "; ".join(besides)
         if len(self._present_collections) > 1:
             named = (
@@ -574,7 +574,7 @@ class CollectionContents(Contents):
         self, request: BoundScan, task_bytes: int | None = None, *, silent: bool = False
     ) -> Iterator[BatchFragment]:
         if not (silent or self._is_silent):  # a filter of warnings would be that of all threads
-            for remark in self._choice.remarks:
+            for remark in self._metadata_selection.remarks:
                 warn(remark, SegmentsWarning)
             for remark in list_remarks(self._selection, self._scan.view):
                 warn(f"collection {self.collection.name}: {remark}", SegmentsWarning)

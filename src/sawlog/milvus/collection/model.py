@@ -526,7 +526,7 @@ def _select_listed(logs: list[LogFile], named: Sequence[LogMeta]) -> list[LogFil
     return [log for log in logs if log.log in named_ids]
 
 
-def choose(collections: Mapping[int, Collection], table: str | None, location: str) -> Collection:
+def choose_collection(collections: Mapping[int, Collection], table: str | None, location: str) -> Collection:
     """Return the collection of that name or id; the only one that there is anything of, where none is named.
 
     Names are those of collections and aliases, by themselves or as `database.name`. As in Milvus, a name by itself

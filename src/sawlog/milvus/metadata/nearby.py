@@ -26,7 +26,7 @@ _MAX_DIRECTORIES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MetadataSelection:
     """Metadata that is used.
 
     Attributes:
@@ -42,7 +42,7 @@ class Choice:
 
 def choose_metadata(
     named: str | None, roots: Iterable[str], ids: AbstractSet[int], time: int | None, storage: Storage
-) -> Choice:
+) -> MetadataSelection:
     """Return the metadata that is named, or otherwise the nearest that knows one of the collections.
 
     Args:
@@ -56,7 +56,7 @@ def choose_metadata(
         FormatError: When what is named is no metadata.
     """
     if named is not None:
-        return Choice(None if named == NO_METADATA else load(named, storage))
+        return MetadataSelection(None if named == NO_METADATA else load(named, storage))
     nearest: Metadata | None = None
     remarks: list[str] = []
     unused: list[str] = []
@@ -84,7 +84,7 @@ def choose_metadata(
         for place in places
         if storage.is_directory(place, fresh=False)
     ]
-    return Choice(nearest, tuple(remarks), tuple(unused))
+    return MetadataSelection(nearest, tuple(remarks), tuple(unused))
 
 
 _ADVICE = "metadata= names another, metadata=none takes none"

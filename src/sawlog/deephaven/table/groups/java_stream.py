@@ -198,15 +198,9 @@ class Reader(ByteCursor):
         length = self.read_number(">H")
         return self._keep(self.read_text(length), start if length <= _SMALL_VALUE_BYTES else None)
 
-    def _read_long_string(self, depth: int) -> str:
-        return self._keep(self.read_text(self.read_number(">q")))
-
     def _read_block(self, depth: int) -> bytes:
         self.position -= 1
         return self.read_block()
-
-    def _read_class_object(self, depth: int) -> JavaClass | None:
-        return self._keep(self._read_class(depth))
 
     def _read_description(self, depth: int) -> JavaClass | None:
         self.position -= 1
@@ -425,10 +419,10 @@ _ELEMENTS: dict[int, Callable[[Reader, int], Any]] = {
     Code.OBJECT: Reader._read_object,
     Code.STRING: Reader._read_string,
     Code.ARRAY: Reader._read_array,
-    Code.CLASS: Reader._read_class_object,
+    Code.CLASS: lambda reader, depth: reader._keep(reader._read_class(depth)),
     Code.BLOCK_DATA: Reader._read_block,
     Code.LONG_BLOCK_DATA: Reader._read_block,
-    Code.LONG_STRING: Reader._read_long_string,
+    Code.LONG_STRING: lambda reader, depth: reader._keep(reader.read_text(reader.read_number(">q"))),
     Code.PROXY_CLASS_DESC: Reader._read_description,
     Code.ENUM: Reader._read_enum,
 }

@@ -1,4 +1,4 @@
-"""Survey of a log: how far it is committed, where it may be cut, and what is deleted, found in one walk."""
+"""Extent of a log: how far it is committed, where it may be cut, and what is deleted, found in one walk."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sawlog.deephaven.log.walk import RowWalk
 from sawlog.format.damage import Findings, TailStatus
 
 _STEPS_PER_CUT = 64
-"""How often a survey looks for a cut on the way to one."""
+"""How often a walk looks for a cut on the way to one."""
 _ROW_BYTES = 32
 """Bytes of a small row."""
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class RangeExtent:
     """Committed end, cuts and deletions that a walk has found.
 
     Attributes:
@@ -34,7 +34,9 @@ class Survey:
     stopped: bool = False
 
 
-def survey(fragment: RowRange, step: int | None = None, max_bytes: int | None = None, *, last: bool) -> Survey:
+def measure_range(
+    fragment: RowRange, step: int | None = None, max_bytes: int | None = None, *, last: bool
+) -> RangeExtent:
     """Walk a range up to the end of its log, over damage.
 
     Args:
@@ -57,11 +59,11 @@ def survey(fragment: RowRange, step: int | None = None, max_bytes: int | None = 
             if not walk.between_sets:
                 continue
             if limit is not None and position >= limit and position < fragment.file.size:
-                return Survey(position, tuple(cuts), int(walk.state.last_delete), stopped=True)
+                return RangeExtent(position, tuple(cuts), int(walk.state.last_delete), stopped=True)
             if step is not None and position - last_cut >= step:
                 cuts.append(position)
                 last_cut = position
-    return Survey(_find_end(walk, findings, last=last), tuple(cuts), int(walk.state.last_delete))
+    return RangeExtent(_find_end(walk, findings, last=last), tuple(cuts), int(walk.state.last_delete))
 
 
 def _find_end(walk: RowWalk, findings: Findings, *, last: bool) -> int:
