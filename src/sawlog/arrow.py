@@ -436,6 +436,9 @@ def view_values(array: pa.Array, dtype: Any) -> NDArray[Any]:
     return values
 
 
+_WIDE_TYPES = {kind.id for kind in (pa.large_binary(), pa.large_string(), pa.large_list(pa.null()))}
+
+
 def view_offsets(array: pa.Array) -> NDArray[Any]:
     """Return the offsets of bytes, texts, lists or maps, read-only: one more than there are values.
 
@@ -444,9 +447,7 @@ def view_offsets(array: pa.Array) -> NDArray[Any]:
     Raises:
         SchemaError: When offsets are missing, or they do not ascend.
     """
-    kind = array.type
-    is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_list(kind)
-    dtype = np.int64 if is_wide else np.int32
+    dtype = np.int64 if array.type.id in _WIDE_TYPES else np.int32
     if not len(array):  # whose buffer may be of any length
         return np.zeros(1, dtype)
     start, end = array.offset, array.offset + len(array) + 1

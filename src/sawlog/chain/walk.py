@@ -81,7 +81,7 @@ class ChainWalk(ABC):
         self.source = source
         self.findings = findings
         # The first damage must stop the kernel where rows after it must not be delivered.
-        room = 1 if self.fails else event_room or EVENT_ROOM
+        room = 1 if self.fails else min(event_room or EVENT_ROOM, span.end - span.start + 1)
         self.state = k.make_state(state_type, position=span.start, max_rows=max_rows, max_events=room)
         self.events = np.zeros(room + self.events_per_step, k.EVENT)
         self._complaints: list[Damage] = []

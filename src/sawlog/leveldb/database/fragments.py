@@ -465,7 +465,7 @@ class KeyRange(Fragment):
             for entries in merge_groups(
                 streams, self.low, self.high, version.pending, report, bytewise=bytewise, order=order
             ):
-                findings.rows += len(entries.order) if is_history else int(entries.live.sum())
+                findings.rows += len(entries.order) if is_history else int(np.count_nonzero(entries.live))
                 if findings.observe is not None and not orphan:
                     findings.observe(entries)
                 if entries.blobs and not orphan:
@@ -629,7 +629,7 @@ class KeyRange(Fragment):
             if ledger.tail is not None and ledger.tail.unfinished and not parts.has_next(file):
                 logs.tail = ledger.tail.of(file.path)
             if batches:
-                entries = pa.concat_batches(batches)
+                entries = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
                 points = sort_batch(select_rows(entries, deletions=False))
                 logs.entries.append((file.path, select_rows(entries, deletions=True), points))
         return logs
@@ -648,11 +648,13 @@ class KeyRange(Fragment):
         if STAMP_SIZE in operations.schema.names:
             recorded = view_values(operations.column(STAMP_SIZE), np.int64)
         widths = self.version.choose_stamp_widths(recorded)
-        keys, stamps = split_stamps(keys, widths, self.path)
-        if ranges.any():
-            values, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
+        has_stamps = self.version.has_stamps
+        if has_stamps or widths.any():
+            keys, stamps = split_stamps(keys, widths, self.path)
+            if ranges.any():
+                values, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
         columns = [operations.column("sequence"), make_fixed_array(pa.uint8(), codes), keys, values]
-        if not self.version.has_stamps:
+        if not has_stamps:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
 

@@ -336,7 +336,7 @@ class MergedEntries:
             k.resolve(entries, order, covers, fates)
         self.order = order.numbers
         self.live: NDArray[np.bool_] = fates == k.SHOWN
-        if (self._codes == RANGE).any():
+        if RANGE in self._codes.tobytes():
             self.live &= self._codes[self.order] != RANGE
         if uncertain:
             self.live &= self._sequences[self.order] > uncertain
@@ -356,7 +356,8 @@ class MergedEntries:
     @property
     def blobs(self) -> bool:
         """Whether values of entries may be in blob files."""
-        return bool(((self._codes == BLOB) | (self._codes == ENTITY)).any())
+        codes = self._codes.tobytes()
+        return BLOB in codes or ENTITY in codes
 
     @property
     def has_strays(self) -> bool:
@@ -402,7 +403,7 @@ class MergedEntries:
     def _iterate_stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Yield ranges of entries: entries next to each other in a batch are left together, if they are many."""
         edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
-        used = k.find_stretches(numbers, self._batch_numbers, LONG, edges)
+        used = k.find_stretches(numbers, self._batch_numbers, LONG, edges) if len(edges) else 0
         first = 0
         for start, stop in edges[:used].reshape(-1, 2).tolist():
             yield from self._split_entries(numbers, first, start)
@@ -412,7 +413,10 @@ class MergedEntries:
 
     def _split_entries(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
-        if last - first <= BATCH_ROWS and self._value_sizes[numbers[first:last]].sum(dtype=np.int64) <= _PICKED_BYTES:
+        if last - first <= BATCH_ROWS and (
+            sum(batch.get_total_buffer_size() for batch in self._batches) <= _PICKED_BYTES
+            or self._value_sizes[numbers[first:last]].sum(dtype=np.int64) <= _PICKED_BYTES
+        ):
             yield from [(first, last)] if first < last else ()
             return
         sizes = self._value_sizes[numbers[first:last]].cumsum(dtype=np.int64)
@@ -459,9 +463,8 @@ class MergedEntries:
 
     def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
         """Return rows by number: a slice if they are next to each other in a batch, else copies one by one."""
-        kinds = pa.schema([STAMPED_SCHEMA.field(name) for name in names])
         if not names or not len(numbers):
-            return make_batch_from_rows([], kinds)
+            return make_batch_from_rows([], pa.schema([STAMPED_SCHEMA.field(name) for name in names]))
         first, last = int(numbers[0]), int(numbers[-1])
         batch_number = int(self._batch_numbers[first])
         if (
@@ -488,7 +491,7 @@ class MergedEntries:
                 arrays.append(make_fixed_array(pa.uint64(), self._stamps[numbers]))
             else:
                 arrays.append(make_fixed_array(pa.uint8(), self._codes[numbers]))
-        return pa.RecordBatch.from_arrays(arrays, schema=kinds)
+        return pa.RecordBatch.from_arrays(arrays, list(names))
 
     def _gather_values(self, numbers: NDArray[np.int64]) -> pa.Array:
         """Return values, each copied once, those of a batch after those of another."""
@@ -513,8 +516,7 @@ class MergedEntries:
         used = [data[offsets[0] : offsets[-1]] for data, offsets in parts]
         shifts = np.cumsum([0, *map(len, used)])
         ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
-        data = used[0] if len(used) == 1 else _concatenate(used, np.uint8)
-        return Keys(data, np.concatenate([np.zeros(1, np.int64), *ends]))
+        return Keys(_concatenate(used, np.uint8), np.concatenate([np.zeros(1, np.int64), *ends]))
 
     def _make_entries(self) -> k.Entries:
         """Return columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
@@ -551,13 +553,13 @@ def _split_binary(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64
 
 
 def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, kind), *arrays])
+    return arrays[0] if len(arrays) == 1 else np.concatenate([np.zeros(0, kind), *arrays])
 
 
 def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> k.Order:
     """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
     edges = np.cumsum([0, *(length for length in lengths if length)]).astype(np.int64).tolist()
-    order, spare = _allocate_order(edges[-1]), _allocate_order(edges[-1])
+    order, spare = (_allocate_order(length) for length in (edges[-1], edges[-1] if len(edges) > 2 else 0))
     order.numbers[:] = np.arange(edges[-1])
     _write_words(entries, edges, order.words)
     for first, last in itertools.pairwise(edges if not presorted else ()):
@@ -607,6 +609,11 @@ def _sort_entries(entries: k.Entries, first: int, last: int) -> k.Order:
 def sort_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return entries in key order, newest first where keys are equal."""
     stamped = [(STAMP, "descending")] if STAMP in batch.schema.names else []
+    if not stamped:
+        sequences, codes = view_values(batch.column(SEQUENCE), np.int64), view_values(batch.column(OPERATION), np.uint8)
+        entries = k.Entries(*_split_binary(batch.column(KEY)), sequences, sequences, codes)
+        if k.is_sorted(entries, 0, batch.num_rows):
+            return batch
     order = pc.sort_indices(batch, sort_keys=[(KEY, "ascending"), *stamped, (SEQUENCE, "descending")])
     return batch.take(order)
 
@@ -824,27 +831,13 @@ class _Deletions:
 
 def select_rows(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
     """Return the range deletions of a batch, or everything else."""
-    is_selected: NDArray[np.bool_] = view_values(batch.column(OPERATION), np.uint8) == RANGE
-    if not deletions:
-        is_selected = ~is_selected
+    codes = view_values(batch.column(OPERATION), np.uint8)
+    if RANGE not in codes.tobytes():
+        return _EMPTY if deletions else batch
+    is_selected: NDArray[np.bool_] = (codes == RANGE) == deletions
     if is_selected.all():
         return batch
     return batch.take(make_fixed_array(pa.int64(), np.flatnonzero(is_selected))) if is_selected.any() else _EMPTY
 
 
 _EMPTY = make_batch_from_rows([], ENTRY_SCHEMA)
-
-
-def _cut(runs: list[EntryRun], limit: bytes | None) -> tuple[list[EntryRun], list[EntryRun]]:
-    """Return runs of one batch each, cut in two by a key."""
-    if limit is None:
-        return runs, []
-    below, above = [], []
-    for run in runs:
-        (batch,) = run.batches
-        count = count_below(batch.column(KEY), limit)
-        if count:
-            below.append(EntryRun(run.path, run.level, [batch.slice(0, count)]))
-        if count < batch.num_rows:
-            above.append(EntryRun(run.path, run.level, [batch.slice(count)]))
-    return below, above
