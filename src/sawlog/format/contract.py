@@ -397,7 +397,7 @@ class DirectoryLayout:
 
     def dataset_directory(self, file: File) -> str:
         """Return the directory of the dataset that a file belongs to, judged by its path."""
-        return posixpath.dirname(file.path)
+        return file.directory
 
     def table_name(self, file: File) -> str | None:
         """Return the table that a file belongs to, by its name; `None` where that does not say."""

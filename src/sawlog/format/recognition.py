@@ -176,7 +176,7 @@ def find_named_homes(format: Format, files: Sequence[File], paths: Sequence[str]
 
 def _select_below(files: Sequence[File], directories: Collection[str]) -> list[File]:
     above = {"" if directory == "." else directory for directory in directories}
-    return [file for file in files if not above.isdisjoint(_walk_up(posixpath.dirname(file.path)))]
+    return [file for file in files if not above.isdisjoint(_walk_up(file.directory))]
 
 
 def find_unread(format: Format, files: Sequence[File], view: str) -> list[Skipped]:
@@ -231,7 +231,7 @@ def explain_unselected(
             continue
         apart = format.name not in part.format.directory_layout.absorbs
         # Who names the directory of a dataset does not mean the one in a directory inside.
-        inside = bool(named) and posixpath.dirname(file.path) not in homes
+        inside = bool(named) and file.directory not in homes
         missed = apart and not scan.is_format_named and not inside
         reason = f"read as {part.title} by: {command}"
         explained[file.path] = Skipped(file.path, reason, file.size, missed=missed, command=command if apart else "")
@@ -254,7 +254,7 @@ def find_parts(files: Sequence[File], storage: Storage) -> list[Part]:
     formats_by_file = dict(zip(probed, map_files(lambda file: _recognize_file(file, storage), probed), strict=True))
     for file in unclaimed:
         if (format := formats_by_file.get(file)) is None:
-            unknown[posixpath.dirname(file.path)].append(file)
+            unknown[file.directory].append(file)
         else:
             located.append(Part(file.path, format, [file]))
     located += [Part(directory, None, group) for directory, group in unknown.items()]
@@ -331,12 +331,12 @@ def _with_mixed(located: list[Part]) -> list[Part]:
     """Return the same parts, which know whether others, but for parts of their own, have files below their paths."""
     holders: dict[str, set[str]] = defaultdict(set)
     for part in located:
-        directories = {posixpath.dirname(file.path) for file in part.files} if part.format is not None else ()
+        directories = {file.directory for file in part.files} if part.format is not None else ()
         for above in {above or "." for directory in directories for above in _walk_up(directory)}:
             holders[above].add(part.format.name if part.format is not None else "")
     below: dict[str, list[File]] = defaultdict(list)
     for file in (file for part in located for file in part.files):
-        for above in _walk_up(posixpath.dirname(file.path)):
+        for above in _walk_up(file.directory):
             below[above or "."].append(file)
     return [
         replace(
@@ -355,8 +355,7 @@ def _choose_inputs(part: Part, format: Format, below: Sequence[File]) -> tuple[s
     layout = format.directory_layout
     part_paths = {file.path for file in part.files}
     is_loose = not layout.is_directory and all(
-        (posixpath.dirname(file.path) or ".") == part.path and layout.judged_together(file) is None
-        for file in part.files
+        (file.directory or ".") == part.path and layout.judged_together(file) is None for file in part.files
     )
     other_files = [file for file in below if file.path not in part_paths] if is_loose else []
     if not format.select(other_files, "rows"):

@@ -42,7 +42,7 @@ class _Roots(DirectoryLayout):
         """Return the directory that holds those of insert and delta logs."""
         log = paths.parse(file)
         if _is_backup_meta(file):
-            return posixpath.dirname(posixpath.dirname(file.path))
+            return posixpath.dirname(file.directory)
         if log is None:
             return super().dataset_directory(file)
         above, _, last = log.root.rpartition("/")

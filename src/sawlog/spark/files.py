@@ -12,7 +12,6 @@ import decimal
 import functools
 import glob
 import itertools
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -191,7 +190,7 @@ class FileColumns:
                 metadata = _check_metadata_type(user_fields[METADATA].dataType)
         values: dict[str, set[str | None]] = {}
         if not options.recursivefilelookup:
-            for directory in {os.path.dirname(file.path): None for file in files}:
+            for directory in {file.directory: None for file in files}:
                 for name, text in _parse_pairs(f"{directory}/", bases):
                     values.setdefault(name, set()).add(text)
         fields = [
@@ -231,12 +230,12 @@ class FileColumns:
         """Return the files that conditions on directories let through."""
         if not conditions:
             return list(files)
-        directories = list({os.path.dirname(file.path): None for file in files})
+        directories = list({file.directory: None for file in files})
         rows = [self._parse_values(f"{directory}/") for directory in directories]
         batch = pa.RecordBatch.from_pylist(rows, self.partitions)
         passes = mask(bind_query(conditions, None, self.partitions, self.partitions), batch).to_pylist()
         matching_directories = {name for name, holds in zip(directories, passes, strict=True) if holds}
-        return [file for file in files if os.path.dirname(file.path) in matching_directories]
+        return [file for file in files if file.directory in matching_directories]
 
     def collect_values(
         self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]

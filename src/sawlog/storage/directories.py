@@ -65,6 +65,12 @@ class File:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.path.rpartition("/")[2])
 
+    @property
+    def directory(self) -> str:
+        """The path of its directory, as `posixpath.dirname` has it; empty for the current one."""
+        above = self.path[: len(self.path) - len(self.name)]
+        return above.rstrip("/") or above
+
 
 def find_files_by_name(directory: str, names: re.Pattern[str]) -> Iterator[File]:
     """Yield the files of a local directory that have such names; it is listed again only if it has changed."""

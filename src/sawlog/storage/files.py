@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posixpath
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -138,7 +137,7 @@ class Storage:
         files = list(store.list_files(name, fresh=fresh, names=sought, beginnings=beginnings))
         if not objects.is_empty:
             below = objects.unwrap(name, store.list_raw(name), _OnDrives(self))
-            files = [file for file in (*files, *below) if posixpath.dirname(file.path) == ("" if name == "." else name)]
+            files = [file for file in (*files, *below) if file.directory == ("" if name == "." else name)]
         if names is not None:
             files = [file for file in files if names.search(file.name)]
         return sorted({file.path: file for file in files}.values(), key=lambda file: file.path)

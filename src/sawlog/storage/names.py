@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -35,7 +36,15 @@ def make_natural_key(path: str) -> str:
 
     It is one string, because sorting holds the keys of all files at a time. A number comes before any text.
     """
-    parts = _DIGITS.split(path)  # every other part is of digits
+    directory, separator, name = path.rpartition("/")
+    key = _make_part_key.__wrapped__(name)  # while names of directories are those of many files
+    return f"{'/'.join(map(_make_part_key, directory.split('/')))}/{key}" if separator else key
+
+
+@lru_cache(1 << 10)
+def _make_part_key(name: str) -> str:
+    """Return the sort key of a name in a path."""
+    parts = _DIGITS.split(name)  # every other part is of digits
     parts[1::2] = [
         f"\0{chr(len(number))}{number}{digits}\0" for digits in parts[1::2] for number in (digits.lstrip("0"),)
     ]

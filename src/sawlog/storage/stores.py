@@ -12,7 +12,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from sawlog.errors import ChangedError, StorageError, without_secrets
 from sawlog.storage.commit_log import LOG, list_committed_files
@@ -32,14 +32,6 @@ REQUESTS = 64
 
 _MAX_SINGLE_REQUESTS = 2
 """This many files are asked for one by one; more of them by listing what they are in."""
-
-
-class _Inode(NamedTuple):
-    """Identity and size of a local file when it was found: of what `os.stat` says, a quarter of the memory."""
-
-    device: int
-    number: int
-    size: int
 
 
 class FileStore(Protocol):
@@ -103,7 +95,7 @@ class LocalStore(FileStore):
     def __init__(self, memory_map: bool, inputs: Inputs) -> None:
         self._memory_map = memory_map
         self._inputs = inputs
-        self._found: dict[str, _Inode] = {}
+        self._found: dict[str, tuple[int, int, int]] = {}  # device, number and size of files when they were found
 
     def has_found(self, path: str) -> bool:
         return path in self._found
@@ -156,8 +148,8 @@ class LocalStore(FileStore):
         return os.path.exists(path)
 
     def find_size(self, path: str) -> int | None:
-        if (inode := self._found.get(path)) is not None:
-            return inode.size
+        if path in self._found:
+            return self._found[path][2]
         try:
             status = os.stat(path)
         except (OSError, ValueError):  # where nobody may look, and what no file can be called, is none
@@ -220,7 +212,8 @@ class LocalStore(FileStore):
                 _raise_unless_gone(error)
             if LOG in inner:
                 logs.append(directory)
-            waiting += [os.path.join(directory, name) for name in reversed(inner) if not is_hidden_directory(name)]
+            start = directory if directory.endswith("/") else f"{directory}/"
+            waiting += [start + name for name in reversed(inner) if not is_hidden_directory(name)]
 
     def _find_file(self, path: str) -> File | None:
         """Return a file that a walk has found; `None` where it is not one, or not there any more."""
@@ -233,19 +226,19 @@ class LocalStore(FileStore):
 
     def _make_file(self, path: str, status: os.stat_result, *, explicit: bool) -> File:
         size = status.st_size
-        self._found[path] = _Inode(status.st_dev, status.st_ino, size)
-        return File(path, size, explicit, modified=status.st_mtime, changed=status.st_ctime)
+        self._found[path] = status.st_dev, status.st_ino, size
+        return File(path, size, explicit, "", status.st_mtime, status.st_ctime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
         """Return whether an open file is the file that was found."""
-        inode = self._found.get(path)
-        if inode is None:
+        if path not in self._found:
             return
+        device, number, size = self._found[path]
         now = os.fstat(descriptor)
-        if (now.st_dev, now.st_ino) != (inode.device, inode.number):
+        if (now.st_dev, now.st_ino) != (device, number):
             raise ChangedError(f"{path}: the file was replaced while it was read; open it again")
-        if now.st_size < inode.size:
-            raise ChangedError.from_sizes(path, inode.size, now.st_size)
+        if now.st_size < size:
+            raise ChangedError.from_sizes(path, size, now.st_size)
 
 
 class _Listings:

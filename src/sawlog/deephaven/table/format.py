@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,19 +24,19 @@ class _Locations(DirectoryLayout):
         """Return the directory of the table, above its partitions; of a historical tree that of its tables."""
         from sawlog.deephaven.table.tree import parse_location
 
-        location = parse_location(posixpath.dirname(file.path), "auto")
+        location = parse_location(file.directory, "auto")
         above = {"intraday": 3, "historical": 4}.get(location.layout, 0)
         return "/".join(location.directory.split("/")[: -above or None])
 
     def judged_together(self, file: File) -> str:
         """Return the location that a file is of: its rows are judged by all of them."""
-        return posixpath.dirname(file.path)
+        return file.directory
 
     def replaced_paths(self, files: Sequence[File], root: str) -> list[str]:
         """Return whole locations, but for one that is the directory itself."""
-        owners = dict.fromkeys(posixpath.dirname(file.path) for file in files)
+        owners = dict.fromkeys(file.directory for file in files)
         inside = [owner for owner in owners if owner.startswith(normalize(root).rstrip("/") + "/")]
-        return inside + [file.path for file in files if posixpath.dirname(file.path) not in inside]
+        return inside + [file.path for file in files if file.directory not in inside]
 
 
 class DeephavenTable(Format):
@@ -73,7 +72,7 @@ class DeephavenTable(Format):
         """Return the files of locations: of directories with a primary file, or with the record of their rows."""
         del view
         named = [(file, file.name) for file in files]
-        members = [(file, name, posixpath.dirname(file.path)) for file, name in named if layout.is_member(name)]
+        members = [(file, name, file.directory) for file, name in named if layout.is_member(name)]
         locations = {owner for _, name, owner in members if name == layout.TABLE_SIZE or name.endswith(layout.DATA)}
         return [file for file, _, owner in members if owner in locations]
 
@@ -129,6 +128,6 @@ class DeephavenTable(Format):
         """
         raise OptionError(
             f"{file.path}: a location is not repaired file by file; write what is intact to a new one:"
-            f' sawlog.write(sawlog.open({posixpath.dirname(file.path)!r}, on_damage="skip"), NEW,'
+            f' sawlog.write(sawlog.open({file.directory!r}, on_damage="skip"), NEW,'
             f' format="deephaven_table")'
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -61,7 +60,7 @@ def _by_directory(files: Iterable[File]) -> dict[str, list[File]]:
     """Return files by the directories that they lie in."""
     directories: dict[str, list[File]] = {}
     for file in files:
-        directories.setdefault(posixpath.dirname(file.path) or ".", []).append(file)
+        directories.setdefault(file.directory or ".", []).append(file)
     return directories
 
 

@@ -81,7 +81,7 @@ def read_backup(files: Sequence[File], options: DatabaseReadOptions, storage: St
         OptionError: When there is no such backup, or none of so early a time.
         SawlogError: When the file that says what it is made of is damaged.
     """
-    homes = [BACKUP_HOME.match(posixpath.dirname(file.path)) for file in files if MANIFEST_NAME.match(file.name)]
+    homes = [BACKUP_HOME.match(file.directory) for file in files if MANIFEST_NAME.match(file.name)]
     places = {int(home[2]): home[1] or "" for home in homes if home}
     root = next(iter(places.values()), "")
     if not places or not storage.is_directory(posixpath.join(root, "meta")):

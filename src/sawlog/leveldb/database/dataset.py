@@ -119,10 +119,8 @@ class DatabaseContents(Contents):
         if self.backup is not None:
             directory = posixpath.join(self.backup.root, "private", str(self.backup.number))
             read = {self.backup.meta, *self.backup.present}
-            self._others = [
-                file for file in files if file.path not in read and posixpath.dirname(file.path) != directory
-            ]
-            files = [file for file in files if posixpath.dirname(file.path) == directory]
+            self._others = [file for file in files if file.path not in read and file.directory != directory]
+            files = [file for file in files if file.directory == directory]
         shared = self.backup.shared if self.backup is not None else ()
         self.metadata = read_metadata(files, scan.storage)
         self.versions = read_versions(self.metadata, files, scan.storage, scan.options, shared)

@@ -59,7 +59,7 @@ class _Directories(DirectoryLayout):
 
     def dataset_directory(self, file: File) -> str:
         """Return the directory of a file: above archives and blob files, and for a backup that of all backups."""
-        place = _parse_path(posixpath.dirname(file.path))
+        place = _parse_path(file.directory)
         if place.is_plain:
             return place.directory
         of_backup = place.of_backup or layout.BACKUP_META.match(file.path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -164,4 +163,4 @@ def belongs(file: File) -> bool:
     """Return whether a file has the name of one that is read of a database."""
     if _find_part(file.name) or BLOB_NAME.match(file.name) or BACKUP_META.match(file.path):
         return True
-    return bool(SHARED_NAME.match(file.name) and BACKUP_SHARED.match(posixpath.dirname(file.path)))
+    return bool(SHARED_NAME.match(file.name) and BACKUP_SHARED.match(file.directory))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -199,7 +198,7 @@ class DatabaseMetadata:
 
 def read_metadata(files: Sequence[File], storage: Storage) -> DatabaseMetadata:
     """Return the MANIFEST that is named, if it is there and whole; otherwise the newest one that is, if any."""
-    directory = min((posixpath.dirname(file.path) for file in files), key=len)  # RocksDB's archive is in it
+    directory = min((file.directory for file in files), key=len)  # RocksDB's archive is in it
     pointer = read_pointer(directory, files, storage)
     settings: list[File] = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):

@@ -170,7 +170,7 @@ def _choose_target(contents: DatabaseContents, places: Sequence[tuple[File, str]
         raise OptionError(f"{places[0][0].path}: a backup is not repaired; restore it, or convert what is intact")
     if any(file.explicit for file, _ in places):
         raise OptionError(f"{places[0][0].path}: a database is repaired as a whole: name its directory, {home or '.'}")
-    inside = [place for file, place in places if posixpath.dirname(file.path) == home]
+    inside = [place for file, place in places if file.directory == home]
     target = posixpath.dirname(inside[0] if inside else posixpath.dirname(places[0][1]))
     if storage.exists(target):
         raise OptionError(f"{target}: exists; a repaired database is written to a new directory: name another one")

@@ -395,7 +395,7 @@ def _list_stacked_blobs(stored: StoredPlace, named: Iterable[int]) -> dict[int, 
     return {
         number: LiveBlobs(file, "rocksdb", closed=False)
         for number, file in stored.blobs.items()
-        if number not in named and posixpath.basename(posixpath.dirname(file.path)) == BLOB_DIRECTORY
+        if number not in named and posixpath.basename(file.directory) == BLOB_DIRECTORY
     }
 
 

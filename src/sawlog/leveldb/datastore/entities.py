@@ -340,7 +340,7 @@ class EntitiesContents(LogContents):
 
 def _may_hold(file: File, kind: str | None) -> bool:
     """Return whether a data file may hold entities of a kind; in an export of some kinds the directory says so."""
-    directory = posixpath.basename(posixpath.dirname(file.path))
+    directory = posixpath.basename(file.directory)
     if kind is None or not directory.startswith(layout.KIND_DIRECTORY):
         return True
     # How names that are no plain words are spelled there is not documented.

@@ -104,7 +104,7 @@ def _resolve_sibling(file: File, name: str) -> str:
     parts = name.replace("\\", "/").split("/")
     if ".." in parts or not parts[0] or parts[0].endswith(":"):
         raise FormatError(f"{file.path}: expected the name of a file of the export, found {name!r}")
-    return posixpath.join(posixpath.dirname(file.path), *parts)
+    return posixpath.join(file.directory, *parts)
 
 
 def _find_file(path: str, source: File, storage: Storage) -> File:

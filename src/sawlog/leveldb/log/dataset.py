@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -142,7 +141,7 @@ class LogContents(Contents):
             begin = end
 
     def _find_dialect(self, file: File) -> Dialect | Literal["auto"]:
-        directory = posixpath.dirname(file.path)
+        directory = file.directory
         if directory not in self._dialects:
             self._dialects[directory] = resolve_dialect(file, self.scan.options.dialect, self.scan.storage)
         return self._dialects[directory]

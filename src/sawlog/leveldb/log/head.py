@@ -85,7 +85,7 @@ def resolve_dialect(
     """
     if dialect != "auto":
         return dialect
-    directory = posixpath.dirname(file.path)
+    directory = file.directory
     is_archived = posixpath.basename(directory) == layout.ARCHIVE_NAME
     if siblings is None or is_archived:
         directory = posixpath.dirname(directory) if is_archived else directory
@@ -183,7 +183,7 @@ def _has_log_number(number: int, fragments: Iterable[tuple[int, int, bytes]], di
 
 
 def _is_in_database(file: File, storage: Storage) -> bool:
-    return storage.exists(posixpath.join(posixpath.dirname(file.path), layout.CURRENT_NAME))
+    return storage.exists(posixpath.join(file.directory, layout.CURRENT_NAME))
 
 
 @lru_cache(maxsize=8)  # a follower asks in every look
@@ -219,7 +219,7 @@ def _is_encrypted(data: bytes) -> bool:
 def find_encryption(file: File, storage: Storage) -> Damage | None:
     """Return what to say of a file that cannot be read, if the database that it is in is encrypted."""
     try:
-        current = posixpath.join(posixpath.dirname(file.path), layout.CURRENT_NAME)
+        current = posixpath.join(file.directory, layout.CURRENT_NAME)
         if not _is_encrypted(storage.read(current, 0, layout.CURRENT_BYTES)):
             return None
     except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError):

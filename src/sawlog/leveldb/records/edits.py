@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -139,7 +138,7 @@ class EditsContents(LogContents):
         directories: dict[str, list[File]] = {}
         for file in files:
             if not file.explicit:
-                directories.setdefault(posixpath.dirname(file.path), []).append(file)
+                directories.setdefault(file.directory, []).append(file)
         for directory, candidates in directories.items():
             siblings = storage.list_files(directory or ".", fresh=False, names=POINTER_NAME)
             pointer = read_pointer(directory, siblings, storage)

@@ -76,7 +76,7 @@ def load(path: str, storage: Storage) -> Metadata:
 def _load_snapshots(directory: str, storage: Storage) -> Metadata:
     snapshots = []
     for file in storage.find(directory):
-        if posixpath.basename(posixpath.dirname(file.path)) == layout.SNAPSHOT_DOCUMENTS:
+        if posixpath.basename(file.directory) == layout.SNAPSHOT_DOCUMENTS:
             document = decode_json(storage.read(file))
             if isinstance(document, Undecodable):
                 return Metadata(directory, "snapshots of Milvus", broken=BrokenError(file.path, 0, document.detail))

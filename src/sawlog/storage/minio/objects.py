@@ -138,7 +138,7 @@ class DriveObjects:
         firsts: set[str] = set()
 
         def take(file: File) -> None:
-            folder = posixpath.dirname(file.path) or "."
+            folder = file.directory or "."
             drive = self._drives.find_drive(folder, raw)
             path = folder
             if drive is not None:
@@ -150,7 +150,7 @@ class DriveObjects:
 
         listed = [file for file in files if file.name in _METAS]
         for file in listed:
-            self._drives.find_drive(posixpath.dirname(file.path) or ".", raw)  # all are known before any is the first
+            self._drives.find_drive(file.directory or ".", raw)  # all are known before any is the first
         for file in listed:
             take(file)
         for first in list(firsts):
@@ -229,7 +229,7 @@ def _make_unreadable(path: str, faults: Sequence[tuple[str, MetadataError]], siz
 
 def _is_stored(file: File, folders: set[str]) -> bool:
     """Return whether a file makes up an object."""
-    folder = posixpath.dirname(file.path) or "."
+    folder = file.directory or "."
     if file.name in _METAS:
         return folder in folders
     above, name = posixpath.dirname(folder) or ".", posixpath.basename(folder)
