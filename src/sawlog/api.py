@@ -219,7 +219,7 @@ def write(
     target_format = get_format(format)
     schema, batches = _open_tabular(data)
     parsed: Any = parse_options(
-        target_format.write_options, options, where=f"writing {target_format.name}", general=_list_parameters(write)
+        target_format.write_options, options, context=f"writing {target_format.name}", general=_list_parameters(write)
     )
     storage = make_storage(storage_options)
     check_free(path, mode, storage)
@@ -251,8 +251,8 @@ def begin_writing(
     if partition_by is None:
         return format.writer(path, schema, options, storage)
     if not isinstance(format, WritesPartitions):
-        apart = "write what belongs apart by itself"
-        raise OptionError(f"partition_by={partition_by!r}: {format.name} has no partitions; {apart}")
+        advice = "write what belongs apart by itself"
+        raise OptionError(f"partition_by={partition_by!r}: {format.name} has no partitions; {advice}")
     return format.open_partitioned_writer(path, partition_by, schema, options, storage)
 
 
@@ -357,7 +357,7 @@ def _repair(
     from sawlog.dataset.repair import repair_files
 
     (source_format, _, files, unselected), options = part.dataset_files, part.options
-    parsed: Any = parse_options(source_format.read_options, options, where=f"reading {source_format.name}")
+    parsed: Any = parse_options(source_format.read_options, options, context=f"reading {source_format.name}")
     if getattr(parsed, "verify_checksums", True):
         # What is given comes before, but for a list: only an empty one says that nothing is to be rescued.
         rescue = find_rescue_options(source_format.read_options)

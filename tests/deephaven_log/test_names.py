@@ -43,15 +43,18 @@ def test_times_sort_by_instant_and_not_by_text():
     ]
     ordered = sorted(names, key=lambda name: order_key(parse_name(name), name))
     assert ordered == [names[0], names[2], names[1]]
-    assert parse_name(names[0]).begun == datetime(2018, 10, 28, 5, 30, tzinfo=UTC)
-    assert parse_name(names[0]).begun.utcoffset() == timedelta(hours=-4)
-    assert parse_name("Ns.T.System.h.2018-10-28.bin.2018-99-28.010000.000-0500").begun is None
+    assert parse_name(names[0]).start_time == datetime(2018, 10, 28, 5, 30, tzinfo=UTC)
+    assert parse_name(names[0]).start_time.utcoffset() == timedelta(hours=-4)
+    assert parse_name("Ns.T.System.h.2018-10-28.bin.2018-99-28.010000.000-0500").start_time is None
 
 
 def test_names_are_written_as_they_are_read():
     name = LogName("Ns", "T", "User", "host", "2024-01-02", datetime(2024, 1, 2, 3, 4, 5, 678000, UTC))
     assert format_name(name) == "Ns.T.User.host.2024-01-02.bin.2024-01-02.030405.678+0000"
     assert parse_name(format_name(name)) == name
-    for bad in (LogName("N.s", "T", "User", "h", "d", name.begun), LogName("Ns", "T", "User", "h/x", "d", name.begun)):
+    for bad in (
+        LogName("N.s", "T", "User", "h", "d", name.start_time),
+        LogName("Ns", "T", "User", "h/x", "d", name.start_time),
+    ):
         with pytest.raises(ValueError, match="cannot be told apart"):
             format_name(bad)

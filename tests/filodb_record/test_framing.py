@@ -157,9 +157,9 @@ def test_doubt_is_capped_and_the_same_for_all_cuts(tmp_path: Path, monkeypatch: 
         walk = ContainersWalk(whole, source, pa.schema([]), Findings("skip"))
         assert len(list(walk.iterate_containers())) >= 45
     most = layout.DOUBTS + len(data) // layout.DOUBT_BYTES
-    assert walk.framing.asked <= most + len(data) // layout.WHOLE_UNIT
+    assert walk.framing.questions <= most + len(data) // layout.WHOLE_UNIT
     if one in (TOO_LONG, TRAILED):
-        assert walk.framing.asked > layout.DOUBTS
+        assert walk.framing.questions > layout.DOUBTS
     rows, kinds = [], []
     for fragments in ([whole], list(dataset.fragments(4000))):
         findings = [Findings("skip") for _ in fragments]

@@ -35,7 +35,7 @@ class Example:
     ],
 )
 def test_strings_are_as_good_as_values(given: dict[str, Any], name: str, expected: object) -> None:
-    assert getattr(parse_options(Example, {"needed": "n", **given}, where="test"), name) == expected
+    assert getattr(parse_options(Example, {"needed": "n", **given}, context="test"), name) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_strings_are_as_good_as_values(given: dict[str, Any], name: str, expecte
 )
 def test_mistakes_are_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse_options(Example, given, where="test")
+        parse_options(Example, given, context="test")

@@ -48,9 +48,9 @@ def test_the_smallest_batch(tmp_path: Path) -> None:
     assert (pipeline.name, pipeline.mode, pipeline.checkpoint, pipeline.trigger) == ("p", "batch", None, None)
     (source,) = pipeline.sources.values()
     assert (source.name, source.format, source.paths) == ("log", "sawlog", (str(tmp_path / "db"),))
-    assert (source.stream, source.on_damage, source.own) == (False, "fail", True)
+    assert (source.stream, source.on_damage, source.is_sawlog) == (False, "fail", True)
     (sink,) = pipeline.sinks
-    assert (sink.name, sink.source, sink.path, sink.mode, sink.own) == (
+    assert (sink.name, sink.source, sink.path, sink.mode, sink.is_sawlog) == (
         "rows",
         "log",
         str(tmp_path / "out"),

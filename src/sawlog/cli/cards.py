@@ -44,7 +44,7 @@ def describe(hint: Any) -> str:
     if origin is Literal:
         return "|".join(dict.fromkeys(map(str, args)))
     if origin in (Union, types.UnionType):
-        return "|".join(dict.fromkeys(describe(each) for each in args if each is not types.NoneType))
+        return "|".join(dict.fromkeys(describe(kind) for kind in args if kind is not types.NoneType))
     if origin is tuple:
         return f"{describe(args[0])},..."
     if origin is dict and args[1] is not Any:

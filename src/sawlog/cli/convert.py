@@ -133,7 +133,7 @@ class FolderConversion(Result):
         """
         target = self.target
         options: Any = parse_options(
-            target.write_options, arguments.parse_format_options(write_options, "-O"), where=f"writing {target.name}"
+            target.write_options, arguments.parse_format_options(write_options, "-O"), context=f"writing {target.name}"
         )
         with show_progress(folder.size, "converting") as advance:
 
@@ -250,7 +250,7 @@ def convert(
         refuse_terminal(dst, target.title)
     check_free(dst, "error" if no_clobber else "overwrite", storage)
     options: Any = parse_options(
-        target.write_options, arguments.parse_format_options(write_option, "-O"), where=f"writing {target.name}"
+        target.write_options, arguments.parse_format_options(write_option, "-O"), context=f"writing {target.name}"
     )
     incoming = open_source(src, reading, selection, storage, **opening)
     conversion = Conversion(src, incoming.format, target.name, losses=DamageSummary(incoming.skipped))
@@ -360,7 +360,7 @@ def of_tables(
         SchemaError: For a column that they do not have.
     """
     options: Any = parse_options(
-        table.read_options, arguments.parse_format_options(reading.option), where=f"reading {table.name}"
+        table.read_options, arguments.parse_format_options(reading.option), context=f"reading {table.name}"
     )
     schema, batches = open_tables(table, files, options, storage)
     columns = parse_column_names(selection.columns)

@@ -64,7 +64,7 @@ class Comparison(Result):
         a: One path.
         b: The other.
         columns: Columns that are not the same, and how.
-        shown: How many differing rows are kept.
+        max_rows: How many differing rows are kept.
         equal: Rows that both have.
         changed: Keys that both have, with other values.
         only_a: Rows that only `a` has, changed ones not among them.
@@ -75,7 +75,7 @@ class Comparison(Result):
     a: str
     b: str
     columns: dict[str, str]
-    shown: int
+    max_rows: int
     equal: int = 0
     changed: int = 0
     only_a: int = 0
@@ -97,7 +97,7 @@ class Comparison(Result):
 
     def keep(self, rows: Iterator[Row]) -> None:
         """Keep rows to show, as long as there are few."""
-        self.rows += itertools.islice(rows, max(0, self.shown - len(self.rows)))
+        self.rows += itertools.islice(rows, max(0, self.max_rows - len(self.rows)))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -424,7 +424,7 @@ def compare_by_key(
         differing = database.execute(
             "SELECT a, line_a, b, line_b FROM joined WHERE line_a IS NOT line_b"
             " ORDER BY coalesce(a, b), a IS NULL LIMIT ?",
-            (comparison.shown,),
+            (comparison.max_rows,),
         )
         for row_a, line_a, row_b, line_b in differing:
             pair = (("a", row_a, line_a), ("b", row_b, line_b))

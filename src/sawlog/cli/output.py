@@ -141,10 +141,10 @@ class Page:
             self.print_facts([("not read", f"{', '.join(names)}{omission}, {size}: {reason}")], margin)
 
     def print_damage(
-        self, damages: list[Damage], count: int, margin: int = file_margin, *, every: bool = False
+        self, damages: list[Damage], count: int, margin: int = file_margin, *, show_all: bool = False
     ) -> None:
         """Print a line per damage, of `count` that there are, after a margin."""
-        listed = damages if every else damages[:_MAX_SHOWN_RANGES]
+        listed = damages if show_all else damages[:_MAX_SHOWN_RANGES]
         for damage in listed:
             verdict = judge_kind(damage.kind)
             place = "" if verdict is Verdict.INCOMPLETE else f"at byte {damage.offset:,}, {damage.length:,} bytes: "

@@ -55,15 +55,15 @@ class Status:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._last: dict[str, BatchReport] = {}
-        self._seen: dict[str, float] = {}
+        self._report_times: dict[str, float] = {}
         self._rows = dict.fromkeys((sink.name for sink in pipeline.sinks), 0)
         self._damage = dict.fromkeys(self._rows, 0)
-        self._begun = time.monotonic()
+        self._start = time.monotonic()
 
     def add(self, report: BatchReport) -> None:
         """Enter what a batch that is over has done."""
         self._last[report.sink] = report
-        self._seen[report.sink] = time.monotonic()
+        self._report_times[report.sink] = time.monotonic()
         self._rows[report.sink] = self._rows.get(report.sink, 0) + report.rows
         self._damage[report.sink] = self._damage.get(report.sink, 0) + report.damage
 
@@ -71,7 +71,7 @@ class Status:
         from rich.table import Table
 
         now = time.monotonic()
-        table = Table(title=f"{self._pipeline.name}, up {_render_duration(now - self._begun)}", title_justify="left")
+        table = Table(title=f"{self._pipeline.name}, up {_render_duration(now - self._start)}", title_justify="left")
         for name in ("sink", "batch", "rows", "rows/s", "lag", "damage", "last batch"):
             table.add_column(name, justify="left" if name == "sink" else "right")
         for sink, rows in self._rows.items():
@@ -81,7 +81,7 @@ class Status:
                 continue
             rate = last.rows / last.seconds if last.seconds else 0
             lag = "" if last.lag_bytes is None else f"{last.lag_bytes:,} bytes"
-            age = f"{_render_duration(now - self._seen[sink])} ago"
+            age = f"{_render_duration(now - self._report_times[sink])} ago"
             damage = f"{self._damage[sink]:,}"
             table.add_row(Text(sink), f"{last.batch:,}", f"{rows:,}", f"{rate:,.0f}", lag, damage, age)
         yield table

@@ -67,11 +67,11 @@ class _VerifyOutcome(HasVerdict):
 
     Attributes:
         paths: In the order they were given.
-        every: Whether every damage is to be shown.
+        show_all: Whether every damage is to be shown.
     """
 
     paths: list[_VerifiedPath]
-    every: bool
+    show_all: bool
 
     @property
     def files(self) -> list[FileReport]:
@@ -151,13 +151,13 @@ class _VerifyOutcome(HasVerdict):
         if file.notes:
             notes = ", ".join(f"{note.replace('_', ' ')} {count:,}" for note, count in sorted(file.notes.items()))
             page.print_line((f"{'':<{margin}}notes: {notes}", "yellow"))
-        page.print_damage(file.damages, sum(file.kinds.values()), margin, every=self.every)
+        page.print_damage(file.damages, sum(file.kinds.values()), margin, show_all=self.show_all)
 
 
 def verify(
     paths: arguments.Paths,
     *,
-    every: Annotated[bool, typer.Option("--all", help="List every damage, not the first ones only.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="List every damage, not the first ones only.")] = False,
     view: arguments.View = "rows",
     format: arguments.FormatName = None,
     reading: arguments.Reading,
@@ -169,7 +169,7 @@ def verify(
     in part.
     """
     opened = functools.partial(open_folder, format=format, view=view, on_damage="skip", **reading.collect_settings())
-    verified = _VerifyOutcome([_verify(path, opened, every) for path in paths], every)
+    verified = _VerifyOutcome([_verify(path, opened, show_all) for path in paths], show_all)
     show(verified, json=json)
     for path in verified.paths:
         if path.error is not None:
@@ -177,11 +177,11 @@ def verify(
     return verified.code
 
 
-def _verify(path: str, opened: Callable[..., Folder], every: bool) -> _VerifiedPath:
+def _verify(path: str, opened: Callable[..., Folder], show_all: bool) -> _VerifiedPath:
     try:
         folder = opened(path)
         with show_progress(folder.size, f"verifying {path}") as advance:
-            return _VerifiedPath(path, report(folder, functools.partial(_report, every=every, advance=advance)))
+            return _VerifiedPath(path, report(folder, functools.partial(_report, show_all=show_all, advance=advance)))
     except Exception as error:
         message = explain(error)
         if message is None or isinstance(error, InternalError):
@@ -189,6 +189,6 @@ def _verify(path: str, opened: Callable[..., Folder], every: bool) -> _VerifiedP
         return _VerifiedPath(path, error=message, unsupported=isinstance(error, UnsupportedError))
 
 
-def _report(part: FolderPart, *, every: bool, advance: Advance) -> Report:
+def _report(part: FolderPart, *, show_all: bool, advance: Advance) -> Report:
     with divide_progress(part.size, advance) as step:
-        return part.open().report(PIECE_BYTES if can_show_progress() else None, step, every=every)
+        return part.open().report(PIECE_BYTES if can_show_progress() else None, step, every=show_all)

@@ -19,7 +19,7 @@ from sawlog.dataset.scanning import (
     verify_contents,
 )
 from sawlog.errors import SawlogError, SchemaError, warn
-from sawlog.format.capabilities import FindsMoreRows, PlansWholeReads
+from sawlog.format.capabilities import FindsMoreRows, PlansWholeReads, Verification
 from sawlog.format.contract import TASK_BYTES, BoundScan, Contents, Format, Fragment
 from sawlog.format.damage import (
     DamageWarning,
@@ -205,7 +205,7 @@ class Dataset:
             advance: Called with the input bytes of every fragment that is done.
             every: Whether reports list every damage, however many there are.
         """
-        return verify_contents(self.contents, self.request, task_bytes, advance, every=every)
+        return verify_contents(self.contents, self.request, Verification(task_bytes, advance, every))
 
     def report(
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False

@@ -206,8 +206,8 @@ def examine(
     Raises:
         SawlogError: When the folder is one dataset, and it cannot be read.
     """
-    begun = dt.datetime.now().astimezone().isoformat(timespec="seconds")
-    examination = Examination(paths, begun, skipped=list(folder.skipped))
+    begin_time = dt.datetime.now().astimezone().isoformat(timespec="seconds")
+    examination = Examination(paths, begin_time, skipped=list(folder.skipped))
     for part, outcome in folder.map_parts(functools.partial(_examine_part, recorder=recorder)):
         if isinstance(outcome, Exception):
             examination.skipped.append(describe_missed_part(part, outcome))

@@ -122,7 +122,7 @@ def index(
     files = detected_format.select(listed, "rows")
     if not files:
         raise FormatError(f"{location}: none of the {len(listed)} files there is a {detected_format.title}")
-    parsed: Any = parse_options(detected_format.read_options, options, where=f"reading {detected_format.name}")
+    parsed: Any = parse_options(detected_format.read_options, options, context=f"reading {detected_format.name}")
     parsed = find_file_options(detected_format, parsed)
     before = load_index(storage, place, missing=True) or Index(options=repr(parsed))
     if statistics is None:

@@ -114,7 +114,7 @@ def open_found(
         expression=parse_filter(filter),
         on_damage=check_on_damage(on_damage),
         provenance=provenance,
-        options=parse_options(format.read_options, options, where=f"reading {format.name}", general=GENERAL),
+        options=parse_options(format.read_options, options, context=f"reading {format.name}", general=GENERAL),
         storage=storage_options,
         roots=tuple(map(normalize, paths)),
         threads=resolve_threads(use_threads),

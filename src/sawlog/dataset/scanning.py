@@ -11,7 +11,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from sawlog.errors import FINDING_ERRORS, OptionError
-from sawlog.format.capabilities import ReportsFiles, VerifiesOtherwise
+from sawlog.format.capabilities import ReportsFiles, Verification, VerifiesOtherwise
 from sawlog.format.contract import BoundScan, Contents, Format, Fragment
 from sawlog.format.damage import MAX_LISTED, FileReport, Findings
 from sawlog.format.options import as_text, find_rescue_options
@@ -43,11 +43,10 @@ def read_fragments(fragments: Iterable[Fragment], threads: int, done: OnFragment
         open_fragments[id(fragment)] = fragment, findings
         yield from fragment.to_batches(findings)
 
-    def finish_fragment(fragment: Fragment) -> None:
-        done(*open_fragments.pop(id(fragment)))
-
     try:
-        for _, batch in map_ordered(fragments, read_batches, threads, finish_fragment, _count_bytes):
+        for _, batch in map_ordered(
+            fragments, read_batches, threads, lambda part: done(*open_fragments.pop(id(part))), _count_bytes
+        ):
             yield batch
     finally:
         for fragment, findings in open_fragments.values() if threads <= 1 else ():
@@ -99,66 +98,37 @@ def confirm_after(contents: Contents, results: Iterable[_Result]) -> Iterator[_R
     confirm_files(contents.scan.storage)
 
 
-def verify_contents(
-    contents: Contents,
-    request: BoundScan,
-    task_bytes: int | None,
-    advance: Callable[[int], None] | None,
-    *,
-    every: bool,
-) -> Iterator[FileReport]:
+def verify_contents(contents: Contents, request: BoundScan, verification: Verification) -> Iterator[FileReport]:
     """Check every byte that the view reads; yield one report per file, in order. See `Dataset.verify`."""
     if isinstance(contents, ReportsFiles):
-        return contents.report_files(request, task_bytes, advance, every=every)
-    return verify_fragments(contents, request, task_bytes, advance, every=every)
+        return contents.report_files(request, verification)
+    return verify_fragments(contents, request, verification)
 
 
-def report_findings(contents: Contents, request: BoundScan, findings: Sequence[Findings]) -> Iterator[FileReport]:
-    """Yield what `verify_contents` finds, where all fragments have been read already, with these findings."""
-    if isinstance(contents, ReportsFiles):
-        return contents.report_files(request, None, None, every=False, findings=findings)
-    return verify_fragments(contents, request, None, None, every=False)
-
-
-def is_verified_by_reading(contents: Contents) -> bool:
-    """Return whether `verify_contents` says what the fragments of a read find, file by file."""
-    return not isinstance(contents, ReportsFiles | VerifiesOtherwise)
-
-
-def verify_fragments(
-    contents: Contents,
-    request: BoundScan,
-    task_bytes: int | None,
-    advance: Callable[[int], None] | None,
-    *,
-    every: bool,
-) -> Iterator[FileReport]:
+def verify_fragments(contents: Contents, request: BoundScan, verification: Verification) -> Iterator[FileReport]:
     """Check every byte of fragments; yield one report for those in a row that are of one file."""
     if isinstance(contents, VerifiesOtherwise):
         request = contents.make_verify_request(request)
     sizes = {file.path: file.size for file in contents.files}
-    inspected = _inspect_fragments(contents, request, task_bytes, advance, every=every)
+    inspected = _inspect_fragments(contents, request, verification)
     for path, results in itertools.groupby(confirm_after(contents, inspected), key=lambda result: result[0].path):
         report = FileReport.of(path, sizes.get(path, 0), (findings for _, findings in results))
-        if not every:
+        if not verification.lists_all:
             del report.damages[MAX_LISTED:]
         yield report
 
 
 def _inspect_fragments(
-    contents: Contents,
-    request: BoundScan,
-    task_bytes: int | None,
-    advance: Callable[[int], None] | None,
-    *,
-    every: bool,
+    contents: Contents, request: BoundScan, verification: Verification
 ) -> Iterator[tuple[Fragment, Findings]]:
     """Yield the findings of every fragment, in order."""
     threads = count_threads(contents, request)
-    fragments = ask_ahead(plan_for_threads(contents, request, task_bytes), threads)
-    for fragment, findings in map_ordered(fragments, wrap_single_step(lambda part: part.inspect(every=every)), threads):
-        if advance is not None:
-            advance(fragment.size)
+    fragments = ask_ahead(plan_for_threads(contents, request, verification.task_bytes), threads)
+    for fragment, findings in map_ordered(
+        fragments, wrap_single_step(lambda part: part.inspect(every=verification.lists_all)), threads
+    ):
+        if verification.advance is not None:
+            verification.advance(fragment.size)
         yield fragment, findings
 
 
@@ -171,7 +141,7 @@ def find_more_rows(format: Format, reports: Sequence[FileReport], files: Sequenc
     with contextlib.suppress(OptionError):  # options that exclude each other
         scan = replace(scan, options=replace(scan.options, **rescue))
         contents = format.open(files, scan)
-        rescued = verify_contents(contents, bind_scan(contents, scan), None, None, every=False)
+        rescued = verify_contents(contents, bind_scan(contents, scan), Verification())
         if (extra_rows := sum(report.rows for report in rescued) - sum(report.rows for report in reports)) > 0:
             options = " ".join(f"-o {name}={as_text(value)}" for name, value in rescue.items())
             return f"{extra_rows:,} more row{'s' if extra_rows > 1 else ''} with {options}"

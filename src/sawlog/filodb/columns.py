@@ -72,19 +72,19 @@ class ViewField:
     nested_schema: RecordSchema | None = None
 
 
-def make_row_fields(selection: Selection, options: ReadOptions, *, apart: bool = False) -> tuple[ViewField, ...]:
+def make_row_fields(selection: Selection, options: ReadOptions, *, by_type: bool = False) -> tuple[ViewField, ...]:
     """Return columns of the view `rows`: those of all layouts, and the extra ones.
 
     Args:
         selection: What is read.
         options: How it is delivered.
-        apart: Whether columns of one name and different types are told apart by their types.
+        by_type: Whether columns of one name and different types are told apart by their types.
 
     Raises:
         SchemaError: When a column has different types in different schemas.
     """
     layouts = selection.layouts
-    fields = list(_make_fields(layouts, replace(options, schema=None), selection.raw, apart=apart))
+    fields = list(_make_fields(layouts, replace(options, schema=None), selection.raw, by_type=by_type))
     extra_names = list(options.extras)
     if len(layouts) > 1 and "schema" not in extra_names:
         fields.insert(0, _make_extra_field("_schema", "schema", selection))
@@ -116,12 +116,12 @@ def make_series_fields(selection: Selection, options: ReadOptions) -> tuple[View
 
 @lru_cache(maxsize=64)  # files that are opened one by one mostly have the same schemas
 def _make_fields(
-    layouts: tuple[RecordLayout, ...], options: ReadOptions, raw: bool, *, apart: bool = False
+    layouts: tuple[RecordLayout, ...], options: ReadOptions, raw: bool, *, by_type: bool = False
 ) -> tuple[ViewField, ...]:
     """Return the columns of all layouts: data columns first, then partition columns, in the order they are found."""
 
     def make_name(column: Column) -> str:
-        return f"{column.name}:{column.type}" if apart else column.name
+        return f"{column.name}:{column.type}" if by_type else column.name
 
     order: dict[str, Column] = {}
     keys: dict[str, Column] = {}
@@ -146,7 +146,7 @@ def _make_fields(
         first = next(i for i, source in enumerate(sources) if source is not None)
         nested = layouts[first].record.br_schemas.get(sources[first] or 0)
         field = _make_column_field(column, sources, options, raw or None in sources, nested)
-        fields.append(replace(field, name=name, arrow=field.arrow.with_name(name)) if apart else field)
+        fields.append(replace(field, name=name, arrow=field.arrow.with_name(name)) if by_type else field)
     return tuple(fields)
 
 

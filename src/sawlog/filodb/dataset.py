@@ -155,7 +155,7 @@ class ContainerContents(Contents):
 
     def _read_heads(self, file: File) -> list[bytes]:
         """Return the records that show the schemas of a file; what they are depends on which schemas are known."""
-        storage, schemas = self.scan.storage, self.scan.options.known
+        storage, schemas = self.scan.storage, self.scan.options.known_schemas
         known_heads = find_answer(storage, file, self._question)
         if known_heads is not None:
             return split(known_heads)
@@ -165,7 +165,7 @@ class ContainerContents(Contents):
 
     @property
     def _question(self) -> str:
-        return f"schemas {self.scan.options.known.digest}"
+        return f"schemas {self.scan.options.known_schemas.digest}"
 
     @cached_property
     def _fields(self) -> tuple[ViewField, ...]:
@@ -194,7 +194,7 @@ class ContainerContents(Contents):
 
     def _make_metadata(self) -> dict[bytes, bytes]:
         """Return the metadata that the writer needs to make the same records again."""
-        schemas: Schemas = self.scan.options.known
+        schemas: Schemas = self.scan.options.known_schemas
         names = [layout.name for layout in self.selection.layouts]
         records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
         return {SCHEMAS_KEY: schemas.to_json(names).encode(), RECORDS_KEY: records.encode()}

@@ -79,7 +79,9 @@ class Encoder:
         self._hashed = {record.record.columns[i].name for record in records for i in record.record.hashed_columns}
         self._payloads = np.zeros(1 << 16, np.uint8)
         self._nested: dict[str, Encoder] = {}
-        self._predefined = _index_keys(records[0].record.predefined if records else ())
+        names = records[0].record.predefined if records else ()
+        self._predefined = p.Names(pack_texts(names), np.zeros(p.HEADS, np.int16), np.zeros(len(names), np.int16))
+        p.index_names(self._predefined)
         self.layouts = np.array(
             [
                 (
@@ -359,12 +361,6 @@ def refuse_nulls(array: pa.Array, name: str, first_row: int, has: NDArray[np.boo
             row = int(np.flatnonzero(wrong)[0])
             reason = problem if problem.startswith("is") else f"{problem} the row's schema has no such column"
             raise SchemaError(f"column {name!r}, row {first_row + row}: {reason}")
-
-
-def _index_keys(keys: Sequence[bytes]) -> p.Names:
-    names = p.Names(pack_texts(keys), np.zeros(p.HEADS, np.int16), np.zeros(len(keys), np.int16))
-    p.index_names(names)
-    return names
 
 
 def _merge_columns(records: Sequence[RecordLayout]) -> list[Column]:

@@ -79,7 +79,7 @@ class Framing:
     Attributes:
         guesses: How many containers nothing proves to be whole.
         looked: At how many places a header was searched for.
-        asked: How many doubts there were. By `layout.DOUBTS`, that is capped: each takes long in Python.
+        questions: How many doubts there were. By `layout.DOUBTS`, that is capped: each takes long in Python.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class Framing:
         doubts: int,
     ) -> None:
         self._peek, self._size, self._flagged = peek, size, flagged
-        self._given, self._resumed = is_step_known, resumed
+        self._is_step_known, self._resumed = is_step_known, resumed
         self.step = step
         self.guesses = 0
         self.looked = 0
-        self.asked = 0
+        self.questions = 0
         self._clear = (-1, -1, False)
         self._outer = self._lookups = 0
         self._before = doubts
@@ -139,7 +139,7 @@ class Framing:
         if following < end:
             return None
         proven = following == self._size or (
-            self.begins(following, searched=False) and (self._given or self._proves(offset, head, following))
+            self.begins(following, searched=False) and (self._is_step_known or self._proves(offset, head, following))
         )
         return self._make_intact(offset, head, following) if proven else None
 
@@ -150,7 +150,7 @@ class Framing:
             kind = int(ContainerDamageKind.DOUBTFUL)
             return Container(kind, offset, next_header, next_header, next_header, head, one=layout.DOUBTS)
         self._doubts.append(offset)
-        self.asked += 1
+        self.questions += 1
         size, total = self._size, head.length + LENGTH_SIZE
         end, first = offset + total, offset + CONTAINER_HEADER_SIZE
         aligned_length = head.length - head.length % ALIGNMENT
@@ -322,7 +322,7 @@ class Framing:
         if place >= reach or self._lookups > (broken - self._outer) // layout.DOUBT_BYTES:
             return None
         self._lookups += 1
-        self.asked += 1
+        self.questions += 1
         while place < reach and not self._fits(container, place, broken, limit):
             self.looked += 1
             place = self._find_next_end(container, place)

@@ -44,7 +44,7 @@ class ReadOptions:
     salvage: tuple[Literal["unknown_schemas"], ...] = ()
 
     @property
-    def known(self) -> Schemas:
+    def known_schemas(self) -> Schemas:
         """The known schemas."""
         return self.schema if self.schema is not None else Schemas.built_in()
 

@@ -40,7 +40,7 @@ class Charts:
         self.columns = [name for name in PICTURED if name in available.names]
         self._timed = TIME in self.columns and pa.types.is_timestamp(available.field(TIME).type)
         self._schemas = BarChart("records")
-        self._found: dict[tuple[str, Any], _Series] = {}
+        self._series_by_key: dict[tuple[str, Any], _Series] = {}
         self._left_out = 0
         self._waiting: list[pa.RecordBatch] = []
 
@@ -57,13 +57,13 @@ class Charts:
         for row, count in zip(firsts.tolist(), np.bincount(groups).tolist(), strict=True):
             self._schemas.add(str(batch.column(SCHEMA)[row].as_py()), "", count)
         if self._timed:
-            self._left_out += _add(batch, self._found)
+            self._left_out += _add(batch, self._series_by_key)
 
     def draw_pictures(self) -> Iterator[Picture]:
         """Yield records by schema, and series by metric and time."""
         if self._waiting:
             self._count()
-        series_by_key = self._found
+        series_by_key = self._series_by_key
         if self._schemas.amounts:
             yield self._schemas.draw_picture("Records by schema")
         if series_by_key:

@@ -66,7 +66,7 @@ def make_readings(dataset: ContainerContents) -> list[ReadOptions]:
     """
     options: ReadOptions = dataset.scan.options
     table = options.table or tuple(layout.name for layout in dataset.selection.layouts)
-    tables = dict.fromkeys([table, ("all",)] if options.table and options.known.select(("all",)) else [table])
+    tables = dict.fromkeys([table, ("all",)] if options.table and options.known_schemas.select(("all",)) else [table])
     return [replace(options, table=names, records="partkeys" if dataset.part_keys else "ingestion") for names in tables]
 
 
@@ -74,8 +74,9 @@ def _make_file_range(file: File, options: ReadOptions, storage: Storage) -> Cont
     """Return a range over all of a file: records that a reader takes, and those of unknown schemas, as they are."""
     read_options = replace(options, salvage=("unknown_schemas",), extras=("container_timestamp", "record"))
     scan = Scan(columns=(*_NAMES, OFFSET_COLUMN), options=read_options, on_damage="skip", storage=storage)
-    selection = select(read_options, [find_schema_records(storage.read(file.path, 0, PROBE_BYTES), read_options.known)])
-    fields = make_row_fields(selection, read_options, apart=True)
+    head = storage.read(file.path, 0, PROBE_BYTES)
+    selection = select(read_options, [find_schema_records(head, read_options.known_schemas)])
+    fields = make_row_fields(selection, read_options, by_type=True)
     projection = Projection.of(pa.schema([field.arrow for field in fields]), scan)
     step = options.container_size or 0
     return ContainerRange(scan, projection, file.path, file.size, file, 0, file.size, step, selection, fields)

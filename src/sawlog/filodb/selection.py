@@ -156,7 +156,7 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
         SchemaError: For a schema that is not known.
         OptionError: For a schema without partition columns together with others, or where none of several is named.
     """
-    schemas = options.known
+    schemas = options.known_schemas
     records: list[memoryview] = []
     if not options.table or options.records == "auto":
         complete: set[int] = set()

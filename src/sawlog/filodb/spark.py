@@ -92,7 +92,7 @@ def filodb_records(
 def _make_decoder(table: str | Sequence[str], options: Mapping[str, Any], action: str) -> ValueDecoder:
     names = (table,) if isinstance(table, str) else tuple(table)
     values = {"records": "ingestion", "table": names, **options}
-    return ValueDecoder(parse_options(ReadOptions, values, where=action))
+    return ValueDecoder(parse_options(ReadOptions, values, context=action))
 
 
 def _make_result_type(decoder: ValueDecoder) -> spark.StructType:
@@ -118,7 +118,7 @@ def to_filodb_record(column: ColumnOrName, table: str | None = None, **options: 
         raise OptionError("to_filodb_record needs PySpark 4.1 or later; write files with format filodb_record instead")
     action = "to_filodb_record"
     values = {"table": table, **options}
-    encoder = ValueEncoder(parse_options(WriteOptions, values, where=action))
+    encoder = ValueEncoder(parse_options(WriteOptions, values, context=action))
     return _make_column(encoder.encode, spark.BinaryType(), [column], [])
 
 
@@ -242,8 +242,8 @@ def _with_bounds(
 
 
 def _find_schema(table: str, options: Mapping[str, Any], action: str) -> Schema:
-    parsed = parse_options(ReadOptions, {"table": table, **options}, where=action)
-    return parsed.known.get_schema(parsed.table[0])
+    parsed = parse_options(ReadOptions, {"table": table, **options}, context=action)
+    return parsed.known_schemas.get_schema(parsed.table[0])
 
 
 def _make_column(

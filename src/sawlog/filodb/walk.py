@@ -296,7 +296,7 @@ class RecordsWalk(Walk):
         if workspace is None or workspace.fields != fields:
             workspace = Workspace.of(fields, fragment, self.capacity)
         self._workspace: Workspace = workspace
-        self._builder, self.starts, self._which = workspace.builder, workspace.starts, workspace.layout_numbers
+        self._builder, self.starts, self._layout_numbers = workspace.builder, workspace.starts, workspace.layout_numbers
 
     @abstractmethod
     def _choose_fields(self) -> Sequence[ViewField]:
@@ -319,7 +319,7 @@ class RecordsWalk(Walk):
         if not rows:
             return
         marks = RowErrors()
-        selected = self._choose_rows(BatchRows(self._sight.data, rows, self.starts, self._which))
+        selected = self._choose_rows(BatchRows(self._sight.data, rows, self.starts, self._layout_numbers))
         columns = self._make_columns(selected, marks)
         absent = (field for field in self._schema if field.name not in (*columns, FILE_COLUMN, OFFSET_COLUMN))
         columns |= {field.name: pa.nulls(selected.count, field.type) for field in absent}  # which a stream may name
@@ -405,7 +405,7 @@ class RowsWalk(RecordsWalk):
             count = int(mask.sum())
             if count < rows.count:
                 self._builder.keep(mask)
-                for array in (self.starts, self._which):
+                for array in (self.starts, self._layout_numbers):
                     array[:count] = array[: rows.count][mask]
                 rows = replace(rows, count=count)
         return rows
@@ -432,7 +432,7 @@ class RowsWalk(RecordsWalk):
         stored = self._builder.view_values("#hash", np.int32, rows.count)
         hidden = self._hidden[1:]
         for number, record_layout in enumerate(self._named):
-            mine = np.flatnonzero(self._which[: rows.count] == number)
+            mine = np.flatnonzero(self._layout_numbers[: rows.count] == number)
             hashes = np.full(len(mine), layout.HASH_INIT, np.uint64)
             for field, index in zip(hidden, record_layout.record.hashed_columns, strict=False):
                 positions, lengths = self._builder.view_payloads(field.name, rows.count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 from sawlog.errors import OptionError
@@ -143,28 +144,29 @@ class VerifiesOtherwise(Protocol):
         """Return the request whose fragments check every byte."""
 
 
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Options of one check of every byte.
+
+    Attributes:
+        task_bytes: As for `plan_fragments`.
+        advance: Called with the input bytes of every file that is done.
+        lists_all: Whether reports list every damage.
+        findings: Those of all fragments, where they have been read already.
+    """
+
+    task_bytes: int | None = None
+    advance: Callable[[int], None] | None = None
+    lists_all: bool = False
+    findings: Iterable[Findings] | None = None
+
+
 @runtime_checkable
 class ReportsFiles(Protocol):
     """Contents whose fragments are of several files, so that they make the reports themselves. Used by `verify`."""
 
-    def report_files(
-        self,
-        request: BoundScan,
-        task_bytes: int | None,
-        advance: Callable[[int], None] | None,
-        *,
-        every: bool,
-        findings: Iterable[Findings] | None = None,
-    ) -> Iterator[FileReport]:
-        """Check every byte that the view reads: one report per file, in order.
-
-        Args:
-            request: What is wanted.
-            task_bytes: As for `plan_fragments`.
-            advance: Called with the input bytes of every file that is done.
-            every: Whether reports list every damage.
-            findings: Those of all fragments, where they have been read already.
-        """
+    def report_files(self, request: BoundScan, verification: Verification) -> Iterator[FileReport]:
+        """Check every byte that the view reads: one report per file, in order."""
 
 
 @runtime_checkable

@@ -49,19 +49,19 @@ class Fields:
         use: What they are.
 
     Attributes:
-        found: The parts so far.
+        parts: The parts so far.
         position: How many bytes they have.
     """
 
     def __init__(self, data: bytes, base: int, use: Use = "record") -> None:
-        self.found: list[Part] = []
+        self.parts: list[Part] = []
         self.position = 0
         self._data = data
         self._base = base
         self._use = use
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Number of bytes that follow."""
         return len(self._data) - self.position
 
@@ -88,18 +88,18 @@ class Fields:
     def take_varint(self, name: str) -> int:
         """Return a number of seven bits per byte, low ones first; see `take`."""
         value, end = read_varint(self._data, self.position) or (0, self.position + MAX_VARINT_BYTES + 1)
-        length = min(end - self.position, self.left + 1)
+        length = min(end - self.position, self.remaining + 1)
         self.take(name, length, lambda content: f"{value:,}")
         return value
 
     def take_remainder(self, name: str) -> None:
         """Note what follows, as one part, if anything does."""
-        if self.left:
-            self.take(name, self.left, lambda content: f"{len(content):,} bytes")
+        if self.remaining:
+            self.take(name, self.remaining, lambda content: f"{len(content):,} bytes")
 
     def _note(self, name: str, length: int, text: str) -> None:
         if length:
-            self.found.append(Part(name, self._base + self.position, length, text, use=self._use))
+            self.parts.append(Part(name, self._base + self.position, length, text, use=self._use))
         self.position += length
 
 

@@ -69,28 +69,30 @@ def list_option_names(cls: Any) -> list[str]:
     return [option.name for option in fields(cls)]
 
 
-def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, general: Iterable[str] = ()) -> Options:
+def parse_options(
+    cls: type[Options], values: Mapping[str, Any], *, context: str, general: Iterable[str] = ()
+) -> Options:
     """Build the options dataclass `cls` from `given`.
 
     Args:
         cls: A frozen dataclass; its annotations (bool, int, float, str, Literal, lists and optionals of them) say what
             each option takes.
-        given: Names and values. Strings are converted, so `"true"` is as good as `True`.
-        where: What the options are for, to begin error messages with.
+        values: Names and values. Strings are converted, so `"true"` is as good as `True`.
+        context: What the options are for, to begin error messages with.
         general: Names that are taken besides options, which one may have meant.
 
     Raises:
         OptionError: For an unknown name, a missing required option or a value of the wrong type.
     """
     hints, required = _resolve_hints(cls)
-    if unknown := sorted(given.keys() - hints.keys()):
+    if unknown := sorted(values.keys() - hints.keys()):
         known_names = ", ".join(sorted(hints)) or "none"
         near = suggest_name(unknown[0], [*hints, *general])
-        raise OptionError(f"{where}: unknown option {unknown[0]!r}{near}; known options: {known_names}")
+        raise OptionError(f"{context}: unknown option {unknown[0]!r}{near}; known options: {known_names}")
     for name in required:
-        if name not in given:
-            raise OptionError(f"{where}: option {name!r} is required")
-    return cls(**{name: convert(value, hints[name], f"{where}: option {name}") for name, value in given.items()})
+        if name not in values:
+            raise OptionError(f"{context}: option {name!r} is required")
+    return cls(**{name: convert(value, hints[name], f"{context}: option {name}") for name, value in values.items()})
 
 
 @functools.cache
@@ -101,7 +103,7 @@ def _resolve_hints(cls: type) -> tuple[dict[str, Any], list[str]]:
     return {f.name: hints[f.name] for f in fields(cls)}, required
 
 
-def convert(value: Any, hint: Any, where: str) -> Any:
+def convert(value: Any, hint: Any, context: str) -> Any:
     """Convert one value to the type `hint`.
 
     Raises:
@@ -113,30 +115,30 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     if origin is Literal:
         if value in get_args(hint):
             return value
-        raise OptionError(f"{where}={value!r}: expected one of {', '.join(map(str, get_args(hint)))}")
+        raise OptionError(f"{context}={value!r}: expected one of {', '.join(map(str, get_args(hint)))}")
     if origin in (Union, types.UnionType):
         if value is None:
             return None
         *first, last = [arg for arg in get_args(hint) if arg is not types.NoneType]
         for inner in first:
             with contextlib.suppress(OptionError):
-                return convert(value, inner, where)
-        return convert(value, last, where)
+                return convert(value, inner, context)
+        return convert(value, last, context)
     if origin is dict:
         pairs = (
             [item.partition("=")[::2] for item in value.split(",") if item.strip()] if isinstance(value, str) else value
         )
         if not isinstance(pairs, Mapping) and not isinstance(value, str):
-            raise OptionError(f"{where}={value!r}: expected name=value pairs")
+            raise OptionError(f"{context}={value!r}: expected name=value pairs")
         kind = get_args(hint)[1]
-        return {str(name).strip(): convert(item, kind, f"{where}, {name}") for name, item in dict(pairs).items()}
+        return {str(name).strip(): convert(item, kind, f"{context}, {name}") for name, item in dict(pairs).items()}
     if isinstance(value, os.PathLike):
         value = (os.fspath(value),) if origin is tuple else os.fspath(value)
     if origin is tuple:
         items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
         if not isinstance(items, Iterable) or isinstance(items, Mapping):
-            raise OptionError(f"{where}={value!r}: expected a list")
-        return tuple(convert(item, get_args(hint)[0], where) for item in items)
+            raise OptionError(f"{context}={value!r}: expected a list")
+        return tuple(convert(item, get_args(hint)[0], context) for item in items)
     if isinstance(value, str) and hasattr(hint, "from_text"):
         return hint.from_text(value)
     if hint is bool and isinstance(value, str):
@@ -149,4 +151,4 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     hint = origin or hint
     if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    raise OptionError(f"{where}={value!r}: expected {getattr(hint, '__name__', hint)}")
+    raise OptionError(f"{context}={value!r}: expected {getattr(hint, '__name__', hint)}")

@@ -398,7 +398,7 @@ class _Parts:
 
     def __init__(self, pickled: pa.Buffer) -> None:
         file = pa.ipc.open_file(pickled)
-        self._left = list_schema_metadata(file.schema)[::-1]
+        self._remaining = list_schema_metadata(file.schema)[::-1]
         self._values = file.get_batch(0).columns
         self.columns: set[str] = set()
 
@@ -413,22 +413,22 @@ class _Parts:
 
     def take(self, schema: pa.Schema) -> Any:
         """Return the next part with all that belongs to it: a name, a scalar, a `_translate_call`, or None."""
-        part, value = self._left.pop()
+        part, value = self._remaining.pop()
         if part == "literal":
             return self._values[int(value)][0]
         if part == "field_ref":
             self.columns.add(value)
             return value
         if part == "nested_field_ref":
-            self.columns.add(self._left[-1][1])
-            del self._left[-int(value) :]
+            self.columns.add(self._remaining[-1][1])
+            del self._remaining[-int(value) :]
             return None
         operands, options = [], None
-        while self._left[-1][0] not in ("options", "end"):
+        while self._remaining[-1][0] not in ("options", "end"):
             operands.append(self.take(schema))
-        if self._left[-1][0] == "options":
-            options = self._values[int(self._left.pop()[1])][0]
-        self._left.pop()
+        if self._remaining[-1][0] == "options":
+            options = self._values[int(self._remaining.pop()[1])][0]
+        self._remaining.pop()
         return _translate_call(value, operands, options, schema)
 
 

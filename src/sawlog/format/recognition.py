@@ -229,12 +229,12 @@ def explain_unselected(
         if part is None or part.format is None:
             explained[file.path] = Skipped(file.path, f"not a {format.title}", file.size)
             continue
-        apart = format.name not in part.format.directory_layout.absorbs
+        separate = format.name not in part.format.directory_layout.absorbs
         # Who names the directory of a dataset does not mean the one in a directory inside.
         inside = bool(named) and file.directory not in homes
-        missed = apart and not scan.is_format_named and not inside
+        missed = separate and not scan.is_format_named and not inside
         reason = f"read as {part.title} by: {command}"
-        explained[file.path] = Skipped(file.path, reason, file.size, missed=missed, command=command if apart else "")
+        explained[file.path] = Skipped(file.path, reason, file.size, missed=missed, command=command if separate else "")
     return [explained[file.path] for file in unselected]
 
 

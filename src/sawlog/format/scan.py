@@ -243,7 +243,7 @@ CHANGED = "files of another type need a path, and a stream, of their own"
 """Advice of `fix_schema` where no type holds the values of both."""
 
 
-def fix_schema(fixed: pa.Schema, schema: pa.Schema, where: str) -> pa.Schema:
+def fix_schema(fixed: pa.Schema, schema: pa.Schema, files: str) -> pa.Schema:
     """Return the columns of a begun stream for files that came later: what they lack is null, new ones are left out.
 
     Raises:
@@ -256,7 +256,7 @@ def fix_schema(fixed: pa.Schema, schema: pa.Schema, where: str) -> pa.Schema:
         if field.type != fixed_field.type:
             if not is_wider(fixed_field.type, field.type):
                 raise SchemaError(
-                    f"{where}: column {fixed_field.name!r} is {field.type}; the stream began with {fixed_field.type}: "
+                    f"{files}: column {fixed_field.name!r} is {field.type}; the stream began with {fixed_field.type}: "
                     + (WIDENED if is_wider(field.type, fixed_field.type) else CHANGED)
                 )
             field = fixed_field

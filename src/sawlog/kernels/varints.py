@@ -64,7 +64,7 @@ class ByteCursor(ABC):
         """Return the error to raise for a value of so many bytes, of which not all are there."""
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Number of bytes that were not read."""
         return self.stop - self.position
 
@@ -78,7 +78,7 @@ class ByteCursor(ABC):
 
     def take_remainder(self) -> bytes:
         """Return all bytes that are left."""
-        return self.take(self.left)
+        return self.take(self.remaining)
 
     def take_byte(self) -> int:
         """Return the next byte."""

@@ -26,12 +26,12 @@ class Distinct:
 
     def __init__(self) -> None:
         self._smallest: NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self._seen = np.arange(4 * _SKETCH_HASHES, dtype=np.uint64) ^ np.uint64(1)  # none leads to its place
+        self._filter = np.arange(4 * _SKETCH_HASHES, dtype=np.uint64) ^ np.uint64(1)  # none leads to its place
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
         """Take in the hashes of values, which are changed."""
         limit = self._smallest[-1] if len(self._smallest) == _SKETCH_HASHES else np.uint64(2**64 - 1)
-        new = hashes[: move_new(hashes, limit, self._seen)]
+        new = hashes[: move_new(hashes, limit, self._filter)]
         if len(new):
             self._smallest = np.unique(np.concatenate([self._smallest, new]))[:_SKETCH_HASHES]
 
@@ -160,7 +160,7 @@ class KeyStatistics:
         self.dropped = False
         self.repeats = True
         self._rows = 0
-        self._found: dict[Any, tuple[int, int]] = {}
+        self._weights_by_key: dict[Any, tuple[int, int]] = {}
 
     def add(self, values: pa.Array, sizes: NDArray[np.int64]) -> pa.Array:
         """Take in the keys of a batch and the bytes of its rows; return the keys, in a dictionary if they repeat."""
@@ -182,17 +182,17 @@ class KeyStatistics:
             if isinstance(key, str | bytes) and len(key) > KEY_BYTES:
                 self.dropped = True
                 continue
-            count, weight = self._found.get(key, (0, 0))
-            self._found[key] = count + int(rows[code]), weight + int(total[code])
-        if len(self._found) > 2 * MAX_KEYS:
+            count, weight = self._weights_by_key.get(key, (0, 0))
+            self._weights_by_key[key] = count + int(rows[code]), weight + int(total[code])
+        if len(self._weights_by_key) > 2 * MAX_KEYS:
             self.dropped = True
-            self._found = dict(sorted(self._found.items(), key=lambda item: -item[1][1])[:MAX_KEYS])
+            self._weights_by_key = dict(sorted(self._weights_by_key.items(), key=lambda item: -item[1][1])[:MAX_KEYS])
         self._rows += len(values) - values.null_count
-        self.repeats = self._rows < _SKETCH_HASHES or 2 * len(self._found) <= self._rows
+        self.repeats = self._rows < _SKETCH_HASHES or 2 * len(self._weights_by_key) <= self._rows
         return encoded
 
     @property
     def top(self) -> list[tuple[Any, int, int]]:
         """Key, rows and bytes of the largest."""
-        best = sorted(self._found.items(), key=lambda item: (-item[1][1], str(item[0])))[:_SHOWN_KEYS]
+        best = sorted(self._weights_by_key.items(), key=lambda item: (-item[1][1], str(item[0])))[:_SHOWN_KEYS]
         return [(key, rows, weight) for key, (rows, weight) in best]

@@ -45,7 +45,7 @@ class Highlights:
         self._order = order if order is not None and order.kind == "time" else None
         self._rates = RateChart()
         self._rows: list[Large] = []
-        self._least = 1 << 62
+        self._smallest = 1 << 62
         self._gaps: list[Large] = []
         self._last: tuple[str, int] = "", 0
 
@@ -60,7 +60,7 @@ class Highlights:
         """Take in rows of a file."""
         large_rows = (Large(size, path, start, size) for size, start in _find_largest(places[1], places[0]))
         self._rows = heapq.nlargest(MAX_SHOWN, [*self._rows, *large_rows], lambda large: (large.size, -large.offset))
-        self._least = min(self._least, int(places[1].min(initial=self._least)))
+        self._smallest = min(self._smallest, int(places[1].min(initial=self._smallest)))
         if self._order is None or not len(values):
             return
         self._rates.add(values, sizes)
@@ -89,7 +89,7 @@ class Highlights:
             )
             filled_lanes = {name: boxes for name, boxes in lanes.items() if boxes} | ({"gaps": gaps} if gaps else {})
             yield Picture(f"Rate along {order.column}", "time", filled_lanes, note, tall=True)
-        if self._rows and self._rows[0].size > self._least:
+        if self._rows and self._rows[0].size > self._smallest:
             several = len({row.path for row in self._rows}) > 1
             lanes = {
                 f"{posixpath.basename(row.path)}: {row.offset:,}" if several else f"at {row.offset:,}": [
@@ -126,5 +126,5 @@ class Highlights:
 
 def _find_largest(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Return the size and place of the few largest above zero."""
-    few = np.argpartition(-sizes, MAX_SHOWN)[:MAX_SHOWN] if len(sizes) > MAX_SHOWN else np.arange(len(sizes))
-    return ((int(sizes[index]), int(places[index])) for index in few if sizes[index] > 0)
+    largest = np.argpartition(-sizes, MAX_SHOWN)[:MAX_SHOWN] if len(sizes) > MAX_SHOWN else np.arange(len(sizes))
+    return ((int(sizes[index]), int(places[index])) for index in largest if sizes[index] > 0)

@@ -57,7 +57,7 @@ class PlacedRows:
         self._batches = batches
         self._column = column
         self._end = end
-        self._lost = lost_starts
+        self._lost_starts = lost_starts
 
     def __iter__(self) -> Iterator[PlacedBatch]:
         """Yield the batches, in order."""
@@ -77,7 +77,7 @@ class PlacedRows:
         changes = np.flatnonzero(np.diff(starts, prepend=starts[0] - 1))
         places, counts = starts[changes], np.diff(changes, append=len(starts))
         ends = np.append(places[1:], end)
-        for lost_starts in self._lost[-2:]:  # what was found before this batch, and before the next one
+        for lost_starts in self._lost_starts[-2:]:  # what was found before this batch, and before the next one
             following = np.searchsorted(lost_starts, places, "right")
             ends = np.where(
                 following < len(lost_starts),
@@ -105,21 +105,21 @@ class SampledRows:
         self._near: dict[int, int] = {}
         self._last = np.zeros((0, 2), np.int64)
         self._waiting = 0
-        self._seen = 0
-        self._taken = 0
+        self._total_rows = 0
+        self._sampled_rows = 0
 
     @property
     def complete(self) -> bool:
         """Whether every row was kept."""
-        return self._seen == self._taken
+        return self._total_rows == self._sampled_rows
 
     def add(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], lost_starts: NDArray[np.int64]) -> None:
         """Take in rows, and where damage begins that was found last."""
-        count = min(len(starts), self._room - self._taken)
+        count = min(len(starts), self._room - self._sampled_rows)
         if count > 0:
             self._head.append((starts[:count].copy(), sizes[:count].copy()))
-            self._taken += count
-        self._seen += len(starts)
+            self._sampled_rows += count
+        self._total_rows += len(starts)
         self._keep(starts[: self._waiting], sizes[: self._waiting])
         self._waiting = max(0, self._waiting - len(starts))
         for place in lost_starts[: self._ranges].tolist():
@@ -146,5 +146,5 @@ class SampledRows:
         return sorted(nearest.items())
 
     def _keep(self, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-        if self._seen > self._taken:
+        if self._total_rows > self._sampled_rows:
             self._near.update(zip(starts.tolist(), sizes.tolist(), strict=True))

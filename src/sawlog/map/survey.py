@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import combine_table, make_array, view_values
-from sawlog.dataset.scanning import is_verified_by_reading, report_findings
+from sawlog.dataset.scanning import verify_contents
 from sawlog.errors import SawlogError
-from sawlog.format.capabilities import Counting, CountsCharts, HasCharts, ReportsFiles
+from sawlog.format.capabilities import Counting, CountsCharts, HasCharts, ReportsFiles, Verification, VerifiesOtherwise
 from sawlog.format.charts import Picture
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus, take_damage_batch
@@ -57,7 +57,7 @@ class _FileSurvey:
         self.file = file
         self.file_map = FileMap(file.path, file.size)
         self.levels = Levels(file.size, choose_bin_count(files))
-        self.kept = SampledRows(files)
+        self.sampled_rows = SampledRows(files)
         self.room = _MAX_ALL_RANGES // files + 1
 
     def take_damaged(self, batch: pa.RecordBatch) -> list[Ranges]:
@@ -106,8 +106,8 @@ class _FileSurvey:
             order, bins["resets"] = None, 0
         file_map.bin_bytes = levels.width
         file_map.bins = {name: bins[name].tolist() for name in bins.dtype.names if name not in ("low", "high")}
-        file_map.spans = self.kept.list_spans()
-        file_map.complete = file_map.rows is not None and self.kept.complete
+        file_map.spans = self.sampled_rows.list_spans()
+        file_map.complete = file_map.rows is not None and self.sampled_rows.complete
         filled = bins["low"] <= bins["high"]
         if order is not None and filled.any():
             show = order.convert_value
@@ -142,14 +142,14 @@ class _Content:
         self._counting = counting
         self.rows = 0
         self.columns = [ColumnStatistics(field) for field in schema]
-        self._shown = min(SHOWN_ROWS, _MAX_HEAD_CELLS // max(1, len(schema)))
+        self._head_rows = min(SHOWN_ROWS, _MAX_HEAD_CELLS // max(1, len(schema)))
         self._keys = [KeyStatistics(field.name) for field in schema if is_key(field)][:_KEY_COLUMNS]
         self._head: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch, sizes: NDArray[np.int64]) -> None:
         """Take in a batch, and the bytes of its rows."""
-        if self.rows < self._shown:
-            self._head.append(batch.select(self.schema.names).slice(0, self._shown - self.rows))
+        if self.rows < self._head_rows:
+            self._head.append(batch.select(self.schema.names).slice(0, self._head_rows - self.rows))
         self.rows += batch.num_rows
         if self._counting is not None:
             self._counting.add(batch)
@@ -232,7 +232,8 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
         if advance is not None:
             advance(fragment.size)
     if not accounted:
-        _take_reports(surveys, report_findings(dataset.contents, dataset.request, found_of))
+        verification = Verification(findings=found_of)
+        _take_reports(surveys, verify_contents(dataset.contents, dataset.request, verification))
     content.fill(document)
     document.pictures = [*_draw_pictures(dataset, counting), *highlights.draw_pictures(content.columns)]
     document.order = (order.column, order.kind) if order is not None and placed else None
@@ -325,11 +326,11 @@ def _read_piece(
         values = order.extract_values(placed.batch) if order is not None else NOTHING
         survey.levels.add_rows(placed.starts, placed.sizes, values)
         highlights.add(fragment.path, (placed.places, placed.lengths), placed.starts, placed.sizes, values)
-        survey.kept.add(placed.places, placed.lengths, lost_starts[-1] if lost_starts else NOTHING)
+        survey.sampled_rows.add(placed.places, placed.lengths, lost_starts[-1] if lost_starts else NOTHING)
         survey.file_map.rows += placed.batch.num_rows
         content.add(placed.batch, placed.sizes)
     if lost_starts:
-        survey.kept.keep_around(lost_starts[-1])
+        survey.sampled_rows.keep_around(lost_starts[-1])
     if accounted:
         survey.take_piece(findings, damages, first)
 
@@ -371,9 +372,8 @@ def _render_texts(values: pa.Array) -> list[str | None]:
 def _is_accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
     """Return whether `verify` says what the pieces find, each of which is a part of one of the files."""
     first = next(iter(plan_for_threads(dataset.contents, dataset.request)), None)
-    return is_verified_by_reading(dataset.contents) and (
-        first is None or first.path in {file.path for file in dataset.files}
-    )
+    is_of_file = first is None or first.path in {file.path for file in dataset.files}
+    return is_of_file and not isinstance(dataset.contents, ReportsFiles | VerifiesOtherwise)
 
 
 def inspect_files(dataset: sawlog.Dataset) -> list[FileMap]:

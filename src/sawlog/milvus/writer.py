@@ -168,9 +168,9 @@ class InsertWriter(TreeWriter):
         super().__init__(path, schema, options, storage, marker)
         self.fields = self._make_user_fields(schema)
         self.primary = self._find_primary()
-        self._every = (ROW_ID, TIMESTAMP, *self.fields)
+        self._stored_fields = (ROW_ID, TIMESTAMP, *self.fields)
         self._segments: dict[tuple[int, int], _Segment] = {}
-        self._known: set[LogPlace] = set()
+        self._places: set[LogPlace] = set()
         self._numbered = 0
         for name in (ROW_ID.name, TIMESTAMP.name):
             if name in schema.names and not pa.types.is_integer(schema.field(name).type):
@@ -200,7 +200,7 @@ class InsertWriter(TreeWriter):
         place = segment.place
         noted = self.note_segment(place)
         stamp = self.options.timestamp or _DEFAULT_TIMESTAMP
-        for stored_field in self._every:
+        for stored_field in self._stored_fields:
             data = encode_empty_log(place, stored_field, stamp)
             directory = f"{layout.INSERT_LOG}/{place.collection}/{place.partition}/{place.segment}/{stored_field.id}"
             name = f"{directory}/{self.make_id()}"
@@ -258,11 +258,11 @@ class InsertWriter(TreeWriter):
         key = (place.partition, place.segment)
         if key not in self._segments:
             new_place = replace(place, segment=self.make_id()) if place.segment < 0 else place
-            if new_place not in self._known:
+            if new_place not in self._places:
                 self.refuse_existing(
                     f"{layout.INSERT_LOG}/{new_place.collection}/{new_place.partition}/{new_place.segment}"
                 )
-                self._known.add(new_place)
+                self._places.add(new_place)
             self._segments[key] = _Segment(new_place)
         return self._segments[key]
 
@@ -301,13 +301,13 @@ class InsertWriter(TreeWriter):
         rows = len(columns[0])
         noted = self.note_segment(place)
         noted.rows += rows
-        for stored_field, column in zip(self._every, columns, strict=True):
+        for stored_field, column in zip(self._stored_fields, columns, strict=True):
             data = encode_insert_log(place, stored_field, column, first, last)
             name = f"{layout.INSERT_LOG}/{directory}/{stored_field.id}/{self.make_id()}"
             self.stage(name, data)
             noted.inserts.setdefault(stored_field.id, []).append(WrittenLog(name, len(data), rows, first, last))
         if self.options.stats:
-            keys = columns[self._every.index(self.primary)].combine_chunks()
+            keys = columns[self._stored_fields.index(self.primary)].combine_chunks()
             entry = make_stats_log(self.primary.id, keys)
             segment.stats.append(entry)
             name = f"{layout.STATS_LOG}/{directory}/{self.primary.id}/{self.make_id()}"

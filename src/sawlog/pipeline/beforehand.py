@@ -39,7 +39,7 @@ def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
         OptionError: For the first mistake; names line and key.
     """
     for source in pipeline.sources.values():
-        if source.own and source.table is None:
+        if source.is_sawlog and source.table is None:
             _check_source(pipeline, source)
     sinks = [*pipeline.sinks, *([pipeline.quarantine] if pipeline.quarantine is not None else [])]
     plain = (
@@ -48,13 +48,13 @@ def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
     )
     for sink in sinks:
         with _locate_errors(pipeline, (*sink.key, "format")):
-            if not sink.own and plain and "." not in sink.format and sink.format.lower() not in _SPARK_FORMATS:
+            if not sink.is_sawlog and plain and "." not in sink.format and sink.format.lower() not in _SPARK_FORMATS:
                 near = suggest_name(sink.format, [*load_formats(), *_SPARK_FORMATS])
                 raise OptionError(
                     f"neither sawlog nor Spark has a format {sink.format!r}{near}; if it is one, its jar is missing:"
                     f" jars.packages in [spark]. Formats of sawlog: {', '.join(load_formats())}"
                 )
-        if sink.own:
+        if sink.is_sawlog:
             from sawlog.spark.options import make_write_request
 
             with _locate_errors(pipeline, (*sink.key, "options")):

@@ -73,7 +73,7 @@ class Plan:
                 "path": ", ".join(source.paths),
                 "table": source.table or "",
                 "reads": "what is there, and what is added" if source.stream else "what is there",
-                "on damage": source.on_damage if source.own else "",
+                "on damage": source.on_damage if source.is_sawlog else "",
                 "options": _render_options(source.options),
                 "watermark": _render_watermark(source.watermark),
             }
@@ -118,19 +118,19 @@ class Plan:
 
     def _read(self, source: Source, options: Mapping[str, str], **extra_options: str) -> DataFrame:
         reader: Any = self.spark.readStream if source.stream else self.spark.read
-        reader = reader.format(SAWLOG if source.own else source.format).options(**{**options, **extra_options})
-        if source.own and source.format != SAWLOG:
+        reader = reader.format(SAWLOG if source.is_sawlog else source.format).options(**{**options, **extra_options})
+        if source.is_sawlog and source.format != SAWLOG:
             reader = reader.option("format", source.format)
-        if source.own and source.on_damage != "fail":
+        if source.is_sawlog and source.on_damage != "fail":
             reader = reader.option("mode", "DROPMALFORMED")
         if source.ddl is not None and "view" not in extra_options:
             reader = reader.schema(source.ddl)
-        if len(source.paths) > 1 and source.own:
+        if len(source.paths) > 1 and source.is_sawlog:
             reader = reader.option("paths", json.dumps(source.paths))
         load: Callable[..., DataFrame] = reader.load if source.table is None else reader.table
         if source.table is not None:
             return load(source.table)
-        if len(source.paths) > 1 and source.own:
+        if len(source.paths) > 1 and source.is_sawlog:
             return load()
         if len(source.paths) > 1 and source.stream:
             raise OptionError(f"Spark's stream of {source.format} takes one path, which may be a glob")
@@ -156,13 +156,13 @@ class Plan:
     def _check(self, sink: Target, schema: StructType) -> None:
         """Refuse, before anything runs, unknown formats, and what a format of sawlog cannot represent."""
         with self._locate_faults((*sink.key, "format")):
-            if not sink.own and sink.format not in _NO_SOURCES:
+            if not sink.is_sawlog and sink.format not in _NO_SOURCES:
                 self._require_format(sink.format)
         with self._locate_faults(sink.key):
             missing = [name for name in sink.partition_by if name not in schema.names]
             if missing:
                 raise OptionError(f"no column {missing[0]!r} to partition by; columns: {', '.join(schema.names)}")
-            if sink.own:
+            if sink.is_sawlog:
                 from sawlog.spark.writer import make_writer
 
                 lower = {name.lower(): value for name, value in sink.options.items()}

@@ -301,6 +301,6 @@ class PipelineRun:
 
 def _configure_writer(writer: Any, sink: Target) -> Any:
     """Return a writer of Spark with the sink's format and options."""
-    if sink.own:
+    if sink.is_sawlog:
         return writer.format(SAWLOG).option("format", sink.format).options(**sink.options)
     return writer.format(sink.format).options(**sink.options)

@@ -56,6 +56,6 @@ def _check_version(pipeline: Pipeline) -> None:
         return
     required_version = ".".join(map(str, _STREAMS_SINCE))
     for sink in filter(None, [*pipeline.sinks, pipeline.quarantine]):
-        if sink.own:
+        if sink.is_sawlog:
             message = f"a stream into {sink.format} needs PySpark {required_version} or newer; found {version}"
             raise pipeline.document.make_error((*sink.key, "format"), message)

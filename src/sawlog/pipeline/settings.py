@@ -134,7 +134,7 @@ class _Placed(_Named):
     format: Text
 
     @property
-    def own(self) -> bool:
+    def is_sawlog(self) -> bool:
         """Whether sawlog reads or writes it."""
         return is_own(self.format)
 
@@ -146,9 +146,9 @@ class _Placed(_Named):
     def _check_place(self, path: str | None, expected: str) -> None:
         if path is not None and self.table is not None:
             raise MistakeError("give a path or a table, not both", "table")
-        if path is None and (self.own or (self.format in _FILES and self.table is None)):
+        if path is None and (self.is_sawlog or (self.format in _FILES and self.table is None)):
             raise MistakeError(f"key 'path' is missing; expected {expected}")
-        if self.storage and not self.own:
+        if self.storage and not self.is_sawlog:
             raise MistakeError("only sawlog's formats have it; Spark's own are set in [spark] or options", "storage")
 
 
@@ -200,7 +200,7 @@ class Source(_Placed):
             raise MistakeError("give path or paths, not both", "paths")
         self._check_place(next(iter(self.paths), None), "a file, a directory or a glob")
         for key in ("view", "columns", "on_damage"):
-            if self.gives(key) and not self.own:
+            if self.gives(key) and not self.is_sawlog:
                 raise MistakeError(f"{self.format} is read by Spark; only sources of sawlog have it", key)
             if key in self.own_options or (key == "on_damage" and "mode" in self.own_options):
                 raise MistakeError(f"{key} has a key of its own, outside options", "options")
@@ -238,7 +238,7 @@ class _Target(_Placed):
                 f"expected the name of a format: {', '.join(load_formats())}, parquet, delta ...", "format"
             )
         self._check_place(self.path, "a directory")
-        if self.partition_by and self.own:
+        if self.partition_by and self.is_sawlog:
             raise MistakeError(f"{self.format} has no directories by value", "partition_by")
         return self
 

@@ -216,7 +216,7 @@ def make_write_request(options: Mapping[str, str], format: str | None) -> tuple[
         raise OptionError('writing with Spark: option \'format\' is required, as in .option("format", "leveldb_log")')
     target_format = get_format(write_options.format)
     check_known(remaining_options, WriteOptions, target_format.write_options, f"writing {target_format.name}")
-    parsed: Any = parse_options(target_format.write_options, remaining_options, where=f"writing {target_format.name}")
+    parsed: Any = parse_options(target_format.write_options, remaining_options, context=f"writing {target_format.name}")
     return SparkRequest(paths, storage, write_options, remaining_options, of_table=of_table), target_format, parsed
 
 
@@ -252,7 +252,7 @@ def _take_table(
     names_of_direction, names_of_opposite = (
         {
             name
-            for kind in (*kinds, *(getattr(each, attribute) for each in all_formats))
+            for kind in (*kinds, *(getattr(any_format, attribute) for any_format in all_formats))
             for name in list_option_names(kind)
         }
         for kinds, attribute in (direction, opposite)
@@ -327,9 +327,9 @@ def _parse_storage_value(name: str, text: str) -> Any:
 def _take_own(cls: Any, remaining_options: dict[str, Any], format: str | None, action: str) -> Any:
     """Take the options of a dataclass out of `remaining_options`; a short name determines the format."""
     values = {f.name: remaining_options.pop(f.name) for f in fields(cls) if f.name in remaining_options}
-    parsed = parse_options(cls, values, where=action)
+    parsed = parse_options(cls, values, context=action)
     if format is None or parsed.format == format:
         return parsed
     if parsed.format is not None:
         raise OptionError(f"{action}: option format={parsed.format!r} contradicts the source {format!r}")
-    return parse_options(cls, {**values, "format": format}, where=action)
+    return parse_options(cls, {**values, "format": format}, context=action)

@@ -93,8 +93,8 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         self._reached: Offset | None = None
         self._last: tuple[dict[str, Any], Offset] | None = None
         self._frozen = False
-        self._rested: Offset | None = None
-        self._rest = 0.0
+        self._paused_offset: Offset | None = None
+        self._pause_end = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what executors need: what to read with, and nothing of what is known of the files."""
@@ -121,7 +121,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
     def find_latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Return the end of the next micro-batch, within the limits that the options set, or without any."""
         begin = self._parse_offset(start)
-        if begin == self._rested and time.monotonic() < self._rest:
+        if begin == self._paused_offset and time.monotonic() < self._pause_end:
             return start
         follower = self._follow(begin)
         if follower is None:
@@ -138,7 +138,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
                 if took > CHEAP_SECONDS
                 else 0.0
             )
-            self._rested, self._rest = begin, time.monotonic() + pause
+            self._paused_offset, self._pause_end = begin, time.monotonic() + pause
             return start
         self._last = end.to_json(), end
         return self._last[0]

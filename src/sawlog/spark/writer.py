@@ -83,7 +83,7 @@ class SawlogWriter(DataSourceArrowWriter):
         self._format = format
         self._options = options
         self._schema = schema
-        self._own = write_options
+        self._write_options = write_options
         self._idle = False
         self.job = Job.begin(storage, directory, uuid.uuid4().hex)
         self.storage = storage
@@ -96,9 +96,9 @@ class SawlogWriter(DataSourceArrowWriter):
             SchemaError: As the format's writer does.
             OptionError: When there are files already, and none are to be added.
         """
-        if self._own.savemode == "errorifexists" and self.list_existing():
+        if self._write_options.savemode == "errorifexists" and self.list_existing():
             raise self._make_taken_error()
-        self._idle = self._own.savemode == "ignore" and bool(self.list_existing())
+        self._idle = self._write_options.savemode == "ignore" and bool(self.list_existing())
         with tempfile.TemporaryDirectory() as scratch:
             self.begin(replace(self.job, storage=Storage(), staging=scratch), 0).abort()
 
@@ -139,8 +139,8 @@ class SawlogWriter(DataSourceArrowWriter):
         staged = [
             staged_file for message in messages if isinstance(message, TaskCommit) for staged_file in message.staged
         ]
-        if self._own.savemode is not None and self.list_existing():
-            if self._own.savemode == "errorifexists":
+        if self._write_options.savemode is not None and self.list_existing():
+            if self._write_options.savemode == "errorifexists":
                 raise self._make_taken_error()
             self.job.sweep()
             return
@@ -157,14 +157,14 @@ class SawlogWriter(DataSourceArrowWriter):
 
     def begin(self, job: Job, task: int) -> Writer:
         """Return the writer of a task, into the hidden directory of a job."""
-        if not self._own.partitionby:
+        if not self._write_options.partitionby:
             return self._open(job, job.staging, task)
         return DirectoriesWriter(
-            self._own.partitionby, job.storage, lambda inner: self._open(job, f"{job.staging}/{inner}", task)
+            self._write_options.partitionby, job.storage, lambda inner: self._open(job, f"{job.staging}/{inner}", task)
         )
 
     def _open(self, job: Job, directory: str, task: int) -> Writer:
-        stored = pa.schema([field for field in self._schema if field.name not in self._own.partitionby])
+        stored = pa.schema([field for field in self._schema if field.name not in self._write_options.partitionby])
         if isinstance(self._format, WritesTasks):
             return self._format.open_task_writer(directory, job.name, task, stored, self._options, job.storage)
         path = f"{directory.rstrip('/')}/part-{task:05d}-{job.name}{self._format.suffix}"
@@ -180,7 +180,7 @@ class SawlogWriter(DataSourceArrowWriter):
     def _list_replaced(self, staged: Sequence[Staged]) -> list[str]:
         """Return the paths that the job replaces with the staged files."""
         old = self.list_existing()
-        if self._own.partitionoverwritemode == "static":
+        if self._write_options.partitionoverwritemode == "static":
             return old
         written = {posixpath.dirname(staged_file.final[len(self.job.staging) + 1 :]) for staged_file in staged}
         return [path for path in old if posixpath.dirname(path[len(self.job.root) + 1 :]) in written]

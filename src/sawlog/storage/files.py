@@ -181,7 +181,7 @@ class Storage:
 
     def _open_apart(self, name: str) -> Source | None:
         """Open an input, or an object that a server keeps in several files; `None` for a file."""
-        if name in self.inputs.held:
+        if name in self.inputs.resources:
             return self.inputs.open(name)
         stored = self._find_object(name)
         return None if stored is None else self._stores.objects.open(stored, _OnDrives(self))
@@ -203,10 +203,10 @@ class Storage:
             StorageError: When its store, or the operating system, does not return it.
         """
         name, file = _split_path(path)
-        apart = self._open_apart(name)
-        if apart is None:
+        source = self._open_apart(name)
+        if source is None:
             return self._stores.choose_store(name).read(name, file, offset, length)
-        with contextlib.closing(apart) as source:
+        with contextlib.closing(source) as source:
             return source.read_window(offset, source.size if length is None else length).tobytes()
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
@@ -290,9 +290,9 @@ class Storage:
         return files if is_chosen is None else (file for file in files if is_chosen(root, file))
 
 
-def _restore(options: Any, memory_map: bool, inputs: Inputs, chosen: Any, objects: DriveObjects) -> Storage:
+def _restore(options: Any, memory_map: bool, inputs: Inputs, file_filter: Any, objects: DriveObjects) -> Storage:
     """Return a storage that has found nothing but objects."""
-    return Storage(options, memory_map, inputs, chosen, None, Stores(options, memory_map, inputs, objects))
+    return Storage(options, memory_map, inputs, file_filter, None, Stores(options, memory_map, inputs, objects))
 
 
 def _split_path(path: PathLike | File) -> tuple[str, File | None]:

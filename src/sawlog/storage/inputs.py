@@ -31,17 +31,17 @@ class Inputs:
     Pipes and streams are copied to a file without a name, which is gone with the process: formats look at bytes again.
 
     Attributes:
-        held: Bytes, or the descriptor of a file that is closed at the end, by name.
+        resources: Bytes, or the descriptor of a file that is closed at the end, by name.
 
     Args:
-        given: Bytes by name, from another process.
+        data_by_name: Bytes by name, from another process.
     """
 
     def __init__(self, data_by_name: Mapping[str, bytes] = MappingProxyType({})) -> None:
-        self.held: dict[str, memoryview | int] = {name: memoryview(data) for name, data in data_by_name.items()}
+        self.resources: dict[str, memoryview | int] = {name: memoryview(data) for name, data in data_by_name.items()}
 
     def __del__(self) -> None:
-        for resource in self.held.values():
+        for resource in self.resources.values():
             if isinstance(resource, int):
                 os.close(resource)
 
@@ -67,7 +67,7 @@ class Inputs:
         Raises:
             FormatError: For a device, and for standard input that somebody would have to type.
         """
-        if path in self.held:
+        if path in self.resources:
             return self.open(path).size
         if path != _STDIN:
             try:
@@ -79,21 +79,21 @@ class Inputs:
             if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
                 return None
             with open(path, "rb") as stream:
-                self.held[path] = _spool_stream(stream)
+                self.resources[path] = _spool_stream(stream)
         elif sys.stdin.isatty():
             raise FormatError("-: standard input is a terminal; expected a pipe or a file")
         else:
-            self.held[path] = _open_descriptor(sys.stdin.buffer)
+            self.resources[path] = _open_descriptor(sys.stdin.buffer)
         return self.open(path).size
 
     def hold(self, name: str, stream: Any) -> int:
         """Take a stream in under a name; return its size."""
-        self.held[name] = _spool_stream(stream)
+        self.resources[name] = _spool_stream(stream)
         return self.open(name).size
 
     def open(self, name: str) -> Source:
         """Return the bytes of an input that was taken in; each source moves by itself."""
-        resource = self.held[name]
+        resource = self.resources[name]
         return MemorySource(resource) if isinstance(resource, memoryview) else LocalSource(os.dup(resource), name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -103,7 +103,7 @@ class Inputs:
             SawlogError: When there is a stream among the inputs.
         """
         data: dict[str, bytes] = {}
-        for name, resource in self.held.items():
+        for name, resource in self.resources.items():
             if isinstance(resource, int):
                 raise SawlogError(f"{name}: a stream cannot be read by other processes; write it to a file first")
             data[name] = bytes(resource)
@@ -111,8 +111,8 @@ class Inputs:
 
     def _keep(self, resource: memoryview | int, name: str) -> str:
         numbered = (f"{name} {n}" for n in itertools.count(2))
-        free = next(candidate for candidate in itertools.chain([name], numbered) if candidate not in self.held)
-        self.held[free] = resource
+        free = next(candidate for candidate in itertools.chain([name], numbered) if candidate not in self.resources)
+        self.resources[free] = resource
         return free
 
 

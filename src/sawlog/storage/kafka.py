@@ -43,8 +43,8 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
         self._options = options
         self._sizes: dict[_Partition, dict[int, int]] = {}
         self._next: dict[_Partition, int] = {}
-        self._held: dict[tuple[_Partition, int], bytes] = {}
-        self._held_bytes = 0
+        self._values: dict[tuple[_Partition, int], bytes] = {}
+        self._value_bytes = 0
         self._lock = threading.Lock()
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
@@ -110,7 +110,7 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
         return sizes
 
     def _read_value(self, partition: _Partition, offset: int, path: str) -> bytes:
-        value = self._held.get((partition, offset))
+        value = self._values.get((partition, offset))
         if value is None:
             with self._hold_consumer(partition.broker) as consumer:
                 received = dict(self._iterate_messages(consumer, partition, offset, offset + _AHEAD_MESSAGES))
@@ -139,10 +139,10 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
                 yield offset, self._hold(partition, offset, bytes(value))
 
     def _hold(self, partition: _Partition, offset: int, value: bytes) -> bytes:
-        self._held_bytes += len(value) - len(self._held.pop((partition, offset), b""))
-        self._held[partition, offset] = value
-        while self._held_bytes > _HELD_BYTES:
-            self._held_bytes -= len(self._held.pop(next(iter(self._held))))
+        self._value_bytes += len(value) - len(self._values.pop((partition, offset), b""))
+        self._values[partition, offset] = value
+        while self._value_bytes > _HELD_BYTES:
+            self._value_bytes -= len(self._values.pop(next(iter(self._values))))
         return value
 
     @contextmanager

@@ -348,7 +348,7 @@ class StoreObject:
         self._path = path
         self.url = url
         self.state = state
-        self._begun = False
+        self._has_uploaded = False
         self._copy: IO[bytes] | None = None
 
     def fetch(self, start: int, end: int) -> memoryview:
@@ -363,9 +363,9 @@ class StoreObject:
         except StorageError:
             self.check()  # which says more
             raise
-        if self._begun and not self._store.has_objects:
+        if self._has_uploaded and not self._store.has_objects:
             self.check()
-        self._begun = True
+        self._has_uploaded = True
         return data
 
     def close(self) -> None:

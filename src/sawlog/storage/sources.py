@@ -108,7 +108,7 @@ class LocalSource:
     def _fill(self, offset: int, length: int) -> SourceBuffer:
         """Read a piece, into the buffer before the last if nobody holds it; what the last piece has of it is copied."""
         last, piece = self._piece, self._spare
-        if piece.held or piece.capacity < length:
+        if piece.is_in_use or piece.capacity < length:
             piece = SourceBuffer(length)
         piece.start = piece.end = offset
         if last.start <= offset < last.end:
@@ -163,7 +163,7 @@ class SourceBuffer:
         self.start = self.end = 0
 
     @property
-    def held(self) -> bool:
+    def is_in_use(self) -> bool:
         """Whether somebody still has a view of it: every view of an array keeps that array."""
         return self._array is not None and self._array() is not None
 
@@ -279,7 +279,7 @@ class SourceFile(io.RawIOBase):
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._at = 0
+        self._position = 0
 
     def readable(self) -> bool:
         """Return whether `read` works: always."""
@@ -291,7 +291,7 @@ class SourceFile(io.RawIOBase):
 
     def tell(self) -> int:
         """Return the position, in bytes from the start."""
-        return self._at
+        return self._position
 
     def size(self) -> int:
         """Return the length in bytes; pyarrow asks for it."""
@@ -299,14 +299,14 @@ class SourceFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move the position."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
-        return self._at
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
+        return self._position
 
     def read(self, size: int = -1) -> bytes:
         """Return the `size` bytes, or all that are left."""
-        remaining = max(0, self._source.size - self._at)
-        data = bytes(self._source.read_window(self._at, remaining if size < 0 else min(size, remaining)))
-        self._at += len(data)
+        remaining = max(0, self._source.size - self._position)
+        data = bytes(self._source.read_window(self._position, remaining if size < 0 else min(size, remaining)))
+        self._position += len(data)
         return data
 
 

@@ -95,13 +95,13 @@ class LocalStore(FileStore):
     def __init__(self, memory_map: bool, inputs: Inputs) -> None:
         self._memory_map = memory_map
         self._inputs = inputs
-        self._found: dict[str, tuple[int, int, int]] = {}  # device, number and size of files when they were found
+        self._inodes: dict[str, tuple[int, int, int]] = {}  # device, number and size of files when they were found
 
     def has_found(self, path: str) -> bool:
-        return path in self._found
+        return path in self._inodes
 
     def forget(self) -> None:
-        self._found.clear()
+        self._inodes.clear()
 
     def find(self, path: str, directories: Directories) -> Iterator[tuple[str, Iterable[File]]]:
         if (size := self._inputs.take(path)) is not None:
@@ -148,8 +148,8 @@ class LocalStore(FileStore):
         return os.path.exists(path)
 
     def find_size(self, path: str) -> int | None:
-        if path in self._found:
-            return self._found[path][2]
+        if path in self._inodes:
+            return self._inodes[path][2]
         try:
             status = os.stat(path)
         except (OSError, ValueError):  # where nobody may look, and what no file can be called, is none
@@ -226,14 +226,14 @@ class LocalStore(FileStore):
 
     def _make_file(self, path: str, status: os.stat_result, *, explicit: bool) -> File:
         size = status.st_size
-        self._found[path] = status.st_dev, status.st_ino, size
+        self._inodes[path] = status.st_dev, status.st_ino, size
         return File(path, size, explicit, "", status.st_mtime, status.st_ctime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
         """Return whether an open file is the file that was found."""
-        if path not in self._found:
+        if path not in self._inodes:
             return
-        device, number, size = self._found[path]
+        device, number, size = self._inodes[path]
         now = os.fstat(descriptor)
         if (now.st_dev, now.st_ino) != (device, number):
             raise ChangedError(f"{path}: the file was replaced while it was read; open it again")
@@ -301,7 +301,7 @@ class RemoteStore(FileStore):
         self._options = options
         self._inputs = inputs
         self._states: dict[str, ObjectState] = {}
-        self._asked: dict[str, ObjectState] = {}
+        self._unconfirmed: dict[str, ObjectState] = {}
         self._listings = _Listings()
         self._connections: dict[tuple[int, str], StoreFileSystem] = {}
 
@@ -309,7 +309,7 @@ class RemoteStore(FileStore):
         return path in self._states
 
     def forget(self) -> None:
-        for cache in (self._states, self._asked, self._listings):
+        for cache in (self._states, self._unconfirmed, self._listings):
             cache.clear()
         self.flight.clear()
 
@@ -393,8 +393,8 @@ class RemoteStore(FileStore):
 
     def confirm(self) -> None:
         """Ask whether files that were read are still what they were when they were found: see `confirm_files`."""
-        first, names = dict(self._asked), sorted(self._asked)
-        self._asked.clear()
+        first, names = dict(self._unconfirmed), sorted(self._unconfirmed)
+        self._unconfirmed.clear()
         if not first:
             return
         pairs = zip(posixpath.dirname(names[0]).split("/"), posixpath.dirname(names[-1]).split("/"), strict=False)
@@ -427,7 +427,7 @@ class RemoteStore(FileStore):
             state = self._states[url] = ObjectState.of(info)
         if file is not None:
             state.recall_earlier(file.size, file.version, file.modified).check(state, url)
-        self._asked.setdefault(url, state)
+        self._unconfirmed.setdefault(url, state)
         return StoreObject(fs, path, url, state)
 
     def _connect(self, url: str) -> tuple[StoreFileSystem, str]:

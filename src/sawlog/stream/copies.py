@@ -144,8 +144,8 @@ class ActiveFiles:
 
     def __init__(self, follower: Files, records: Iterable[Known], entries: Mapping[str, FileSnapshot]) -> None:
         self._follower = follower
-        self._seen = entries
-        self._begun: dict[int, dict[bytes, list[Known]]] = defaultdict(lambda: defaultdict(list))
+        self._entries = entries
+        self._records_by_length: dict[int, dict[bytes, list[Known]]] = defaultdict(lambda: defaultdict(list))
         self._unbegun: dict[Hashable, list[str]] = defaultdict(list)
         self._bases: set[str] = set()
         self._names = set(map(posixpath.basename, entries))
@@ -160,7 +160,7 @@ class ActiveFiles:
                     self._unbegun[place].append(name)
                 continue
             first = shorten_proof(record.proof) if isinstance(record, ReadPosition) else record.head
-            self._begun[min(record.position, PROVEN_BYTES)][first].append((name, record))
+            self._records_by_length[min(record.position, PROVEN_BYTES)][first].append((name, record))
             self._bases.add(base)
             self._places.add(place)
         self._places.discard(None)
@@ -201,13 +201,13 @@ class ActiveFiles:
 
     def _rank(self, name: str) -> tuple[Any, ...]:
         """Return a rank among files of one name: the original is likely to be the longest, eldest, nearest."""
-        entry = self._seen[name]
+        entry = self._entries[name]
         return -entry.file.size, entry.changed, len(name), name
 
     def _find_like(self, name: str, entry: FileSnapshot) -> Iterator[Known]:
         storage = self._follower.storage
         first = storage.read(entry.file.path, 0, min(entry.file.size, PROVEN_BYTES))
-        for length, records_by_head in self._begun.items():
+        for length, records_by_head in self._records_by_length.items():
             if length <= len(first):
                 mine = shorten_proof(hashlib.blake2b(first[:length], digest_size=8).hexdigest())
                 yield from (
@@ -221,7 +221,7 @@ class ActiveFiles:
                     if self._is_plausible(name, entry, record[0])
                 )
                 for record in itertools.islice(longer, MAX_CANDIDATES):
-                    if storage.read(self._seen[record[0]].file.path, 0, len(first)) == first:
+                    if storage.read(self._entries[record[0]].file.path, 0, len(first)) == first:
                         yield record
 
     def _is_plausible(self, name: str, entry: FileSnapshot, other_name: str) -> bool:
@@ -231,7 +231,7 @@ class ActiveFiles:
         base, base_of_other = posixpath.basename(name), posixpath.basename(other_name)
         position, other_position = (
             self._follower.writer_position(entry),
-            self._follower.writer_position(self._seen[other_name]),
+            self._follower.writer_position(self._entries[other_name]),
         )
         if base.startswith(base_of_other) or (position is not None and position == other_position):
             return True

@@ -146,9 +146,9 @@ class Files:
         skipped = explain_unselected(
             self.format, (), [entry.file], Scan(self.view, storage=self.storage, roots=tuple(self.paths))
         )
-        apart = [file for file in skipped if file.command and file.command not in self._mentions]
-        self._mentions.update(file.command for file in apart)
-        for remark in describe_skipped(apart):
+        unmentioned = [file for file in skipped if file.command and file.command not in self._mentions]
+        self._mentions.update(file.command for file in unmentioned)
+        for remark in describe_skipped(unmentioned):
             logger.warning("%s", remark)
 
     def turn(self, group: Hashable) -> int:

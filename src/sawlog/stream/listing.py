@@ -144,7 +144,7 @@ class Listing:
 
     def _stamp(self, file: File) -> tuple[Any, ...]:
         """Return the stamp of a file; remote files and what is in memory have no inode."""
-        if is_remote(file.path) or file.path in self.storage.inputs.held:
+        if is_remote(file.path) or file.path in self.storage.inputs.resources:
             return (file.size, file.version)
         try:
             status = os.stat(file.path)

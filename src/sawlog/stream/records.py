@@ -64,7 +64,7 @@ class Records:
         self._unbegun: dict[str, FileSnapshot] = before._unbegun if before is not None else {}
         self._restarted = before is None
         self._copied: set[str] = set()
-        self._kept: dict[str, int] = {}
+        self._copied_bytes: dict[str, int] = {}
 
     def refresh(self, entries: Mapping[str, FileSnapshot]) -> None:
         """Bring the records up to date.
@@ -188,7 +188,7 @@ class Records:
         Of several copies of one file the longest takes its place, and the others are copies of that one.
         """
         links = self.copies.links
-        self._kept = {}
+        self._copied_bytes = {}
         if not links:
             return dict(arrived)
         names = self.copies.find_origins(entries)
@@ -218,7 +218,7 @@ class Records:
                     changed.pop(names[origin], None)
                     self._begin_again(names[origin])
                 continue
-            self._kept[self.copies.find_name(origin)] = arrived[first].file.size
+            self._copied_bytes[self.copies.find_name(origin)] = arrived[first].file.size
             free |= {name: arrived[name] for name in self.copies.succeed(first, copies, arrived)}
         return free
 
@@ -408,7 +408,7 @@ class Records:
                     )
         before, self._unbegun = self._unbegun, {}
         waited = self.start.waiting if self._restarted else {}
-        for name, copied_bytes in self._kept.items():
+        for name, copied_bytes in self._copied_bytes.items():
             size = before[name].file.size if name in before else waited.get(hash_name(name), 0)
             if size > copied_bytes:
                 self._report_loss(
@@ -417,7 +417,7 @@ class Records:
                 )
         for name, entry in before.items():
             is_begun = name in self.start.files or self._find_ended(name) is not None
-            if name not in entries and not is_begun and name not in self._kept and entry.inode not in inodes:
+            if name not in entries and not is_begun and name not in self._copied_bytes and entry.inode not in inodes:
                 self._report_loss(
                     f"{entry.file.path}: the file was removed before it was read; it had {entry.file.size} bytes"
                 )

@@ -90,7 +90,7 @@ class Compared:
 
     def __init__(self, intact: Subject, turns: int = 1) -> None:
         self._turns = turns
-        self._seen = 0
+        self._checks = 0
         self.truth: Outcome = examine(intact)
         if self.truth.refused is not None:
             raise AssertionError(f"the sample itself is refused: {self.truth.refused}")
@@ -98,8 +98,8 @@ class Compared:
 
     def examine(self, subject: Subject) -> Outcome:
         """Return the outcome of a changed sample under the verbs whose turn it is."""
-        self._seen += 1
-        return examine(subject, every_verb=self._seen % self._turns == 0)
+        self._checks += 1
+        return examine(subject, every_verb=self._checks % self._turns == 0)
 
 
 class Reported(Compared):

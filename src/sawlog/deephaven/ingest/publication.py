@@ -68,7 +68,7 @@ class Publication:
         errors: list[SawlogError],
     ) -> None:
         self._tree = tree
-        self._made = done
+        self._import = done
         self._errors = errors
         self._locations = locations
         self._done: dict[int, FilledPartition | SawlogError] = {}
@@ -94,11 +94,11 @@ class Publication:
                 self._publish(plan, self.items[place][0], filled)
             else:
                 if not remaining:
-                    self._made.partitions += 1
+                    self._import.partitions += 1
                     del self._open[number]
 
     def _publish(self, plan: PartitionPlan, split: Split, filled: FilledPartition) -> None:
-        done = self._made
+        done = self._import
         if split.record.truncates:
             # Removed first, so that no reader finds deleted rows next to new ones. The newest goes last: whatever is
             # left when this is killed says no more than was imported, and the logs say again what is deleted.

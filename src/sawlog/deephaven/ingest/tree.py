@@ -103,7 +103,7 @@ class IntradayTable:
         self.table = check_part(table, "table")
         self.directory = os.path.join(root, layout.INTRADAY, namespace, table)
         self.clean = False
-        self._known: dict[str, tuple[tuple[int, int], TreeLocation]] = {}
+        self._locations_by_path: dict[str, tuple[tuple[int, int], TreeLocation]] = {}
 
     def build_path(self, partition: Partition, sequence: int) -> str:
         """Return the path of a location.
@@ -165,14 +165,14 @@ class IntradayTable:
         except (FileNotFoundError, NotADirectoryError):
             return None
         key = state.st_ino, state.st_mtime_ns
-        known_location = self._known.get(path)
+        known_location = self._locations_by_path.get(path)
         if known_location is not None and known_location[0] == key:
             return known_location[1]
         if not os.path.isdir(path):
             return None
         partition = Partition(self.namespace, self.table, internal, column)
         location = TreeLocation(path, partition, self._read_record(path, partition))
-        self._known[path] = key, location
+        self._locations_by_path[path] = key, location
         return location
 
     def find_progress(self, partition: Partition, locations: list[TreeLocation]) -> Progress:

@@ -148,11 +148,11 @@ class RowBatch:
         self._texts: dict[int, tuple[pa.Array, list[int]]] = {}
         self.bad_values: list[BadValue] = []
         smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
-        self._most = max(1, min(MAX_ROWS, span // smallest + 1, _FIXED_BYTES // max(described.row_bytes, 1)))
+        self._row_limit = max(1, min(MAX_ROWS, span // smallest + 1, _FIXED_BYTES // max(described.row_bytes, 1)))
         self._rooms = np.where(self._has_lengths, min(FIRST_ROOM, span), 0)
         self._sparse = False
         self._gathered: dict[int, dict[str, int]] = {}
-        self.max_rows = min(FIRST_ROWS, self._most)
+        self.max_rows = min(FIRST_ROWS, self._row_limit)
         self._arrange()
         self._allocate()
 
@@ -201,12 +201,12 @@ class RowBatch:
 
     def adapt(self, rows: int) -> None:
         """Allocate fresh buffers, of sizes by what was found in the last rows."""
-        if rows and not rows == self.max_rows == self._most:
-            room = self.columns["used"] * self._most // rows
+        if rows and not rows == self.max_rows == self._row_limit:
+            room = self.columns["used"] * self._row_limit // rows
             room = np.where(self._has_lengths, np.minimum(room + room // 16, _MAX_ROOM), 0)
-            if self.max_rows < self._most or (room > self._rooms).any():
+            if self.max_rows < self._row_limit or (room > self._rooms).any():
                 grown_rooms = self._rooms * (self.max_rows > FIRST_ROWS)
-                self.max_rows = self._most
+                self.max_rows = self._row_limit
                 self._rooms = np.maximum(room + room // 8 + (64 << 10), grown_rooms)
                 self._arrange()
         self._allocate()

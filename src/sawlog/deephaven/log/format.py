@@ -35,7 +35,8 @@ class _Partitions(StreamRules):
 
     def writer_position(self, file: File) -> WriterPosition | None:
         name = parse_name(file.name)
-        return WriterPosition(name.partition, name.begun) if name.begun is not None and all(name.partition) else None
+        time = name.start_time
+        return WriterPosition(name.partition, time) if time is not None and all(name.partition) else None
 
 
 class DeephavenLog(Format):

@@ -97,7 +97,7 @@ class _Cursor(ByteCursor):
         return FormatError(f"{self.path}: header at byte {self.position}: expected {expected}, found {actual}")
 
     def make_missing_error(self, label: str, length: int) -> FormatError:
-        return self.fail(f"{label} of at most {self.left} bytes", f"a length of {length}")
+        return self.fail(f"{label} of at most {self.remaining} bytes", f"a length of {length}")
 
     def read_integer(self, description: str) -> int:
         (value,) = struct.unpack(">i", self.take(layout.COUNT_SIZE, description))
@@ -106,8 +106,8 @@ class _Cursor(ByteCursor):
     def count(self, description: str, smallest: int) -> int:
         """Return a count of things that take at least `smallest` bytes each."""
         count = self.read_integer(description)
-        if not 0 <= count <= self.left // smallest:
-            raise self.fail(f"{description} that fits into {self.left} bytes", count)
+        if not 0 <= count <= self.remaining // smallest:
+            raise self.fail(f"{description} that fits into {self.remaining} bytes", count)
         return count
 
     def read_string(self, description: str, charset: str = "UTF-8") -> str:
@@ -202,7 +202,7 @@ def _read_records(
 ) -> tuple[dict[HeaderRecord, _Cursor], list[tuple[int, bytes]], list[tuple[int, int]]]:
     records: dict[HeaderRecord, _Cursor] = {}
     unknown, places = [], []
-    while cursor.left:
+    while cursor.remaining:
         start = cursor.position
         length = cursor.read_integer("the size of a header record")
         code = cursor.read_integer("the type of a header record")
@@ -212,7 +212,7 @@ def _read_records(
                 raise inner.fail("one header record of each type", f"a second one of type {code}")
             records[HeaderRecord(code)] = inner
         else:
-            unknown.append((code, inner.take(inner.left, "a header record")))
+            unknown.append((code, inner.take(inner.remaining, "a header record")))
             places.append((start, cursor.position - start))
     return records, unknown, places
 
@@ -239,17 +239,17 @@ def _read_columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bo
             charset = _read_charset(meta, version, name, notes)
         elif kind is LogType.ENUM:
             charset, values = _read_enum(meta, version, name, notes)
-        if strict and meta.left and kind not in (LogType.ENHANCED_STRING, LogType.ENUM):
-            raise meta.fail(f"no metadata for column {name!r}", f"{meta.left} bytes")
+        if strict and meta.remaining and kind not in (LogType.ENHANCED_STRING, LogType.ENUM):
+            raise meta.fail(f"no metadata for column {name!r}", f"{meta.remaining} bytes")
         columns.append(LogColumn(name, kind, charset, values))
     return columns
 
 
 def _read_charset(meta: _Cursor, version: int, name: str, notes: list[str]) -> str:
-    if not meta.left:
+    if not meta.remaining:
         return DEFAULT_CHARSET
     if version == layout.JAVA_METADATA_VERSION:
-        stored = find_enum_name(meta.take(meta.left, "a charset"))
+        stored = find_enum_name(meta.take(meta.remaining, "a charset"))
     else:
         stored = meta.read_string("a charset name")
     charset = find_charset(stored) if stored is not None else None
@@ -268,7 +268,7 @@ def _read_enum(meta: _Cursor, version: int, name: str, notes: list[str]) -> tupl
         values = _read_enum_table(meta, name, doubts, with_charset=True)
     except FormatError:
         doubts.append("it does not fit")
-    if not doubts and not meta.left:
+    if not doubts and not meta.remaining:
         return values
     meta.position = start
     return _read_enum_table(meta, name, notes, with_charset=False)

@@ -111,7 +111,7 @@ class Logger:
         self._append = append
         self._clock = clock
         self._buffer = bytearray()
-        self._begun = 0.0
+        self._start_time = 0.0
         self._file: AppendedLog | None = None
         self.files: list[str] = []
         """Logs that were written to, in order."""
@@ -236,7 +236,7 @@ class Logger:
             return
         expected = self._file.size + len(self._buffer) + batch.nbytes
         full = self._roll_bytes is not None and expected > self._roll_bytes and self._file.size > self._file.start
-        old = self._roll_seconds is not None and self._clock() - self._begun >= self._roll_seconds
+        old = self._roll_seconds is not None and self._clock() - self._start_time >= self._roll_seconds
         if full or old:
             self._end()
             self._begin(batch)
@@ -253,7 +253,7 @@ class Logger:
 
     def _begin(self, batch: pa.RecordBatch | None) -> None:
         """Open the log, or the next one."""
-        self._begun = self._clock()
+        self._start_time = self._clock()
         path = self._choose_path() if self._named else self._path
         self._encoder = Encoder.of(self._options, self._schema, path, self._constants)
         header = self._encoder.encode_header(batch)
@@ -266,10 +266,10 @@ class Logger:
 
     def _choose_path(self) -> str:
         """Return a name that no log in the directory has yet."""
-        millis = int(self._begun * 1000)
+        millis = int(self._start_time * 1000)
         while True:
             start_time = datetime.fromtimestamp(millis / 1000, UTC)
-            name = replace(self._name, begun=start_time)
+            name = replace(self._name, start_time=start_time)
             if name.column_partition is None:
                 name = replace(name, column_partition=f"{start_time:%Y-%m-%d}")
             try:

@@ -25,7 +25,7 @@ class LogName:
         namespace_set: `System` or `User`.
         internal_partition: The writer: one process, so that there is one writer per partition.
         column_partition: Value of the partitioning column, usually a date.
-        begun: When the file was begun.
+        start_time: When the file was begun.
     """
 
     namespace: str | None = None
@@ -33,7 +33,7 @@ class LogName:
     namespace_set: str | None = None
     internal_partition: str | None = None
     column_partition: str | None = None
-    begun: datetime | None = None
+    start_time: datetime | None = None
 
     @property
     def partition(self) -> tuple[str, str, str, str]:
@@ -67,7 +67,7 @@ def parse_name(name: str) -> LogName:
         return LogName(tokens[0], tokens[1], tokens[2], internal, tokens[-1], start_time)
     if len(tokens) < 3:
         namespace, table = (tokens[0], tokens[1]) if len(tokens) == 2 else (None, None)
-        return LogName(namespace, table, begun=start_time)
+        return LogName(namespace, table, start_time=start_time)
     kind = tokens[2] if tokens[2] in _SETS and len(tokens) > 3 else None
     remaining_tokens = tokens[3:] if kind else tokens[2:]
     date = _DATE.match(right)
@@ -81,10 +81,10 @@ def format_name(name: LogName) -> str:
         ValueError: When a part is missing or would be read back otherwise.
     """
     parts = (name.namespace, name.table, name.namespace_set or "System", name.internal_partition, name.column_partition)
-    if name.begun is None or any(not part for part in parts):
+    if name.start_time is None or any(not part for part in parts):
         raise ValueError(f"a log name needs every part: {name}")
-    millis = f"{name.begun.microsecond // 1000:03d}"
-    text = ".".join(map(str, parts)) + f"{_BIN}.{name.begun:%Y-%m-%d.%H%M%S}.{millis}{name.begun:%z}"
+    millis = f"{name.start_time.microsecond // 1000:03d}"
+    text = ".".join(map(str, parts)) + f"{_BIN}.{name.start_time:%Y-%m-%d.%H%M%S}.{millis}{name.start_time:%z}"
     back = parse_name(text)
     if "/" in text or "\0" in text or back.partition != name.partition:
         raise ValueError(f"the parts of {text!r} cannot be told apart again: no dots or slashes in names")
@@ -93,9 +93,9 @@ def format_name(name: LogName) -> str:
 
 def order_key(name: LogName, path: str) -> tuple[tuple[str, str, str, str], bool, float, str]:
     """Return a sort key: partitions apart, files by the instant they were begun (local times do not sort) and path."""
-    began = name.begun.timestamp() if name.begun is not None else 0.0
+    began = name.start_time.timestamp() if name.start_time is not None else 0.0
     namespace, table, internal, column = name.partition
-    return (namespace, table, column, internal), name.begun is not None, began, path
+    return (namespace, table, column, internal), name.start_time is not None, began, path
 
 
 def _parse_begin(text: str) -> datetime | None:

@@ -108,7 +108,7 @@ def _make_question(file: File, scan: Scan, start: int, task_bytes: int | None) -
     cut are searched sooner than remembered: to ask for their state takes as long as to read them.
     """
     is_near = not is_remote(file.path)
-    if file.path in scan.storage.inputs.held or file.size <= start:
+    if file.path in scan.storage.inputs.resources or file.size <= start:
         return None
     if is_near and task_bytes is None and file.size <= PROBE_BYTES:
         return None

@@ -360,7 +360,7 @@ class CutWalk(LogWalk):
         self._stops = stops
         self._near = False
         self.stopped = False
-        self._held: Window | None = None
+        self._window: Window | None = None
         self._out = scan.Out(np.zeros(0, scan.ENTRY), self.events)
 
     def choose_window_length(self, position: int) -> int:
@@ -387,12 +387,12 @@ class CutWalk(LogWalk):
         state.target = min(target, self.span.file.size)
         state.cut = -1
         self.stopped = False
-        status = MORE if self._held is None else FULL
+        status = MORE if self._window is None else FULL
         while status != END and not self.stopped:
             if status == MORE:
-                self._held = self._read_window()
+                self._window = self._read_window()
             state.events = 0
-            assert self._held is not None
-            status = self.read(self._held)
+            assert self._window is not None
+            status = self.read(self._window)
             self.stopped = self._stops and bool(state.events)
         return int(state.cut) if state.cut >= 0 else None

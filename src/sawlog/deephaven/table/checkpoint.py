@@ -121,7 +121,7 @@ def find_committed_rows(
     if requested_rows is not None:
         if not capacities.reach(requested_rows):
             raise OptionError(
-                f"{location.directory}: num_rows={requested_rows}: the longest column has {capacities.most} rows"
+                f"{location.directory}: num_rows={requested_rows}: the longest column has {capacities.max_rows} rows"
             )
         return RowCount(requested_rows, "num_rows")
     checkpoint = read_checkpoint(location, partial(read_indexed, storage))
@@ -133,7 +133,7 @@ def find_committed_rows(
             capacities = _Capacities(location, headers, specs, storage)
         if capacities.reach(count):
             return RowCount(count, "table.size")
-        return RowCount(capacities.most, "table.size", count)
+        return RowCount(capacities.max_rows, "table.size", count)
     if checkpoint is not None and len(checkpoint) > layout.ROW_COUNT_SIZE:
         count = guess_count(checkpoint, capacities.list_data_files())
         if count is not None and capacities.reach(count):
@@ -183,7 +183,7 @@ class _Capacities:
         self._location = location
         self._headers = headers
         self._specs = specs
-        self._known: dict[str, int | None] = {}
+        self._rows_by_column: dict[str, int | None] = {}
         self._over: dict[str, tuple[int, int]] = {}
 
     def reach(self, count: int) -> bool:
@@ -191,7 +191,7 @@ class _Capacities:
         return any((self._of(name) or 0) >= count for name in self._location.columns) or not count
 
     @property
-    def most(self) -> int:
+    def max_rows(self) -> int:
         """Rows of the longest column."""
         return max(self.count_rows().values(), default=0)
 
@@ -241,15 +241,15 @@ class _Capacities:
         return data_files
 
     def _of(self, name: str) -> int | None:
-        if name not in self._known:
+        if name not in self._rows_by_column:
             column = self._location.columns[name]
             width = compute_row_width(self._specs.get(name), column)
             header = self._headers.of(column, layout.DATA) if column.data is not None and width else None
             size = column.data.size - header.data_start if column.data is not None and header is not None else None
-            self._known[name] = None if size is None or width is None else size // width
+            self._rows_by_column[name] = None if size is None or width is None else size // width
             if size is not None and width is not None:
                 self._over[name] = width, size % width
-        return self._known[name]
+        return self._rows_by_column[name]
 
 
 def compute_row_width(spec: ColumnSpec | None, column: ColumnFiles) -> int | None:

@@ -84,11 +84,11 @@ class ColumnReader:
         self._ahead: tuple[int, NDArray[np.int64], NDArray[np.bool_]] | None = None
         self._budget = 0
         self._open()
-        self._most = self._limit_rows()
+        self._max_rows = self._limit_rows()
 
     def count_batch_rows(self, first: int, count: int) -> int:
         """Return how many of the next rows make a batch of a reasonable size; at least one."""
-        count = min(count, self._most)
+        count = min(count, self._max_rows)
         if self._binary is None or first >= self._capacity:
             return count
         stored_rows = min(count, self._capacity - first)

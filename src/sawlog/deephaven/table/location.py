@@ -337,13 +337,13 @@ class Headers:
     ) -> None:
         self._location = location
         self._storage = storage
-        self._given = declared
+        self._declared = declared
         self._widths = widths or {}
         self._parsed: dict[tuple[str, bool], FileHeader | None] = {}
 
     def of(self, column: ColumnFiles, suffix: str, source: Source | None = None) -> FileHeader | None:
         """Return the header of a `.dat` or a `.sym`; None when it is damaged, and nothing of it can be read."""
-        if self._given.version == 2:
+        if self._declared.version == 2:
             return HEADERLESS
         header = self._parse(column, suffix, source=source)
         if self.version == 2:
@@ -356,12 +356,12 @@ class Headers:
     @property
     def version(self) -> int:
         """The column version of the location."""
-        return self._given.version or self._judged_version.version
+        return self._declared.version or self._judged_version.version
 
     @property
     def assumes_version(self) -> bool:
         """Whether nothing proves the column version."""
-        return self._given.version is None and not self._judged_version.certain
+        return self._declared.version is None and not self._judged_version.certain
 
     def is_little(self, header: FileHeader) -> bool:
         """Return whether the data after a header is little endian."""
@@ -372,7 +372,7 @@ class Headers:
     @cached_property
     def _headerless_little(self) -> bool | None:
         """The byte order of headerless files, as it is said, or as far as end offsets show it; None: unknown."""
-        for declared in (self._given, self._location.declared):
+        for declared in (self._declared, self._location.declared):
             if declared.little is not None:
                 return declared.little
         pairs = ((layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY), (layout.DATA, layout.BINARY))

@@ -46,7 +46,7 @@ class TableSpecs:
         self._headers: dict[str, Headers] = {}
         self._parsed: dict[bytes, TableSchema | None] = {}
         self._own: dict[int, dict[str, ColumnSpec]] = {}
-        self._left: dict[str, TableSchema] = {}
+        self._schemas_by_directory: dict[str, TableSchema] = {}
         self._unreadable: dict[str, str] = {}
         self.locations = self._apply_declarations(locations)
         if options.types:
@@ -63,7 +63,7 @@ class TableSpecs:
         """The schema file that is given, or the first in a location."""
         if self._options.schema is not None:
             return parse_schema(self._options.schema, self._storage.read(self._options.schema))
-        return next(iter(self._left.values()), TableSchema())
+        return next(iter(self._schemas_by_directory.values()), TableSchema())
 
     @cached_property
     def specs(self) -> dict[str, ColumnSpec]:
@@ -84,7 +84,7 @@ class TableSpecs:
 
     def of(self, location: Location) -> Mapping[str, ColumnSpec]:
         """Return the columns as the files of a location have them."""
-        schema = self._left.get(location.directory)
+        schema = self._schemas_by_directory.get(location.directory)
         if schema is None:
             return self.specs
         owned = {name: spec for name, spec in self._find_owned_columns(schema).items() if name in self.specs}
@@ -96,7 +96,7 @@ class TableSpecs:
         rows = find_committed_rows(location, headers, specs, self._options.num_rows, self._storage)
         if location.columns:
             _ = headers.version  # found out before copies of it go to other processes
-        left_schema = self._left.get(location.directory)
+        left_schema = self._schemas_by_directory.get(location.directory)
         defined = (
             ()
             if left_schema is None
@@ -112,7 +112,7 @@ class TableSpecs:
     def read_headers(self, location: Location) -> Headers:
         """Return the headers of the files of a location."""
         if location.directory not in self._headers:
-            schema = self._left.get(location.directory)
+            schema = self._schemas_by_directory.get(location.directory)
             specs = self._typed_names if schema is None else {**self._typed_names, **self._find_owned_columns(schema)}
             widths = {
                 name: width
@@ -156,11 +156,11 @@ class TableSpecs:
             return {column.name: make_schema_spec(column, self._options.schema) for column in columns}
         specs: dict[str, ColumnSpec] = {}
         complete_schemas = {
-            id(self._left[location.directory])
+            id(self._schemas_by_directory[location.directory])
             for location in self.locations
-            if location.has_all_columns and location.directory in self._left
+            if location.has_all_columns and location.directory in self._schemas_by_directory
         }
-        for schema in {id(schema): schema for schema in self._left.values()}.values():
+        for schema in {id(schema): schema for schema in self._schemas_by_directory.values()}.values():
             for name, spec in self._find_owned_columns(schema).items():
                 if name in self._stored_names or id(schema) in complete_schemas:
                     specs[name] = _choose_wider(specs[name], spec) if name in specs else spec
@@ -188,7 +188,7 @@ class TableSpecs:
             missing = [name for name in names if name not in inferred and name in location.columns]
             if not missing:
                 continue
-            schema = self._left.get(location.directory)
+            schema = self._schemas_by_directory.get(location.directory)
             owned = {} if schema is None else self._find_owned_columns(schema)
             inferred |= {name: owned[name] for name in missing if name in owned}
             missing = [name for name in missing if name not in owned]
@@ -262,7 +262,7 @@ class TableSpecs:
             if conflict := _find_conflict(location, name, spec):
                 self._unreadable[location.directory] = conflict
                 return location
-        self._left[location.directory] = schema
+        self._schemas_by_directory[location.directory] = schema
         return replace(location, declared=parse_declaration(data))
 
 

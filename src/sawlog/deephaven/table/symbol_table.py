@@ -32,7 +32,7 @@ class SymbolTable:
         self._first = 0
         self._end = 0
         self._new: list[tuple[NDArray[np.int64], Any]] = []
-        self._known = Interner()
+        self._interner = Interner()
 
     def assign_ids(self, array: pa.Array, place: ArrayPlace) -> NDArray[np.int32]:
         """Return the ids of strings, plain or in a dictionary."""
@@ -56,9 +56,9 @@ class SymbolTable:
             first = _FirstUse(place.column, place.row, places, used)
             of_texts[used] = self._enter(texts.take(make_fixed_array(pa.int64(), used)), first)
             ids = of_texts[places]
-        if self._known.count > MAX_KNOWN_SYMBOLS:
-            self._first += self._known.count
-            self._known = Interner()
+        if self._interner.count > MAX_KNOWN_SYMBOLS:
+            self._first += self._interner.count
+            self._interner = Interner()
         return ids
 
     def take(self) -> tuple[NDArray[np.int64], bytes]:
@@ -72,10 +72,10 @@ class SymbolTable:
 
     def _enter(self, texts: pa.Array, place: ArrayPlace) -> NDArray[np.int32]:
         """Return the ids of strings, of which those that are new get the next ones."""
-        valid, count = make_validity(texts), self._known.count
+        valid, count = make_validity(texts), self._interner.count
         data, ends = view_binary(texts)
         strings = Strings(ends, data)
-        numbers, rows = self._known.assign_numbers(strings, None if valid is None else valid.view(np.uint8))
+        numbers, rows = self._interner.assign_numbers(strings, None if valid is None else valid.view(np.uint8))
         if len(rows):
             self._add(count, _Nth(place.column, place.row, place, rows))
         numbers += np.int32(self._first)
@@ -84,7 +84,7 @@ class SymbolTable:
         return numbers
 
     def _add(self, count: int, place: ArrayPlace) -> None:
-        interner = self._known
+        interner = self._interner
         if self._first + interner.count > MAX_SYMBOLS:
             raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")
         ends, data = interner.interned.strings

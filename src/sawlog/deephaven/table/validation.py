@@ -73,10 +73,10 @@ class Expectations:
         if not isinstance(columns, Mapping) or not all(isinstance(column, Mapping) for column in columns.values()):
             raise OptionError(f"{context}: columns: expected a table for each column, such as [columns.Timestamp]")
         parsed = {
-            name: parse_options(ColumnExpectation, column, where=f"{context}: column {name!r}")
+            name: parse_options(ColumnExpectation, column, context=f"{context}: column {name!r}")
             for name, column in columns.items()
         }
-        return replace(parse_options(cls, {**document, "columns": {}}, where=context), columns=parsed)
+        return replace(parse_options(cls, {**document, "columns": {}}, context=context), columns=parsed)
 
     @classmethod
     def read(cls, path: PathLike, storage: Storage | None = None) -> Expectations:
@@ -217,8 +217,8 @@ class _Check:
         self._expected = expected
         self._specs = specs
         self._schema = schema
-        self._found = ValidatedLocation(location.directory, location.internal_partition, location.column_partition)
-        self._problems = self._found.problems
+        self._validated = ValidatedLocation(location.directory, location.internal_partition, location.column_partition)
+        self._problems = self._validated.problems
         self._groupings: dict[str, Grouping] = {}
         self._compared: dict[str, GroupComparison] = {}
 
@@ -231,26 +231,26 @@ class _Check:
             for batch in fragment.to_batches(findings):
                 self._take(batch, row, orders)
                 row += batch.num_rows
-        self._found.rows = row
+        self._validated.rows = row
         self._problems += [
             f"{damage.kind} in {damage.path} at byte {damage.offset}: {damage.detail}" for damage in findings.damages
         ]
         for name, order in orders.items():
-            self._found.columns[name].ascends = order.broken is None
+            self._validated.columns[name].ascends = order.broken is None
             if order.broken is not None:
                 self._problems.append(f"column {name!r}: row {order.broken} is less than the row before it")
         self._compare()
-        return self._found
+        return self._validated
 
     def _begin(self) -> None:
         """Look at the columns and their groups."""
         specs = self._fragments[0].verdict.specs if self._fragments else self._specs
         for name in self._specs:
             if name in specs:
-                self._found.columns[name] = ValidatedColumn(specs[name].type.value)
+                self._validated.columns[name] = ValidatedColumn(specs[name].type.value)
         for fragment in self._fragments[:1]:
             for name, column in fragment.verdict.location.columns.items():
-                if name not in self._found.columns:
+                if name not in self._validated.columns:
                     continue
                 try:
                     grouping = read_column_grouping(column, fragment.verdict, fragment.scan.storage)
@@ -259,7 +259,7 @@ class _Check:
                     continue
                 if grouping is not None:
                     self._groupings[name] = grouping
-                    self._found.columns[name].groups = len(grouping)
+                    self._validated.columns[name].groups = len(grouping)
                     if is_comparable(grouping, specs[name].type):
                         target = self._schema.field(name).type
                         self._compared[name] = GroupComparison(grouping, specs[name].type, target)
@@ -271,11 +271,11 @@ class _Check:
         return {
             name: _Order(starts if expectation.sorted == "groups" else nowhere)
             for name, expectation in self._expected.columns.items()
-            if expectation.sorted is not None and name in self._found.columns
+            if expectation.sorted is not None and name in self._validated.columns
         }
 
     def _take(self, batch: pa.RecordBatch, row: int, orders: Mapping[str, _Order]) -> None:
-        for name, column in self._found.columns.items():
+        for name, column in self._validated.columns.items():
             array = batch.column(name)
             column.nulls += array.null_count
             if name in orders:
@@ -289,13 +289,13 @@ class _Check:
 
     def _compare(self) -> None:
         """Hold what was found against what is expected."""
-        rows, expected = self._found.rows, self._expected
+        rows, expected = self._validated.rows, self._expected
         if rows < expected.min_rows:
             self._problems.append(f"expected at least {expected.min_rows} rows, found {rows}")
         if expected.max_rows is not None and rows > expected.max_rows:
             self._problems.append(f"expected at most {expected.max_rows} rows, found {rows}")
         for name, expectation in expected.columns.items():
-            column = self._found.columns.get(name)
+            column = self._validated.columns.get(name)
             if column is None:
                 self._problems.append(f"column {name!r}: expected it, found none")
             else:

@@ -65,7 +65,9 @@ class LocationWriter(Writer):
         for name in (*options.types, *options.group):
             if name not in schema.names:
                 raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
-        defined = _read_specs(options.schema, storage)
+        path = options.schema
+        columns = () if path is None else parse_schema(path, storage.read(path)).columns
+        defined = {column.name: make_schema_spec(column, path or "") for column in columns}
         self.specs = {
             field.name: choose_spec(field, options.types, options.charset, defined.get(field.name)) for field in stored
         }
@@ -168,13 +170,6 @@ class LocationWriter(Writer):
 def _put(directory: StagedDirectory, name: str, data: bytes) -> None:
     with open(os.path.join(directory.work, name), "wb") as file:
         file.write(data)
-
-
-def _read_specs(path: str | None, storage: Storage) -> dict[str, ColumnSpec]:
-    """Return the columns of a schema file."""
-    if path is None:
-        return {}
-    return {column.name: make_schema_spec(column, path) for column in parse_schema(path, storage.read(path)).columns}
 
 
 def _list_implied(schema: pa.Schema, path: str) -> dict[str, str]:

@@ -36,20 +36,20 @@ class Views(Mapping[str, str]):
     """
 
     def __init__(self, titles: Mapping[str, str]) -> None:
-        self._own = titles
+        self._titles = titles
 
     def __getitem__(self, name: str) -> str:
-        if name in self._own:
-            return self._own[name]
+        if name in self._titles:
+            return self._titles[name]
         if (view := find_application(name)) is None:
             raise KeyError(name)
         return view.title
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._own, *find_entry_points(ENTRY_POINT_GROUP)))
+        return iter((*self._titles, *find_entry_points(ENTRY_POINT_GROUP)))
 
     def __len__(self) -> int:
-        return len(self._own) + len(find_entry_points(ENTRY_POINT_GROUP))
+        return len(self._titles) + len(find_entry_points(ENTRY_POINT_GROUP))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in find_entry_points(ENTRY_POINT_GROUP)
+        return name in self._titles or name in find_entry_points(ENTRY_POINT_GROUP)

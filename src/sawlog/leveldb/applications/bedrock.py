@@ -44,8 +44,9 @@ def _read_tag(cursor: view.Cursor, kind: int, depth: int = 0) -> Any:
         return _read_text(cursor)
     if kind == layout.LIST:
         inner, length = cursor.take_byte(), _read_count(cursor)
-        if length > cursor.left:
-            raise view.UnknownBytesError(f"a list of {length} tags in {cursor.left} bytes, at byte {cursor.position}")
+        if length > cursor.remaining:
+            place = f"{cursor.remaining} bytes, at byte {cursor.position}"
+            raise view.UnknownBytesError(f"a list of {length} tags in {place}")
         return [_read_tag(cursor, inner, depth + 1) for _ in range(length)]
     if kind != layout.COMPOUND:
         raise view.UnknownBytesError(f"tag {kind} of NBT, before byte {cursor.position}")
@@ -66,7 +67,7 @@ def _read_compound(cursor: view.Cursor, depth: int) -> dict[str, Any]:
             tags[name] = _read_tag(cursor, kind, depth + 1)
         except view.UnknownBytesError as unknown:
             return tags | {name: _read_undecoded_bytes(cursor, start, unknown)}
-        if cursor.reasons and not cursor.left:
+        if cursor.reasons and not cursor.remaining:
             break
     return tags
 
@@ -118,7 +119,7 @@ def _read_text(cursor: view.Cursor) -> Any:
 def _read_roots(cursor: view.Cursor) -> list[Any]:
     """Return tags with names, one after the other."""
     tags: list[Any] = []
-    while cursor.left:
+    while cursor.remaining:
         start = cursor.position
         try:
             kind, _ = cursor.take_byte(), _read_name(cursor)
@@ -140,7 +141,7 @@ def _read_dictionary(cursor: view.Cursor) -> Any:
     """Return the metadata of chunks: a count, then of each its hash, which `MetaDataHash` names, and a tag of NBT."""
     entries: list[dict[str, Any]] = []
     for _ in range(_read_count(cursor)):
-        if cursor.reasons and not cursor.left:
+        if cursor.reasons and not cursor.remaining:
             break
         entry: dict[str, Any] = {"hash": cursor.take_unsigned(layout.HASH_SIZE)}
         kind = cursor.take_byte()
@@ -151,9 +152,9 @@ def _read_dictionary(cursor: view.Cursor) -> Any:
 
 def _read_number(cursor: view.Cursor) -> Any:
     """Return an integer of all bytes."""
-    if not 0 < cursor.left <= 8:
-        raise view.UnknownBytesError(f"an integer of {cursor.left} bytes")
-    return cursor.take_unsigned(cursor.left)
+    if not 0 < cursor.remaining <= 8:
+        raise view.UnknownBytesError(f"an integer of {cursor.remaining} bytes")
+    return cursor.take_unsigned(cursor.remaining)
 
 
 def _read_subchunk(cursor: view.Cursor) -> Any:
@@ -177,12 +178,13 @@ def _read_layer(cursor: view.Cursor) -> list[Any]:
     counts = np.array([layout.BLOCKS])
     size = 1
     if bits:
-        each = layout.WORD_BITS // bits
-        words = np.frombuffer(cursor.take(-(-layout.BLOCKS // each) * 4, "blocks"), "<u4")
-        numbers = words[:, None] >> np.arange(each, dtype=np.uint32) * np.uint32(bits) & np.uint32((1 << bits) - 1)
+        per_word = layout.WORD_BITS // bits
+        words = np.frombuffer(cursor.take(-(-layout.BLOCKS // per_word) * 4, "blocks"), "<u4")
+        shifts = np.arange(per_word, dtype=np.uint32) * np.uint32(bits)
+        numbers = words[:, None] >> shifts & np.uint32((1 << bits) - 1)
         counts = np.bincount(numbers.reshape(-1)[: layout.BLOCKS].astype(np.int64))
         size = _read_count(cursor)
-    if len(counts) > size or size > cursor.left:
+    if len(counts) > size or size > cursor.remaining:
         raise view.UnknownBytesError(
             f"{size} kinds of blocks, where block {len(counts) - 1} is used, at byte {cursor.position}"
         )
@@ -194,7 +196,7 @@ def _read_layer(cursor: view.Cursor) -> list[Any]:
 
 
 def _refuse_value(cursor: view.Cursor) -> Any:
-    raise view.UnknownBytesError(f"{cursor.left}{_UNDECODED}")
+    raise view.UnknownBytesError(f"{cursor.remaining}{_UNDECODED}")
 
 
 _READERS: Mapping[str, Callable[[view.Cursor], Any]] = {
@@ -324,6 +326,5 @@ def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[view.Cursor],
 
 def _read_actors(cursor: view.Cursor) -> Any:
     """Return the numbers of actors, as their keys have them."""
-    return [
-        cursor.take(layout.ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // layout.ACTOR_SIZE))
-    ]
+    count = -(-cursor.remaining // layout.ACTOR_SIZE)
+    return [cursor.take(layout.ACTOR_SIZE, "number of an actor").hex() for _ in range(count)]

@@ -78,13 +78,13 @@ def _wrap_parts(parts: tuple[bytes, bytes], stored: bytes) -> bytes:
     return before + stored + after
 
 
-def _compute_y(x: int, odd: int) -> bytes:
+def _compute_y(x: int, parity: int) -> bytes:
     """Return the other coordinate of a public key."""
     square = (pow(x, 3, layout.FIELD) + layout.CURVE) % layout.FIELD
     y = pow(square, (layout.FIELD + 1) // 4, layout.FIELD)
     if x >= layout.FIELD or y * y % layout.FIELD != square:
         raise view.UnknownBytesError("a public key that is not on the curve")
-    return (y if y & 1 == odd else layout.FIELD - y).to_bytes(32, "big")
+    return (y if y & 1 == parity else layout.FIELD - y).to_bytes(32, "big")
 
 
 def _read_hash(cursor: view.Cursor) -> str:
@@ -112,8 +112,8 @@ def _read_coin(cursor: view.Cursor) -> dict[str, Any]:
 def _read_hashes(cursor: view.Cursor) -> dict[str, Any]:
     """Return blocks, such as those between which the chainstate is while it is written."""
     count = cursor.take_byte()
-    if count * layout.HASH_SIZE > cursor.left:
-        raise view.UnknownBytesError(f"{count} hashes in {cursor.left} bytes")
+    if count * layout.HASH_SIZE > cursor.remaining:
+        raise view.UnknownBytesError(f"{count} hashes in {cursor.remaining} bytes")
     return {"blocks": [_read_hash(cursor) for _ in range(count)]}
 
 

@@ -50,8 +50,8 @@ def _read_item(cursor: view.Cursor, depth: int) -> Item:
         return cursor.take(size, "string")
     if depth == layout.MOST_NESTED:
         raise view.UnknownBytesError(f"lists in lists, deeper than {layout.MOST_NESTED}, before byte {cursor.position}")
-    if size > cursor.left:
-        raise view.UnknownBytesError(f"list of {size} bytes at byte {cursor.position}, where {cursor.left} are left")
+    if size > cursor.remaining:
+        raise cursor.make_missing_error("list", size)
     end = cursor.position + size
     items: list[Item] = []
     while cursor.position < end:

@@ -278,8 +278,8 @@ def _make_kinds(stored: KeyRows, records: KeyRows) -> pa.Array:
 def _read_file(value: bytes) -> dict[str, Any]:
     """Return columns of a file or a directory, which has no data: a `base::Pickle`, after the number of its bytes."""
     cursor = view.Cursor(value)
-    if (size := cursor.take_unsigned(4)) > cursor.left:
-        raise view.UnknownBytesError(f"{size} bytes of a file's record, where {cursor.left} are left")
+    if (size := cursor.take_unsigned(4)) > cursor.remaining:
+        raise view.UnknownBytesError(f"{size} bytes of a file's record, where {cursor.remaining} are left")
     parent = _read_signed(cursor)
     (data_path, wrong), (name, wrong_too) = _read_padded(cursor), _read_padded(cursor)
     row: dict[str, Any] = {"kind": "file" if data_path else "directory", "parent_id": parent, "name": name}

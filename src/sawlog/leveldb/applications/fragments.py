@@ -63,13 +63,13 @@ class Decoded(Fragment):
 
     Attributes:
         entries: The range, as `live` or `all` reads it.
-        whole: All keys, in view `all`.
+        all_keys: All keys, in view `all`.
         home: Where the database is.
         context: What explains entries, once for all ranges of this process; other processes read it again.
     """
 
     entries: KeyRange
-    whole: KeyRange
+    all_keys: KeyRange
     home: Home
     context: ReadOnce[Any] | None = field(default=None, repr=False, compare=False)
     several: ClassVar = True
@@ -136,9 +136,10 @@ class Decoded(Fragment):
         if view.names is None:
             return Entries.of([])
         low, high = view.names
-        bytewise = self.whole.version.bytewise
+        bytewise = self.all_keys.version.bytewise
         if batches is None:
-            names = replace(self.whole, low=low, high=high) if bytewise else replace(self.whole, select=view.are_names)
+            keys = self.all_keys
+            names = replace(keys, low=low, high=high) if bytewise else replace(keys, select=view.are_names)
             batches = names.decode(STATE_SCHEMA, Findings("skip", drained=True))
         selected = []
         for batch in batches:
@@ -199,7 +200,7 @@ class _ReadAhead:
             self.names = [
                 slice_keys(batch, low, high)
                 for entries in merged
-                for batch in entries.make_batches(STATE_SCHEMA, {}, every=True)
+                for batch in entries.make_batches(STATE_SCHEMA, {}, include_dead=True)
             ]
 
     def deliver(self) -> Iterator[pa.RecordBatch]:

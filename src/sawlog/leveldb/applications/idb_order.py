@@ -49,7 +49,7 @@ def _read_sort_key(cursor: Cursor) -> tuple[Any, ...]:
         and place.index_id < layout.FIRST_INDEX
     ):
         raise UnknownBytesError(f"index ID {place.index_id}")
-    if not cursor.left:
+    if not cursor.remaining:
         return (*place, ())
     first_key = _read_key(cursor)
     return (*place, (first_key, _read_index_tail(cursor)) if place.index_id >= layout.FIRST_INDEX else (first_key,))
@@ -62,7 +62,7 @@ def is_key(key: bytes) -> bool:
         _read_sort_key(cursor)
     except UnknownBytesError:
         return False
-    return not cursor.left
+    return not cursor.remaining
 
 
 def _read_metadata(cursor: Cursor, *, is_global: bool) -> tuple[Any, ...]:
@@ -84,8 +84,8 @@ def _read_metadata(cursor: Cursor, *, is_global: bool) -> tuple[Any, ...]:
 
 def _read_index_tail(cursor: Cursor) -> tuple[Any, ...]:
     """Return the end of an index's key: a sequence number, which comes last, and the key of the record."""
-    sequence = cursor.take_varint() if cursor.left else -1
-    return (_read_key(cursor), sequence) if cursor.left else ()
+    sequence = cursor.take_varint() if cursor.remaining else -1
+    return (_read_key(cursor), sequence) if cursor.remaining else ()
 
 
 def _read_key(cursor: Cursor, depth: int = 0) -> tuple[Any, ...]:
@@ -97,8 +97,8 @@ def _read_key(cursor: Cursor, depth: int = 0) -> tuple[Any, ...]:
     rank = _RANKS[kind]
     if kind == layout.ARRAY:
         count = cursor.take_varint()
-        if count > cursor.left:
-            raise UnknownBytesError(f"{count} keys in {cursor.left} bytes")
+        if count > cursor.remaining:
+            raise UnknownBytesError(f"{count} keys in {cursor.remaining} bytes")
         return rank, tuple(_read_key(cursor, depth + 1) for _ in range(count))
     if kind == layout.BINARY:
         return rank, cursor.take(cursor.take_varint(), "binary")

@@ -66,15 +66,15 @@ class Names:
 
 def _read_integer(cursor: view.Cursor) -> Any:
     """Return all bytes that are left, little endian."""
-    if not 0 < cursor.left <= 8:
-        raise view.UnknownBytesError(f"an integer of {cursor.left} bytes")
-    return cursor.take_unsigned(cursor.left)
+    if not 0 < cursor.remaining <= 8:
+        raise view.UnknownBytesError(f"an integer of {cursor.remaining} bytes")
+    return cursor.take_unsigned(cursor.remaining)
 
 
 def _read_string(cursor: view.Cursor) -> str:
     """Return all bytes that are left, in UTF-16."""
-    if cursor.left & 1:
-        raise view.UnknownBytesError(f"a text of UTF-16 with {cursor.left} bytes")
+    if cursor.remaining & 1:
+        raise view.UnknownBytesError(f"a text of UTF-16 with {cursor.remaining} bytes")
     return cursor.take_remainder().decode("utf-16-be", "surrogatepass")
 
 
@@ -98,7 +98,7 @@ def _read_key_path(cursor: view.Cursor) -> Any:
 def _read_journal(cursor: view.Cursor) -> Any:
     """Return databases and numbers of blobs."""
     blobs = []
-    while cursor.left:
+    while cursor.remaining:
         blobs.append([cursor.take_varint(), cursor.take_varint()])
     return blobs
 
@@ -242,9 +242,9 @@ class IndexedDB(view.ApplicationView):
         elif place.index_id >= layout.FIRST_INDEX:
             row |= {"kind": "index_entry", "index": context.indexes.get(place), "index_id": place.index_id}
             row["key"] = to_json(_read_key(cursor))
-            if cursor.left:
+            if cursor.remaining:
                 cursor.take_varint()  # obsolete: a sequence number
-            if cursor.left:
+            if cursor.remaining:
                 row["value"] = to_json(_read_key(cursor))
             read = _read_index_entry
         else:
@@ -290,8 +290,8 @@ def _of_store(database: int, store: int, context: Names) -> dict[str, Any]:
 def _read_count(cursor: view.Cursor) -> int:
     """Return the number of things that follow, each of which has a byte at least."""
     count = cursor.take_varint()
-    if count > cursor.left:
-        raise view.UnknownBytesError(f"{count} values in {cursor.left} bytes, at byte {cursor.position}")
+    if count > cursor.remaining:
+        raise view.UnknownBytesError(f"{count} values in {cursor.remaining} bytes, at byte {cursor.position}")
     return count
 
 
@@ -367,7 +367,7 @@ def _note(names: Names, cursor: view.Cursor, value: bytes, sequence: int) -> Non
                 (sequence, value)
             )
         return
-    if place.index_id or not cursor.left:
+    if place.index_id or not cursor.remaining:
         return
     tag = cursor.take_byte()
     if not place.database and tag == _DATABASE_NAME:
@@ -423,7 +423,7 @@ def _read_externals(value: bytes) -> dict[str, Any]:
 
 def _iterate_externals(cursor: view.Cursor) -> Iterator[dict[str, Any]]:
     """Yield blobs, files and handles that belong to a record."""
-    while cursor.left:
+    while cursor.remaining:
         kind = cursor.take_byte()
         if kind == HANDLE:
             yield {"type": "handle", "token": encode_base64(cursor.take(cursor.take_varint(), "token"))}

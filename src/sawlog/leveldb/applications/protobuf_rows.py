@@ -268,19 +268,19 @@ class ValueRows(Captured):
         self.is_plain = is_plain != 0
         if count := int(scratch.state[0]["slots"]):
             numbers = to_json(doubles[:count].view(np.float64).tolist()).encode()
-            self._shown = make_text_array(pa.string(), *fill_numbers(out.values, ends, slots[:count], numbers))
+            self._texts = make_text_array(pa.string(), *fill_numbers(out.values, ends, slots[:count], numbers))
         else:
-            self._shown = make_text_array(pa.string(), out, ends.astype(np.int32))
+            self._texts = make_text_array(pa.string(), out, ends.astype(np.int32))
 
     def make_values(self, are_shown: NDArray[np.bool_] | None = None) -> pa.Array:
         """Return the texts as a column: null where nothing is shown, and empty where a value is left to Python."""
         return pa.Array.from_buffers(
-            pa.string(), len(self._shown), [make_bitmap(are_shown), *self._shown.buffers()[1:]]
+            pa.string(), len(self._texts), [make_bitmap(are_shown), *self._texts.buffers()[1:]]
         )
 
     def find_values(self, are_shown: NDArray[np.bool_]) -> k.Texts:
         """Return where the texts are that are shown."""
-        return find_texts(self._shown, are_shown)
+        return find_texts(self._texts, are_shown)
 
 
 class MessageRows:

@@ -295,8 +295,8 @@ class ScriptValue:
     def _read_count(self) -> int:
         """Return the number of values that follow, each of which has a byte at least."""
         count = self._in.take_varint(32)
-        if count > self._in.left:
-            raise UnknownBytesError(f"{count} values in {self._in.left} bytes, at byte {self._in.position}")
+        if count > self._in.remaining:
+            raise UnknownBytesError(f"{count} values in {self._in.remaining} bytes, at byte {self._in.position}")
         return count
 
     def _read_reference(self) -> Any:

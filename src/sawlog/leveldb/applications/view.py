@@ -256,11 +256,11 @@ class Cursor(ByteCursor):
         self.reasons: list[str] = []
 
     def make_missing_error(self, label: str, length: int) -> UnknownBytesError:
-        return UnknownBytesError(f"{label} of {length} bytes at byte {self.position}, where {self.left} are left")
+        return UnknownBytesError(f"{label} of {length} bytes at byte {self.position}, where {self.remaining} are left")
 
     def peek(self) -> int:
         """Return the next byte, which stays; -1 at the end."""
-        return self.data[self.position] if self.left else -1
+        return self.data[self.position] if self.remaining else -1
 
     def take_unsigned(self, length: int) -> int:
         """Return an unsigned integer, little endian."""
@@ -279,7 +279,7 @@ class Cursor(ByteCursor):
         """
         start, longest = self.position, -(-bits // 7)
         number = read_varint(self.data, start, longest)
-        if number is None and self.left < longest:
+        if number is None and self.remaining < longest:
             self.position = len(self.data)
             self.take_byte()  # which is not there
         value, self.position = number or (1 << bits, start)
@@ -289,7 +289,8 @@ class Cursor(ByteCursor):
 
     def explain(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row that was read with the reason why it is not all, if there is one: the first that was noted."""
-        reasons = [*self.reasons, *([f"{self.left} bytes after the end, at byte {self.position}"] if self.left else [])]
+        after_end = [f"{self.remaining} bytes after the end, at byte {self.position}"] if self.remaining else []
+        reasons = [*self.reasons, *after_end]
         return {**row, "reason": reasons[0]} if reasons else row
 
     def check_end(self) -> None:
@@ -298,8 +299,8 @@ class Cursor(ByteCursor):
         Raises:
             UnknownBytesError: When something is.
         """
-        if self.left:
-            raise UnknownBytesError(f"{self.left} bytes after the end, at byte {self.position}")
+        if self.remaining:
+            raise UnknownBytesError(f"{self.remaining} bytes after the end, at byte {self.position}")
 
 
 def read_columns(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:

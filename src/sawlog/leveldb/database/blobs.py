@@ -264,7 +264,7 @@ class ValueFile:
         self._offsets: list[int] = index.read_integers(1, index.rows + 1).tolist()
         if self._offsets != sorted(self._offsets) or (self._offsets and self._offsets[-1] > self._index[0]):
             raise MalformedError("blocks that are not one after the other")
-        self._held: tuple[int, BlockColumns, Slices] | None = None
+        self._last_block: tuple[int, BlockColumns, Slices] | None = None
 
     def _read_content(self, offset: int, size: int) -> pa.Buffer:
         content = self._rules.read(self._source, offset, size)[0] if size > 0 else (0, 0, 0)
@@ -301,12 +301,12 @@ class ValueFile:
             MalformedError: When it is not there.
         """
         block, number = self._find_place(address)
-        if self._held is None or self._held[0] != block:
+        if self._last_block is None or self._last_block[0] != block:
             columns = BlockColumns(self._read_block(block))
             if columns.rows > len(columns.data):
                 raise MalformedError("more values than the block can hold")
-            self._held = block, columns, columns.read_strings(0, columns.rows)
-        _, columns, slices = self._held
+            self._last_block = block, columns, columns.read_strings(0, columns.rows)
+        _, columns, slices = self._last_block
         if number >= columns.rows or int(slices.lengths[number]) != address.size:
             raise MalformedError("no such value")
         start = int(slices.starts[number])
@@ -381,7 +381,7 @@ class Blobs:
         findings: Where values that cannot be read are reported; their entries are left out then.
 
     Attributes:
-        lost: How many entries were left out.
+        lost_values: How many entries were left out.
     """
 
     def __init__(
@@ -394,7 +394,7 @@ class Blobs:
         self._longest = longest
         self._files: dict[int, ValueFile | RecordFile | MalformedError] = {}
         self._rules = BlockRules("rocksdb", SIZED_VERSION, Checksum.CRC32C, 0, 0, verify, longest)
-        self.lost = 0
+        self.lost_values = 0
         self._open = ExitStack()
 
     def close(self) -> None:
@@ -445,7 +445,7 @@ class Blobs:
         if has_value.all():
             return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
         intact = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).filter(make_array(has_value, pa.bool_()))
-        self.lost += int((~has_value).sum())
+        self.lost_values += int((~has_value).sum())
         return pa.RecordBatch.from_arrays(intact.columns, schema=batch.schema)
 
     def _read(self, key: bytes, operation: int, value: bytes) -> bytes | None:

@@ -66,20 +66,20 @@ class _Fields:
 
     def __init__(self, record: bytes) -> None:
         self._record = record
-        self._at = 0
+        self._position = 0
 
     def take_number(self) -> int | None:
         """Return the next varint; `None` where there is none."""
-        value, self._at = read_varint(self._record, self._at) or (None, self._at)
+        value, self._position = read_varint(self._record, self._position) or (None, self._position)
         return value
 
     def take_text(self) -> str | None:
         """Return the next text, after its length; `None` where there is none."""
         size = self.take_number()
-        if size is None or size > len(self._record) - self._at:
+        if size is None or size > len(self._record) - self._position:
             return None
-        self._at += size
-        return self._record[self._at - size : self._at].decode("utf-8", "replace")
+        self._position += size
+        return self._record[self._position - size : self._position].decode("utf-8", "replace")
 
 
 def _iterate_changes(record: bytes, catalog: str) -> Iterator[tuple[int, RemoteObject | None]]:

@@ -9,7 +9,7 @@ import posixpath
 import re
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import itemgetter
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.errors import DiskError, FormatError, OptionError
-from sawlog.format.capabilities import Counting
+from sawlog.format.capabilities import Counting, Verification
 from sawlog.format.charts import Picture
 from sawlog.format.contract import PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Format, Fragment, Range, Scan, View
 from sawlog.format.damage import (
@@ -114,12 +114,12 @@ class DatabaseContents(Contents):
     versions: dict[str, DatabaseVersion]
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
-        self._others: Sequence[File] = ()
+        self._other_backups: Sequence[File] = ()
         self.backup = read_backup(files, scan.options, scan.storage)
         if self.backup is not None:
             directory = posixpath.join(self.backup.root, "private", str(self.backup.number))
             read = {self.backup.meta, *self.backup.present}
-            self._others = [file for file in files if file.path not in read and file.directory != directory]
+            self._other_backups = [file for file in files if file.path not in read and file.directory != directory]
             files = [file for file in files if file.directory == directory]
         shared = self.backup.shared if self.backup is not None else ()
         self.metadata = read_metadata(files, scan.storage)
@@ -239,7 +239,7 @@ class DatabaseContents(Contents):
         self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion
     ) -> Iterator[Fragment]:
         """Yield the ranges of a column family that look for damage of its blob files only."""
-        if version.apart or version.has_stamps or not version.bytewise:
+        if version.has_blob_files or version.has_stamps or not version.bytewise:
             yield from self._plan_version_ranges(request, task_bytes, version, BlobDamage)
 
     def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
@@ -332,16 +332,9 @@ class DatabaseContents(Contents):
         "damage": View(DAMAGE_SCHEMA, _plan_checks),
     }
 
-    def report_files(
-        self,
-        request: BoundScan,
-        task_bytes: int | None,
-        advance: Callable[[int], None] | None,
-        *,
-        every: bool,
-        findings: Iterable[Findings] | None = None,
-    ) -> Iterator[FileReport]:
+    def report_files(self, request: BoundScan, verification: Verification) -> Iterator[FileReport]:
         """Return the MANIFEST with the rows of the view, then every other file, which have none."""
+        findings, task_bytes = verification.findings, verification.task_bytes
         if self.scan.view == "damage":
             findings = ()
         elif findings is None:
@@ -349,12 +342,13 @@ class DatabaseContents(Contents):
             planned: list[Iterable[Fragment]] = [plan(self, request, task_bytes)]
             planned += [self._plan_blob_checks(request, task_bytes, version) for version in other_versions]
             parts = itertools.chain.from_iterable(planned)
-            findings = (part.scan_into(Findings("skip", drained=every, intact={})) for part in parts)
-        return self._make_reports(request, findings, advance, every=every)
+            findings = (part.scan_into(Findings("skip", drained=verification.lists_all, intact={})) for part in parts)
+        return self._make_reports(request, findings, verification)
 
     def _make_reports(
-        self, request: BoundScan, read: Iterable[Findings], advance: Callable[[int], None] | None, *, every: bool
+        self, request: BoundScan, read: Iterable[Findings], verification: Verification
     ) -> Iterator[FileReport]:
+        every = verification.lists_all
         rows, notes = 0, Counter[str]()
         lost_values: dict[str, Findings] = {}
         intact: dict[str, Account] = {}
@@ -380,8 +374,8 @@ class DatabaseContents(Contents):
             value_findings = [lost_values.pop(fragment.path)] if fragment.path in lost_values else []
             value_findings += [check.inspect(every=every) for check in checks.pop(fragment.path, ())]
             yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [file_findings, *value_findings])
-            if advance is not None:
-                advance(fragment.size)
+            if verification.advance is not None:
+                verification.advance(fragment.size)
         for path, of_file in checks.items():
             all_of_file = Findings("skip", account=Account(header=of_file[0].size))
             yield FileReport.of(
@@ -444,7 +438,7 @@ class DatabaseContents(Contents):
         orphans = self._orphans
         unread = [file for file in self.version.dead if file not in orphans]
         skipped = map_all(unread, self._describe_skipped, request.scan.threads)
-        return [*skipped, *(Skipped(file.path, "of another backup", file.size) for file in self._others)]
+        return [*skipped, *(Skipped(file.path, "of another backup", file.size) for file in self._other_backups)]
 
     def _describe_skipped(self, file: File) -> Skipped:
         if not self._is_later(file):
@@ -550,8 +544,8 @@ class DatabaseContents(Contents):
     def make_counting(self, request: BoundScan) -> Counting | None:
         """Return the counting of all entries, where their values are in tables and logs."""
         scan = request.scan
-        apart = self.version.apart or scan.filters or scan.expression is not None
-        return self._make_charts() if scan.view in _ENTRY_VIEWS and not apart else None
+        has_other_values = self.version.has_blob_files or scan.filters or scan.expression is not None
+        return self._make_charts() if scan.view in _ENTRY_VIEWS and not has_other_values else None
 
     def _make_charts(self) -> Charts:
         from sawlog.leveldb.database.pictures import Charts

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sawlog.dataset.scanning import find_more_rows, verify_contents
 from sawlog.errors import FormatError, OptionError
+from sawlog.format.capabilities import Verification
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, Writer
 from sawlog.format.damage import FileReport, Remark, Skipped
 from sawlog.format.lazy import make_lazy_attribute
@@ -137,8 +138,8 @@ class LevelDBDatabase(Format):
         opened = [logs.open([file], read) for file in damaged]
         reports_of_logs = [
             log_report
-            for each in opened
-            for log_report in verify_contents(each, bind_scan(each, read), None, None, every=False)
+            for contents in opened
+            for log_report in verify_contents(contents, bind_scan(contents, read), Verification())
         ]
         rows_hint = find_more_rows(logs, reports_of_logs, damaged, read)
         paths = " ".join(shlex.quote(file.path) for file in damaged)

@@ -123,7 +123,7 @@ class JudgedTable(TableRange):
         table.sequence = self.sequence
         ledger = findings
         if isinstance(findings, _ForwardingFindings):
-            ledger = findings.every
+            ledger = findings.outer
             index = None if table.bounds is None else BoundsReader(table.bounds)
             findings.owns = partial(self._owns, table, index)
         judges = [Judge(live, self.begins, self.ends) for live in self.live]
@@ -267,21 +267,21 @@ class _ForwardingFindings(Findings):
         owned: Whether what is found in the file belongs there.
 
     Attributes:
-        every: That of the range of keys.
+        outer: That of the range of keys.
         owns: Whether damage at an offset is handed on; `None` where that is as for the file.
     """
 
-    __slots__ = ("_into", "every", "owns")
+    __slots__ = ("_into", "outer", "owns")
 
     def __init__(self, findings: Findings, *, owned: bool) -> None:
         super().__init__(findings.on_damage)
-        self.every = findings
+        self.outer = findings
         self._into = findings if owned or findings.on_damage == "fail" else Findings("skip")
         self.owns: Callable[[int], bool | None] = lambda offset: None
 
     def add_damage(self, damage: Damage) -> None:
         owned = self.owns(damage.offset)
-        into = self._into if owned is None or self.on_damage == "fail" else self.every if owned else Findings("skip")
+        into = self._into if owned is None or self.on_damage == "fail" else self.outer if owned else Findings("skip")
         into.add_damage(damage)
 
     def tally(self, kind: str, count: int, length: int) -> None:
@@ -472,7 +472,7 @@ class KeyRange(Fragment):
                     yield from self._with_blobs(entries, schema, findings)
                 elif schema.names:
                     yield from entries.make_batches(
-                        schema, _make_constants(entries.runs, orphan=orphan), every=is_history
+                        schema, _make_constants(entries.runs, orphan=orphan), include_dead=is_history
                     )
         except FileNotFoundError as error:
             raise SawlogError(
@@ -499,14 +499,14 @@ class KeyRange(Fragment):
         stamps = [STAMPED_SCHEMA.field(STAMP)] if self.version.has_stamps else []
         needed_fields = (field for field in (*STATE_SCHEMA, *stamps) if field.name not in schema.names)
         read_schema = pa.schema([*schema, *needed_fields])
-        batches = entries.make_batches(read_schema, _make_constants(entries.runs), every=self.scan.view == "all")
+        batches = entries.make_batches(read_schema, _make_constants(entries.runs), include_dead=self.scan.view == "all")
         ledger = _ForwardingFindings(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
         with closing(Blobs(self.version, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
             for batch in blobs.resolve_values(batches):
                 if schema.names:
                     yield batch.select(schema.names)
-        findings.rows -= blobs.lost
+        findings.rows -= blobs.lost_values
 
     def _open_streams(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
         """Return streams, newest first: of the logs, each table of level 0, and the tables of each other level."""

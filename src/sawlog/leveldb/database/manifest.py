@@ -39,12 +39,12 @@ class Manifest:
         stripped: The families whose tables have no timestamps, even if the order of their keys has them.
         logs: The number of the oldest log that each family needs.
         previous: The number of a log before these that is alive; 0 for none.
-        kept: The number of the oldest log that RocksDB keeps for transactions that are prepared.
+        min_log: The number of the oldest log that RocksDB keeps for transactions that are prepared.
         wals: The sizes of logs that RocksDB keeps track of, by number; `None` where it does not say.
         blobs: The family and the kind of each blob file.
         numbers: The file that each of Pebble's blob files is now.
         backed: The sizes of files that several of Pebble's tables are parts of, by number.
-        apart: Whether values have ever been in blob files.
+        has_blob_files: Whether values have ever been in blob files.
         next_file: No file that an edit names has this number, or a larger one; `None` where no edit says it.
         last_sequence: The last sequence number that had been taken; `None` where no edit says it.
         leveled: Whether it has what only RocksDB and Pebble write.
@@ -57,12 +57,12 @@ class Manifest:
         self.comparators: dict[int, str] = {}
         self.stripped: set[int] = set()
         self.logs: dict[int, int] = {}
-        self.previous = self.kept = 0
+        self.previous = self.min_log = 0
         self.wals: dict[int, int | None] = {}
         self.blobs: dict[int, tuple[int, Literal["rocksdb", "pebble"]]] = {}
         self.numbers: dict[int, int] = {}
         self.backed: dict[int, int] = {}
-        self.apart = False
+        self.has_blob_files = False
         self.next_file: int | None = None
         self.last_sequence: int | None = None
         self.leveled = False
@@ -94,7 +94,7 @@ class Manifest:
         if "log_number" in edit:
             self.logs[family] = edit["log_number"]
         self.previous = edit.get("previous_log_number", self.previous)
-        self.kept = max(self.kept, edit.get("min_log_to_keep") or 0)
+        self.min_log = max(self.min_log, edit.get("min_log_to_keep") or 0)
         self.next_file = edit.get("next_file", self.next_file)
         self.last_sequence = edit.get("last_sequence", self.last_sequence)
         self.wals.update({log["log"]: log.get("synced_size") for log in edit["wals_added"]})
@@ -104,7 +104,7 @@ class Manifest:
         self.blobs.update({file["file"]: (family, "pebble") for file in edit["new_value_files"]})
         self.backed.update({file["file"]: file["size"] for file in edit["new_backing_files"]})
         self.numbers.update({file["blob"]: file["file"] for file in edit["new_value_files"]})
-        self.apart = self.apart or bool(self.blobs)
+        self.has_blob_files = self.has_blob_files or bool(self.blobs)
         for file in edit["removed_value_files"]:
             self.blobs.pop(file["file"], None)
         self.leveled = self.leveled or "db_id" in edit or "max_column_family" in edit or "min_log_to_keep" in edit

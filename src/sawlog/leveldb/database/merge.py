@@ -387,16 +387,18 @@ class MergedEntries:
         """The operations of the entries of `order`, as numbers of `OPERATION_NAMES`."""
         return self._codes[self.order]
 
-    def make_batches(self, schema: pa.Schema, of_run: dict[str, list[Any]], *, every: bool) -> Iterator[pa.RecordBatch]:
+    def make_batches(
+        self, schema: pa.Schema, of_run: dict[str, list[Any]], *, include_dead: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Yield entries, in order, as batches of bounded size.
 
         Args:
             schema: Columns of entries, of runs, and `live`.
             of_run: Columns that are the same for all of a run: their values by run.
-            every: Whether entries are wanted that are not live.
+            include_dead: Whether entries are wanted that are not live.
         """
-        numbers = self.order if every else self.order[self.live]
-        live = self.live if every else np.ones(len(numbers), np.bool_)
+        numbers = self.order if include_dead else self.order[self.live]
+        live = self.live if include_dead else np.ones(len(numbers), np.bool_)
         for first, last in self._iterate_stretches(numbers):
             yield self._make_batch(numbers[first:last], live[first:last], schema, of_run)
 

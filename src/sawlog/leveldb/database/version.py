@@ -198,7 +198,7 @@ class DatabaseVersion:
         faults: What is missing: of what names the version, and of the files that it names.
         evidence: What the version is taken from, where what names it is not whole; empty otherwise.
         dead: Tables, logs and blob files that are there and not alive, for no column family.
-        apart: Whether values have ever been in blob files.
+        has_blob_files: Whether values have ever been in blob files.
         blobs: Its blob files, by number.
         elsewhere: Files of the database that are not in its directory.
         transactions: Those in the logs; `None` where they are of no concern.
@@ -215,7 +215,7 @@ class DatabaseVersion:
     faults: tuple[Damage, ...]
     evidence: str
     dead: tuple[File, ...]
-    apart: bool
+    has_blob_files: bool
     blobs: Mapping[int, LiveBlobs]
     elsewhere: tuple[File, ...] = ()
     transactions: LogTransactions | None = None
@@ -295,7 +295,7 @@ def read_versions(
     if manifest.file.name == metadata.pointer.name:
         cut += tuple(find_missing_logs(manifest, stored, metadata.dialect, metadata.directory, storage))
     families = sorted(manifest.version.families.items())
-    logs = (file for number in sorted(stored.logs) if number >= manifest.kept for file in stored.list_parts(number))
+    logs = (file for number in sorted(stored.logs) if number >= manifest.min_log for file in stored.list_parts(number))
     transactions = LogTransactions(tuple(logs), metadata.dialect, metadata.settings, storage)
     return {
         name: _make_version(metadata, manifest, family, stored, cut, transactions, storage, options)
@@ -370,7 +370,7 @@ def _make_version(
         faults=(*_read_from(evidence, cut), *_check_directories(stored), *faults),
         evidence=evidence,
         dead=tuple(dead.values()),
-        apart=manifest.apart or bool(blobs),
+        has_blob_files=manifest.has_blob_files or bool(blobs),
         blobs=blobs,
         elsewhere=tuple(stored.elsewhere),
         transactions=transactions,
@@ -436,7 +436,7 @@ def _recover_versions(
             faults=(*_read_from(_NO_MANIFEST, metadata.faults), *_check_directories(stored)),
             evidence=_NO_MANIFEST,
             dead=(),
-            apart=bool(stored.blobs),
+            has_blob_files=bool(stored.blobs),
             blobs={number: LiveBlobs(file, dialect) for number, file in sorted(stored.blobs.items())}
             | _list_stacked_blobs(stored, ()),
             elsewhere=tuple(stored.elsewhere),

@@ -44,7 +44,7 @@ def parse_batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool
     fields.take_number("sequence", COUNT_OFFSET)
     count = fields.take_number("count", BATCH_HEADER - COUNT_OFFSET)
     try:
-        while fields.left and len(fields.found) < _MAX_PARTS:
+        while fields.remaining and len(fields.parts) < _MAX_PARTS:
             tag = data[fields.position]
             if tag not in tags:
                 return []
@@ -58,11 +58,11 @@ def parse_batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool
                     fields.take(name, fields.take_varint(f"{name} length"), render_key)
             counted += bool(operation.shape & Field.COUNTED)
     except EOFError:
-        return fields.found if cut else []
-    if counted > count or (not fields.left and not cut and counted != count):
+        return fields.parts if cut else []
+    if counted > count or (not fields.remaining and not cut and counted != count):
         return []
     fields.take_remainder("further operations")
-    return fields.found
+    return fields.parts
 
 
 def parse_edit_parts(data: bytes, position: int, dialect: Dialect) -> Iterator[Part]:

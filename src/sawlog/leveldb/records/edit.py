@@ -32,7 +32,7 @@ class _Cursor(ByteCursor):
     def make_missing_error(self, label: str, length: int) -> EditError:
         if label == "byte":
             return EditError(f"a byte expected at byte {self.position}, where the edit ends")
-        return EditError(f"{length} bytes expected at byte {self.position}, {self.left} are left")
+        return EditError(f"{length} bytes expected at byte {self.position}, {self.remaining} are left")
 
     def take_varint(self, longest: int = layout.VARINT64_BYTES) -> int:
         """Return an unsigned varint of at most `longest` bytes."""
@@ -65,8 +65,8 @@ class _Cursor(ByteCursor):
         return _decode_text(self.take_string())
 
     def take_only_byte(self) -> int:
-        if self.left != 1:
-            raise EditError(f"a field of one byte has {self.left}")
+        if self.remaining != 1:
+            raise EditError(f"a field of one byte has {self.remaining}")
         return self.take_byte()
 
     def take_internal_key(self) -> tuple[bytes, int]:
@@ -137,7 +137,7 @@ def _read_blob_references(cursor: _Cursor, *, sized: bool = False) -> list[dict[
     cursor.take_varint()
     count = cursor.take_varint()
     values = []
-    for _ in range(min(count, cursor.left)):
+    for _ in range(min(count, cursor.remaining)):
         values.append(_REFERENCE.read(cursor))
         if sized:
             cursor.take_varint()
@@ -218,7 +218,7 @@ def _read_custom_fields(cursor: _Cursor, entry: dict[str, Any]) -> None:
         if tag & layout.CUSTOM_MUST_KNOW and tag not in _CUSTOM_READERS:
             raise UnknownFieldError(f"field {tag} of a new file at byte {field_start}, which must not be skipped")
         field_cursor = cursor if tag in _BARE else _Cursor(cursor.take_string())
-        if tag == Custom.CHECKSUM and not field_cursor.left:
+        if tag == Custom.CHECKSUM and not field_cursor.remaining:
             continue  # Pebble's mark of a table without sets of range keys; RocksDB writes no empty checksum
         if tag in _CUSTOM_READERS:
             name, read = _CUSTOM_READERS[tag]
@@ -374,7 +374,7 @@ def iterate_fields(record: bytes, dialect: Dialect) -> Iterator[tuple[str, int, 
     """
     readers = _PEBBLE_READERS if dialect == "pebble" else _READERS
     cursor = _Cursor(record)
-    while cursor.left:
+    while cursor.remaining:
         field_start = cursor.position
         tag = cursor.take_small()
         if tag in readers:

@@ -226,7 +226,7 @@ class Fold:
         # Folded values may add up to more than 32-bit offsets reach.
         wide = [f.with_type(pa.large_binary()) if pa.types.is_binary(f.type) else f for f in schema]
         self._schema = pa.schema([*wide, *(pa.field(name, pa.int64()) for name in _ORDER)])
-        self._given = pa.schema(wide)
+        self._wide_schema = pa.schema(wide)
         self._folded = pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in self._schema], schema=self._schema)
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
@@ -260,7 +260,7 @@ class Fold:
         """Return the last state of all keys, in the order in which they came about."""
         self._fold()
         rows = self._delete_ranges(self._folded) if self._ranges else self._folded
-        return rows.take(make_fixed_array(pa.int64(), _order_effects(rows))).select(self._given.names)
+        return rows.take(make_fixed_array(pa.int64(), _order_effects(rows))).select(self._wide_schema.names)
 
     def _order_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return operations with the columns of `_ORDER`."""
@@ -273,14 +273,14 @@ class Fold:
         batches = np.append(np.full(before, self._last_batch), np.repeat(sequences[begins], runs))
         if rows:
             self._last_offset, self._last_batch = int(offsets[-1]), int(batches[-1])
-        return self._move_last(batch.cast(self._given), batches)
+        return self._move_last(batch.cast(self._wide_schema), batches)
 
     def _move_last(self, rows: pa.RecordBatch, batches: NDArray[np.int64]) -> pa.RecordBatch:
         """Return rows that take effect after all others of their batches."""
         places = np.arange(self._places, self._places + rows.num_rows)
         self._places += rows.num_rows
         columns = [
-            *rows.select(self._given.names).columns,
+            *rows.select(self._wide_schema.names).columns,
             *(make_fixed_array(pa.int64(), numbers) for numbers in (batches, places)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)

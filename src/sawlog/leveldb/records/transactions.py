@@ -220,7 +220,7 @@ class Transactions:
 
     def __post_init__(self) -> None:
         self._open: dict[bytes, list[_Section]] = {}
-        self._held: list[pa.RecordBatch] = []
+        self._open_batches: list[pa.RecordBatch] = []
 
     def resolve_rows(self, rows: pa.RecordBatch, path: str, stamped: int | None = None) -> pa.RecordBatch:
         """Return operations of the next log that take effect there, and such that wait for a commit that never comes.
@@ -235,8 +235,8 @@ class Transactions:
         if not rows.num_rows:
             return rows
         log = _Log.of(rows)
-        before = sum(batch.num_rows for batch in self._held)
-        all_rows = pa.concat_batches([*self._held, rows]) if self._held else rows
+        before = sum(batch.num_rows for batch in self._open_batches)
+        all_rows = pa.concat_batches([*self._open_batches, rows]) if self._open_batches else rows
         sections = list(self._split_sections(all_rows, log, before, path))
         waits = np.zeros(len(log.codes), np.bool_)
         for _, section in sections:
@@ -308,7 +308,7 @@ class Transactions:
                     count = section.end - section.begin
                     self._open[name][number] = section._replace(begin=begin, end=begin + count)
                     begin += count
-        self._held = [all_rows.take(make_fixed_array(pa.int64(), np.concatenate(places)))] if begin else []
+        self._open_batches = [all_rows.take(make_fixed_array(pa.int64(), np.concatenate(places)))] if begin else []
 
     def list_undecided(self) -> PendingOperations:
         """Return the transactions that are open after the last log."""
@@ -356,7 +356,7 @@ class Following:
     """Says which sequence number follows operations that are taken in one after the other."""
 
     def __init__(self) -> None:
-        self._held: dict[bytes, int] = {}
+        self._prepared_counts: dict[bytes, int] = {}
         self._section: int | None = None
         self._kind = self._offset = -1
         self._added = 0
@@ -381,11 +381,11 @@ class Following:
             elif code == _END and self._section is not None:
                 if self._kind == _HELD:
                     count = self._section + int(total[row]) - start
-                    self._held[name] = self._held.get(name, 0) + count
+                    self._prepared_counts[name] = self._prepared_counts.get(name, 0) + count
                     added = -count
                 self._section = None
             elif code != _END:
-                count = self._held.pop(name, 0)
+                count = self._prepared_counts.pop(name, 0)
                 added = 0 if code == _ROLLBACK else count
             self._added += added if offsets[row] == self._offset else 0
         if self._section is not None:

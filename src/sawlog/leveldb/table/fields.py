@@ -141,7 +141,7 @@ def _parse_entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
     """Yield entries of a block: what the key shares with the previous key, the rest of the key, and the value."""
     key, fields = b"", Fields(data, start)
     kinds = layout.OPERATIONS | (layout.PEBBLE_OPERATIONS if table.footer.dialect == "pebble" else {})
-    while fields.left:
+    while fields.remaining:
         try:
             shared, unshared, length = (
                 fields.take_varint(name) for name in ("shared key bytes", "key bytes", "value length")
@@ -160,8 +160,8 @@ def _parse_entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
         except EOFError:
             break
         finally:
-            yield from fields.found
-            fields.found.clear()
+            yield from fields.parts
+            fields.parts.clear()
 
 
 def _parse_footer(data: bytes, offset: int, footer: Footer) -> Iterator[Part]:

@@ -252,7 +252,7 @@ class BlockLayer:
         self._rules = rules
         self._values = values
         self._source = source
-        self._held: dict[int, NDArray[np.uint8]] = {}
+        self._blocks: dict[int, NDArray[np.uint8]] = {}
 
     def convert_block(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
         """Return a block of entries as RocksDB has it, and how many are left out because their values are lost."""
@@ -278,37 +278,37 @@ class BlockLayer:
         if (unknown := places[place == layout.VALUE_PLACE]).size:
             raise UnknownLayoutError(TableDamageKind.UNKNOWN_PLACE, int(unknown[0]))
         trailers = np.where(place == layout.IN_BLOB_FILE, trailers & ~np.uint64(255) | layout.BLOB_INDEX, trailers)
-        apart = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
-        has_value = self._fetch(sources, values, apart) if len(apart) else np.ones(len(trailers), np.bool_)
+        in_blocks = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
+        has_value = self._fetch(sources, values, in_blocks) if len(in_blocks) else np.ones(len(trailers), np.bool_)
         return encode_plain(BlockEntries(sources, keys, trailers, values, places), has_value, self._rules.longest)
 
-    def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, apart: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Put values in the places of what leads to them. Returns which entries have theirs."""
-        lengths, blocks, offsets = _decode_handles(sources[0], values.of(apart))
+        lengths, blocks, offsets = _decode_handles(sources[0], values.of(rows))
         has_value = np.ones(len(values.lengths), np.bool_)
         source_start = sum(map(len, sources))
         for number in np.unique(blocks).tolist():
             block = self._read_block(number)
             is_of_block = blocks == number
             fits = is_of_block & (offsets + lengths <= len(block))
-            values.starts[apart[fits]] = source_start + offsets[fits]
-            values.lengths[apart[fits]] = lengths[fits]
-            has_value[apart[is_of_block & ~fits]] = False
+            values.starts[rows[fits]] = source_start + offsets[fits]
+            values.lengths[rows[fits]] = lengths[fits]
+            has_value[rows[is_of_block & ~fits]] = False
             sources.append(block)
             source_start += len(block)
         return has_value
 
     def _read_block(self, number: int) -> NDArray[np.uint8]:
         """Return a block of values; an empty one where it is damaged, or there is none."""
-        if number not in self._held:
+        if number not in self._blocks:
             content: Expanded = TableDamageKind.BAD_HANDLE, 0, 0
             if number < len(self._values):
                 content = self._rules.read(self._source, *self._values[number].tolist())[0]
             block = np.zeros(0, np.uint8) if isinstance(content, tuple) else np.frombuffer(content, np.uint8)
-            if sum(map(len, self._held.values())) + len(block) > _MAX_HELD_BYTES:
-                self._held.clear()
-            self._held[number] = block
-        return self._held[number]
+            if sum(map(len, self._blocks.values())) + len(block) > _MAX_HELD_BYTES:
+                self._blocks.clear()
+            self._blocks[number] = block
+        return self._blocks[number]
 
 
 def split_rows(content: pa.Buffer, longest: int) -> BlockEntries:

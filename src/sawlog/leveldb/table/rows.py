@@ -160,8 +160,8 @@ class RowReader(SpanWalk):
         self._last = np.zeros(_KEY_ROOM, np.uint8)
         self._scratch = np.zeros(_SCRATCH_BYTES, np.uint8)
         span = fragment.end - fragment.start
-        self._most = min(BATCH_ROWS, span + 1)
-        self._operations = np.zeros(self._most, np.uint8)
+        self._max_rows = min(BATCH_ROWS, span + 1)
+        self._operations = np.zeros(self._max_rows, np.uint8)
         self.damaged: set[int] = set()
         self._reported: set[int] = set()
         self.flaws: dict[int, str] = {}
@@ -288,10 +288,10 @@ class RowReader(SpanWalk):
         names = self._schema.names
         self._keys = Column(np.uint8, room + e.KEY_SLACK)
         self._values = Column(np.uint8, room if VALUE in names else 0)
-        self._key_ends = Column(np.int32, self._most + 1)
-        self._value_ends = Column(np.int32, self._most + 1)
-        self._sequences = Column(np.int64, self._most)
-        self._offsets = Column(np.int64, self._most if OFFSET_COLUMN in names else 0)
+        self._key_ends = Column(np.int32, self._max_rows + 1)
+        self._value_ends = Column(np.int32, self._max_rows + 1)
+        self._sequences = Column(np.int64, self._max_rows)
+        self._offsets = Column(np.int64, self._max_rows if OFFSET_COLUMN in names else 0)
         self._key_ends.values[0] = self._value_ends.values[0] = 0
         for name in ("rows", "keys", "values"):
             self._state[name] = 0

@@ -71,7 +71,7 @@ class TableWriter(FileWriter):
         self._data = np.zeros(2 * options.block_bytes + (1 << 16), np.uint8)
         self._last = np.zeros(1 << 10, np.uint8)
         self._restarts = np.zeros(options.block_bytes // 3 + 2, np.uint32)
-        self._held = 0
+        self._last_key_length = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         count = batch.num_rows
@@ -122,7 +122,7 @@ class TableWriter(FileWriter):
     def _encode(self, kernel_input: Any) -> None:
         while (status := e.encode_entries(kernel_input, self._make_output(), self._state[0])) != e.ENCODED:
             if status == e.UNORDERED and not self.ordered:
-                self._held = int(self._state["last"][0])
+                self._last_key_length = int(self._state["last"][0])
                 self._state["last"] = 0  # the next key shares nothing with it, and is not compared
             elif status == e.UNORDERED:
                 row = self._rows + int(self._state["row"][0])
@@ -151,7 +151,7 @@ class TableWriter(FileWriter):
             self._data = larger
             size = int(e.close_block(self._make_output(), state[0]))
         handle = self._put(self._data[:size].tobytes(), compressed=True)
-        self._index.add(self._last[: int(state["last"][0]) or self._held].tobytes(), handle)
+        self._index.add(self._last[: int(state["last"][0]) or self._last_key_length].tobytes(), handle)
         self._counts["blocks"] += 1
         for name in ("used", "restarts", "since", "entries"):
             state[name] = 0
@@ -300,16 +300,16 @@ class _RepairedTable(TableWriter):
         super().__init__(path, schema, options, storage)
         self._stamped = table is not None and table.has_stamp_column
         properties = {} if table is None else table.properties
-        self._kept = {name: properties[name] for name in (layout.COMPARATOR, layout.STAMPS_KEPT) if name in properties}
+        self._order = {name: properties[name] for name in (layout.COMPARATOR, layout.STAMPS_KEPT) if name in properties}
         order = properties.get(layout.COMPARATOR, b"").decode(errors="replace").removesuffix(layout.STAMP_SUFFIX)
-        is_known = layout.COMPARATOR in self._kept or options.dialect == "leveldb"
+        is_known = layout.COMPARATOR in self._order or options.dialect == "leveldb"
         has_stamps = table is not None and table.has_stamps
         self.ordered = is_known and order in layout.BYTEWISE and not has_stamps  # type: ignore[misc]
 
     def _make_origin(self) -> dict[bytes, bytes]:
         """Return properties that state no order of keys where the table's is lost, and is not that of their bytes."""
-        properties = super()._make_origin() | self._kept
-        if layout.COMPARATOR not in self._kept and (self._stamped or self._held):
+        properties = super()._make_origin() | self._order
+        if layout.COMPARATOR not in self._order and (self._stamped or self._last_key_length):
             del properties[layout.COMPARATOR]
         return properties
 

@@ -225,15 +225,15 @@ class SegmentFragment(Fragment):
                     # The file's check reports others.
                     if error.damage.kind == BinlogDamageKind.ROW_COUNT_MISMATCH.label:
                         findings.add_damage(error.damage)
-            counts, odd = columns.count_rows(), columns.find_odd_file()
+            counts, odd_file = columns.count_rows(), columns.find_odd_file()
             try:
                 missing = [*columns.find_missing_files(), *columns.find_absent_fields()]
             except UnreadableError:
                 missing = []
         for gap in missing:
             findings.add_damage(gap.damage)
-        if odd is not None:
-            findings.add_damage(odd)
+        if odd_file is not None:
+            findings.add_damage(odd_file)
             return None
         count = next(iter(counts.values()), None)
         mismatch = batch.describe_other_rows(count) if count is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sawlog.dataset.scanning import verify_fragments
 from sawlog.errors import IncompleteError, OptionError, SchemaError, warn
+from sawlog.format.capabilities import Verification
 from sawlog.format.charts import Picture
 from sawlog.format.contract import (
     CUT_BYTES,
@@ -416,23 +417,14 @@ class CollectionContents(Contents):
             collection.find_partition_name(segment.partition),
         )
 
-    def report_files(
-        self,
-        request: BoundScan,
-        task_bytes: int | None,
-        advance: Callable[[int], None] | None,
-        *,
-        every: bool,
-        findings: Iterable[Findings] | None = None,
-    ) -> Iterator[FileReport]:
+    def report_files(self, request: BoundScan, verification: Verification) -> Iterator[FileReport]:
         """Yield every file of every collection, or of the chosen one; then the segments that lack files.
 
         The rows of a report are those that are read, deletes applied: they count with the first file of their batch.
         In the views `deletes` and `frames`, what those read is checked.
         """
-        del findings
         if self.scan.view in ("deletes", "frames"):
-            yield from verify_fragments(self, request, task_bytes, advance, every=every)
+            yield from verify_fragments(self, request, verification)
             return
         sizes = {file.path: file.size for file in self.files}
         packed = [
@@ -443,10 +435,10 @@ class CollectionContents(Contents):
         ]
         sizes |= {log.file.path: log.file.size for logs in packed for log in logs}
         reports: dict[str, FileReport] = {}
-        for fragment in self._plan_checks(request, task_bytes):
-            inspected = fragment.inspect(every=every)
-            if advance is not None:
-                advance(fragment.size if fragment.path in sizes else 0)
+        for fragment in self._plan_checks(request, verification.task_bytes):
+            inspected = fragment.inspect(every=verification.lists_all)
+            if verification.advance is not None:
+                verification.advance(fragment.size if fragment.path in sizes else 0)
             inspected.rows = 0
             if fragment.path in sizes or inspected.kinds:
                 reports[fragment.path] = FileReport.of(fragment.path, sizes.get(fragment.path, 0), [inspected])

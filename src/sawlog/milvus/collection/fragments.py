@@ -219,12 +219,13 @@ class BatchFragment(Fragment):
         checked = [log for id, log in files.items() if id in other_ids or log.file.path == place]
         named = {field.id: field for field in self.shared.fields.values()}
         damages: list[Damage] = []
-        odd = columns.find_odd_file() if not self.missing else None  # which files belong together is not known then
+        # Which files belong together is not known where some are missing.
+        odd_file = columns.find_odd_file() if not self.missing else None
         for log in sorted(checked, key=lambda log: log.file.path != place):
             common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
             damages += FileFragment(*common, None, named).inspect(every=True).damages
-            if odd is not None and odd.path == log.file.path:
-                damages.append(odd)
+            if odd_file is not None and odd_file.path == log.file.path:
+                damages.append(odd_file)
         return damages if damage is None or any(listed.path == place for listed in damages) else [damage, *damages]
 
     def _find_file_ids(self, field: Field) -> Collection[int]:
@@ -252,7 +253,7 @@ class _Join:
         self._findings = findings
         self._columns = columns
         self._position = 0
-        self._kept = masks
+        self._masks = masks
         self.opened: dict[int, Stored] = {}
         self._losing: set[str] = set()
         self._lives: dict[str, pa.Array] = {}
@@ -299,7 +300,7 @@ class _Join:
                 row = start + min(losses[0].first, payload.rows - 1)
                 damage_by_row.append((row - stored.first, payload.make_loss_error(losses).damage))
             first, last = stored.first - start, stored.first - start + stored.rows
-            if any(each.first == each.end or (each.first < last and first < each.end) for each in losses):
+            if any(loss.first == loss.end or (loss.first < last and first < loss.end) for loss in losses):
                 self._losing.add(stored.path)
         if not damage_by_row:  # whatever is wrong, it is found here
             self._losing.update(stored.path for stored in self.opened.values())
@@ -359,9 +360,9 @@ class _Join:
             UnreadableError: When they disagree.
         """
         counts = {stored.rows for stored in stored_columns.values()}
-        odd = self._columns.find_odd_file() if len(counts) > 1 else None
-        if odd is not None:
-            raise UnreadableError(odd)
+        odd_file = self._columns.find_odd_file() if len(counts) > 1 else None
+        if odd_file is not None:
+            raise UnreadableError(odd_file)
         return counts.pop()
 
     def _compare(self, rows: int) -> None:
@@ -374,9 +375,9 @@ class _Join:
         slices = [row_slice.of for row_slice in batch.slices.values()]
         mismatch = batch.describe_other_rows(slices[0] if slices else rows)
         if mismatch is not None:
-            odd = self._columns.find_odd_file()
-            if odd is not None:
-                raise UnreadableError(odd)
+            odd_file = self._columns.find_odd_file()
+            if odd_file is not None:
+                raise UnreadableError(odd_file)
             self._columns.report(mismatch)
 
     def _set_offsets(self, stored: Stored) -> None:
@@ -419,7 +420,7 @@ class _Join:
         }
         batch = assemble(self._schema, rows_left, columns, self._file, lambda: self._make_row_offsets(keep))
         self._position += count
-        self._kept.append(keep)
+        self._masks.append(keep)
         self._findings.rows += rows_left
         yield batch
 

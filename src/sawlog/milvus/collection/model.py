@@ -433,15 +433,11 @@ class Collection:
             return False
         partition_names = self.meta.partitions if self.meta is not None else {}
         if segment.partition in partitions:  # its segments were dropped with it, but for those that were before
-            return meta.is_live or (meta.state == SegmentState.DROPPED and not self._is_compacted(segment))
+            sources = {id for other in self.segments.values() if other.meta is not None for id in other.meta.sources}
+            return meta.is_live or (meta.state == SegmentState.DROPPED and segment.id not in sources)
         if partition_names and segment.partition not in partition_names:
             return False
         return meta.is_live or (as_of is not None and meta.state == SegmentState.DROPPED and meta.dropped_at > as_of)
-
-    def _is_compacted(self, segment: Segment) -> bool:
-        """Return whether other segments were made of one."""
-        metas = (segment.meta for segment in self.segments.values())
-        return any(segment.id in meta.sources for meta in metas if meta is not None)
 
 
 def find_missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> list[Missing]:

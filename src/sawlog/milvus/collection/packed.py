@@ -61,17 +61,17 @@ class _ManifestFiles:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._known: dict[str, dict[str, File]] = {}
+        self._files_by_directory: dict[str, dict[str, File]] = {}
 
     def find_file(self, path: str) -> File | None:
         """Return the file of that path; `None` where there is none."""
         directory = posixpath.dirname(path)
-        if directory not in self._known:
-            self._known[directory] = {}
+        if directory not in self._files_by_directory:
+            self._files_by_directory[directory] = {}
             with suppress(FileNotFoundError, NotADirectoryError):
                 listing = self._storage.list_files(directory, fresh=False)
-                self._known[directory] = {file.path: file for file in listing}
-        return self._known[directory].get(path)
+                self._files_by_directory[directory] = {file.path: file for file in listing}
+        return self._files_by_directory[directory].get(path)
 
 
 def _add_logs(segment: Segment, manifest: Manifest, manifest_files: _ManifestFiles) -> None:

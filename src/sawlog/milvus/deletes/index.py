@@ -198,10 +198,10 @@ class DeleteHistory:
             keys.append(deleted)
             times.append(stamps)
         all_keys = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())
-        self._known = all_keys.unique()
+        self._distinct_keys = all_keys.unique()
         stamps = np.concatenate([np.empty(0, np.int64), *(view_values(time, np.int64) for time in times)])
         self._times = np.unique(stamps)
-        codes = view_values(combine_column(_find_indices(all_keys, self._known)), np.int32).astype(np.int64)
+        codes = view_values(combine_column(_find_indices(all_keys, self._distinct_keys)), np.int32).astype(np.int64)
         self._deletes = np.sort(self._rank_deletes(codes, np.searchsorted(self._times, stamps)))
 
     def _rank_deletes(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -211,9 +211,9 @@ class DeleteHistory:
     def find_ends(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return when each row was deleted: by the first younger delete of its key, or `NEVER`."""
         deleted_at = np.full(len(keys), NEVER, np.int64)
-        if keys.type != self._known.type or not len(self._known):
+        if keys.type != self._distinct_keys.type or not len(self._distinct_keys):
             return deleted_at
-        codes = _find_indices(keys, self._known)
+        codes = _find_indices(keys, self._distinct_keys)
         rows = np.flatnonzero(unpack_booleans(codes.is_valid()))
         key = view_values(codes.drop_null(), np.int32).astype(np.int64)
         after = self._rank_deletes(key, np.searchsorted(self._times, times[rows], side="right"))

@@ -64,7 +64,7 @@ class Etcd:
     """
 
     def __init__(self, keys: Mapping[str, bytes], location: str, past: Mapping[str, Changes] | None = None) -> None:
-        self._where = location
+        self._location = location
         self._now: dict[str, bytes] = {}
         self._history: dict[str, list[tuple[int, bytes]]] = {}
         for key, value in keys.items():
@@ -111,7 +111,7 @@ class Etcd:
         Raises:
             FormatError: When a value is not what its key says.
         """
-        with locate_errors(self._where):
+        with locate_errors(self._location):
             aliases = self._find_aliases(time)
             infos = self._iterate_below("root-coord/database/db-info/", time)
             databases = {_parse_id(name): DatabaseInfo(value, f"database {name}").name for name, value in infos}

@@ -152,14 +152,14 @@ class Thrift:
     """Structs in the compact protocol, one after the other.
 
     Args:
-        data: The bytes; `at` is the position after what was read.
-        what: What they are, for messages.
+        data: The bytes; `position` is after what was read.
+        description: What they are, for messages.
     """
 
     def __init__(self, data: memoryview | bytes, description: str) -> None:
         self._data = data
-        self._what = description
-        self.at = 0
+        self._description = description
+        self.position = 0
 
     def read_struct(self, fields: Fields, last: int = 1 << 15, depth: int = 0) -> dict[str, Any]:
         """Return the declared fields of the next struct, by name. Others, and those of another type, are skipped.
@@ -174,7 +174,7 @@ class Thrift:
         """
         values: dict[str, Any] = {}
         number = 0
-        data, pos = self._data, self.at
+        data, pos = self._data, self.position
         size = len(data)
         while number != last:  # a footer has hundreds of fields: most are read without a call
             if pos >= size:
@@ -187,18 +187,18 @@ class Thrift:
             if byte >> 4:
                 number += byte >> 4
             else:
-                self.at = pos
-                number, pos = self._read_zigzag(), self.at
+                self.position = pos
+                number, pos = self._read_zigzag(), self.position
             field = fields.get(number)
             if I16 <= kind <= I64 and pos < size and data[pos] < 0x80:
                 value: Any = data[pos] >> 1 ^ -(data[pos] & 1)
                 pos += 1
             else:
-                self.at = pos
-                value, pos = self._read_value(kind, field, depth), self.at
+                self.position = pos
+                value, pos = self._read_value(kind, field, depth), self.position
             if field is not None and (kind == field.kind or I16 <= kind <= I64 >= field.kind >= I16):
                 values[field.name] = value
-        self.at = pos
+        self.position = pos
         return values
 
     def _read_value(self, kind: int, field: ThriftField | None, depth: int) -> Any:
@@ -223,23 +223,23 @@ class Thrift:
         (byte,) = self._read_bytes(1)
         kind = byte & 15
         count = byte >> 4 if byte >> 4 < 15 else self._read_varint()
-        if count * (_SMALLEST_STRUCT if kind == STRUCT else 1) > len(self._data) - self.at:
+        if count * (_SMALLEST_STRUCT if kind == STRUCT else 1) > len(self._data) - self.position:
             raise self._make_error(f"a list of {count}")
         # Booleans in lists are bytes.
         elements = [self._read_value(max(kind, BYTE), field, depth + 1) for _ in range(count)]
         return elements if field is None or kind == field.element else []
 
     def _read_bytes(self, count: int) -> bytes:
-        if count > len(self._data) - self.at:
+        if count > len(self._data) - self.position:
             raise self._make_error("no end")
-        self.at += count
-        return bytes(self._data[self.at - count : self.at])
+        self.position += count
+        return bytes(self._data[self.position - count : self.position])
 
     def _read_varint(self) -> int:
-        number = read_varint(self._data, self.at)
+        number = read_varint(self._data, self.position)
         if number is None:
             raise self._make_error("no end of a number")
-        value, self.at = number
+        value, self.position = number
         return value
 
     def _read_zigzag(self) -> int:
@@ -247,7 +247,7 @@ class Thrift:
         return value >> 1 ^ -(value & 1)
 
     def _make_error(self, detail: str) -> ParquetError:
-        return ParquetError(f"a broken {self._what}: {detail}")
+        return ParquetError(f"a broken {self._description}: {detail}")
 
 
 def encode_thrift(fields: Fields, values: Mapping[str, Any]) -> bytes:
@@ -447,7 +447,7 @@ def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
         if encoding not in _ARROW_ENCODINGS:
             detail = f"a page of encoding {encoding}, which pyarrow does not have"
             raise ParquetError(detail, BinlogDamageKind.UNSUPPORTED.label)
-        pos += header.at
+        pos += header.position
         compressed, uncompressed = (page_header.get(f"{prefix}compressed_page_size", -1) for prefix in ("", "un"))
         if compressed < 0 or uncompressed < 0 or compressed > end - pos:
             raise ParquetError(

@@ -107,7 +107,7 @@ class Payload:
         self.max_page_bytes = max_page_bytes
         self._limits: dict[int, int] = {}
         self._refused: dict[int, Damage] = {}
-        self._lost: dict[int, list[_LostRows]] = {}
+        self._losses: dict[int, list[_LostRows]] = {}
         if extent.length < PARQUET_MINIMUM:
             raise self.make_error(f"{extent.length} bytes are too few for a Parquet file")
         with self.catch_errors():
@@ -162,8 +162,8 @@ class Payload:
                 lost, instead.
         """
         batch_rows = min(batch_rows, self.compute_row_limit(index))
-        if index in self._lost:
-            yield from _salvage_column(self, index, self._lost[index], batch_rows)
+        if index in self._losses:
+            yield from _salvage_column(self, index, self._losses[index], batch_rows)
             return
         groups = list(self.groups)
         # By position: names may come twice.
@@ -187,7 +187,7 @@ class Payload:
             index: Which column.
             field: The field whose values it holds; `None`: whatever is stored.
         """
-        if index not in self._lost:
+        if index not in self._losses:
             with suppress(UnreadableError):
                 self.compute_row_limit(index)
             if index in self._refused:
@@ -196,12 +196,12 @@ class Payload:
             if index in self._refused and not losses:
                 damage = self._refused[index]
                 losses = [_LostRows(self.rows, self.rows, damage.kind, damage.detail)]
-            self._lost[index] = losses
-        return self._lost[index]
+            self._losses[index] = losses
+        return self._losses[index]
 
     def find_losses(self, index: int) -> list[_LostRows]:
         """Return what `resolve` found to be lost of a column."""
-        return self._lost.get(index, [])
+        return self._losses.get(index, [])
 
     def _compute_least_limit(self, index: int) -> int:
         """Return the row limit where some pages cannot be checked: no value is longer than its dictionary."""
@@ -411,7 +411,7 @@ class ColumnStream:
     def __init__(self, payloads: Sequence[Payload], index: int, batch_rows: int) -> None:
         self.rows = sum(payload.rows for payload in payloads)
         self._arrays = (array for payload in payloads for array in payload.read_column_batches(index, batch_rows))
-        self._rest: list[pa.Array] = []
+        self._remainder: list[pa.Array] = []
         self._have = 0
 
     def take(self, count: int) -> pa.Array | None:
@@ -424,14 +424,14 @@ class ColumnStream:
             array = next(self._arrays, None)
             if array is None:
                 break
-            self._rest.append(array)
+            self._remainder.append(array)
             self._have += len(array)
         if not self._have:
             return None
-        joined = self._rest[0] if len(self._rest) == 1 else pa.concat_arrays(self._rest)
+        joined = self._remainder[0] if len(self._remainder) == 1 else pa.concat_arrays(self._remainder)
         part = joined.slice(0, count)
         self._have -= len(part)
-        self._rest = [joined.slice(count)] if self._have else []
+        self._remainder = [joined.slice(count)] if self._have else []
         return part
 
     def skip(self, count: int) -> None:

@@ -110,7 +110,7 @@ def _read_drive(root: str, raw: RawFiles) -> Drive | None:
     if not isinstance(document, dict) or not isinstance(document.get("xl"), dict):
         return None
     sets = document["xl"].get("sets")
-    count = sum(len(each) for each in sets if isinstance(each, list)) if isinstance(sets, list) else 1
+    count = sum(len(drive_set) for drive_set in sets if isinstance(drive_set, list)) if isinstance(sets, list) else 1
     return Drive(root, str(document.get("id")), count)
 
 

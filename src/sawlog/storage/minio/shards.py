@@ -209,7 +209,7 @@ class ObjectSource:
         version = self._stored.version
         length = min(version.block_size, part.size - number * version.block_size)
         extent = (start + number * version.block_size, length)
-        each = -(-length // version.data_shards)
+        shard_size = -(-length // version.data_shards)
         pieces: dict[int, Bytes] = {}
         errors: list[BitrotError] = []
         for shard_number, shard in sorted(self._stored.shards.items()):
@@ -217,7 +217,7 @@ class ObjectSource:
                 break
             if (path := shard.name_file(part)) not in self._absent:
                 try:
-                    pieces[shard_number - 1] = self._read(shard, part, number, each, extent)
+                    pieces[shard_number - 1] = self._read(shard, part, number, shard_size, extent)
                 except BitrotError as error:
                     errors.append(error)
                 except FileNotFoundError:

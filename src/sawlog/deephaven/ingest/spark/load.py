@@ -184,11 +184,11 @@ class ImportJob:
         self.choices = choices
         self.scan = Scan(
             on_damage=check_on_damage(choices.on_damage),
-            options=parse_options(ReadOptions, options, where="reading deephaven_log"),
+            options=parse_options(ReadOptions, options, context="reading deephaven_log"),
             storage=Storage(storage_options),
         )
         self._trees: dict[tuple[str, str], IntradayTable] = {}
-        self.write_options = parse_options(WriteOptions, write_options, where="writing deephaven_table")
+        self.write_options = parse_options(WriteOptions, write_options, context="writing deephaven_table")
 
     def run(self, source: PathLike | Sequence[PathLike]) -> tuple[Import, list[SawlogError]]:
         """Import what the logs have got, several tables at a time; errors leave out what they concern."""

@@ -116,10 +116,10 @@ class Reader(ByteCursor):
         max_elements: int = MAX_ELEMENTS,
     ) -> None:
         super().__init__(data, position)
-        self.where = context
+        self.context = context
         self.maps: list[JavaMap | RangeMap] = []
         self._key = key
-        self._most = max_elements
+        self._max_elements = max_elements
         self._handles = array("q")
         self._values: dict[int, Any] = {}
         self._again = False
@@ -127,10 +127,10 @@ class Reader(ByteCursor):
 
     def make_error(self, message: str) -> FormatError:
         """Return the error to raise: the message, and where in the stream."""
-        return FormatError(f"{self.where}: byte {self.position} of the serialized objects: {message}")
+        return FormatError(f"{self.context}: byte {self.position} of the serialized objects: {message}")
 
     def make_missing_error(self, label: str, length: int) -> FormatError:
-        return self.make_error(f"expected {length} bytes, found {self.left}")
+        return self.make_error(f"expected {length} bytes, found {self.remaining}")
 
     def read_number(self, layout: str) -> Any:
         """Return the next number, laid out as `struct` says."""
@@ -172,8 +172,8 @@ class Reader(ByteCursor):
     def count_element(self) -> None:
         """Keep to `MAX_ELEMENTS`, or `_MAX_OBJECTS`."""
         self._elements += 1
-        if self._elements > self._most:
-            raise self.make_error(f"more than {self._most} elements")
+        if self._elements > self._max_elements:
+            raise self.make_error(f"more than {self._max_elements} elements")
 
     def _read_element(self, depth: int) -> Any:
         self.count_element()

@@ -31,7 +31,7 @@ class GroupTracker:
         self._column = column
         self._kind = kind
         self._groups: list[Group] = []
-        self._seen: set[Any] = set()
+        self._identities: set[Any] = set()
         self._value: Any = None
         self._identity: Any = _NONE_YET
         self._first = 0
@@ -46,7 +46,7 @@ class GroupTracker:
         for value, end in _find_runs(array):
             identity = _make_identity(value)
             if identity != self._identity:
-                if identity in self._seen:
+                if identity in self._identities:
                     raise ArrayPlace(self._column, row).make_error(
                         first, f"{value!r} again, after other values: the rows of a group must follow one another"
                     )
@@ -55,7 +55,7 @@ class GroupTracker:
                     raise ArrayPlace(self._column, row).make_error(
                         first, f"more than {MAX_GROUPS} groups, which nobody would read"
                     )
-                self._seen.add(identity)
+                self._identities.add(identity)
                 self._value, self._identity, self._first = value, identity, row + first
             first = end
 
