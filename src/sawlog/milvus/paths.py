@@ -35,37 +35,48 @@ class LogFile:
     log: int
 
 
-@lru_cache(maxsize=1 << 16)
+_LogPlace = tuple[str, str, int, int, int, int, int]
+"""Root, kind and ids of a `LogFile`."""
+
+
 def parse(file: File) -> LogFile | None:
-    """Read a path; `None` when it is not that of a log.
+    """Read the path of a file; `None` when it is not that of a log."""
+    place = _parse_path(file.path)
+    return None if place is None else LogFile(file, *place)
+
+
+@lru_cache(maxsize=1 << 16)
+def _parse_path(path: str) -> _LogPlace | None:
+    """Return what a path says of a log: root, kind, and ids; `None` when it is not that of a log.
 
     Backups may have a directory for a group of segments between partition and segment (section 4 of the format).
     """
-    parts = file.path.split("/")
+    parts = path.split("/")
     anchors = [index for index, part in enumerate(parts) if part in layout.DIRECTORIES]
     if not anchors:
         ids = _parse_trailing_ids(parts)
         if len(ids) < 5:
             return None
-        return LogFile(file, "/".join(parts[: -len(ids)]), layout.INSERT_LOG, *ids[-5:])
+        collection, partition, segment, field, log = ids[-5:]
+        return "/".join(parts[: -len(ids)]), layout.INSERT_LOG, collection, partition, segment, field, log
     anchor = anchors[-1]
     kind, root = parts[anchor], "/".join(parts[:anchor])
     if kind == layout.INSERT_LOG and layout.MANIFEST_DIRECTORY in parts[anchor:]:
-        return _parse_manifest_path(file, root, parts[anchor + 1 :])
+        return _parse_manifest_path(root, parts[anchor + 1 :])
     if kind == layout.INDEX_FILES:
-        return _parse_index_path(file, root, parts[anchor + 1 :])
+        return _parse_index_path(root, parts[anchor + 1 :])
     if not all(layout.ID.match(part) for part in parts[anchor + 1 :] if kind != layout.DDL_LOG):
         return None
     if kind == layout.DDL_LOG:
-        return LogFile(file, root, kind, *_parse_ddl_ids(parts[anchor + 1 :])) if len(parts) > anchor + 2 else None
+        return (root, kind, *_parse_ddl_ids(parts[anchor + 1 :])) if len(parts) > anchor + 2 else None
     ids = [int(part) for part in parts[anchor + 1 :]]
     if kind == layout.DELTA_LOG:
         if len(ids) not in (4, 5):
             return None
-        return LogFile(file, root, kind, ids[0], ids[1], ids[-2], layout.DELTA_FIELD, ids[-1])
+        return root, kind, ids[0], ids[1], ids[-2], layout.DELTA_FIELD, ids[-1]
     if len(ids) not in (5, 6):
         return None
-    return LogFile(file, root, kind, ids[0], ids[1], ids[-3], ids[-2], ids[-1])
+    return root, kind, ids[0], ids[1], ids[-3], ids[-2], ids[-1]
 
 
 def make_segment_key(log: LogFile) -> str:
@@ -105,7 +116,7 @@ def _parse_trailing_ids(parts: list[str]) -> list[int]:
     return ids
 
 
-def _parse_manifest_path(file: File, root: str, parts: list[str]) -> LogFile | None:
+def _parse_manifest_path(root: str, parts: list[str]) -> _LogPlace | None:
     """Return the log that `<collection>/<partition>/<segment>/_metadata/manifest-<version>.avro` names.
 
     A backup's may have a group, too.
@@ -114,15 +125,15 @@ def _parse_manifest_path(file: File, root: str, parts: list[str]) -> LogFile | N
     if name is None or len(parts) not in (5, 6) or not all(layout.ID.match(part) for part in parts[:-2]):
         return None
     ids = (int(parts[0]), int(parts[1]), int(parts[-3]))
-    return LogFile(file, root, layout.MANIFEST_DIRECTORY, *ids, -1, int(name[1]))
+    return root, layout.MANIFEST_DIRECTORY, *ids, -1, int(name[1])
 
 
-def _parse_index_path(file: File, root: str, parts: list[str]) -> LogFile | None:
+def _parse_index_path(root: str, parts: list[str]) -> _LogPlace | None:
     """Return the log that `<build>/<version>/<partition>/<segment>/<name>` names."""
     if len(parts) != 5 or not all(layout.ID.match(part) for part in parts[:4]):
         return None
     build, _, partition, segment = map(int, parts[:4])
-    return LogFile(file, root, layout.INDEX_FILES, 0, partition, segment, -1, build)
+    return root, layout.INDEX_FILES, 0, partition, segment, -1, build
 
 
 def _parse_ddl_ids(parts: list[str]) -> tuple[int, int, int, int, int]:
