@@ -149,6 +149,40 @@ def test_the_end_of_a_range_is_not_fetched_twice() -> None:
     assert len(remote.asked) == 4
 
 
+@pytest.mark.usefixtures("small_ranges")
+def test_a_source_that_the_garbage_collector_closes_blocks_nobody() -> None:
+    """It may do so at any step of another read of the same thread: here, wherever that asks for the file's URL."""
+    held = Flight()
+    abandoned = [RemoteSource(Object(delay=0), held, 2_000_000) for _ in range(30)]  # type: ignore[arg-type]
+    for number, source in enumerate(abandoned):
+        source.read_window(100_000 * number, 1000)
+
+    class Collecting(Object):
+        @property
+        def url(self) -> str:
+            if abandoned:
+                abandoned.pop().close()
+            return "memory:///object"
+
+        @url.setter
+        def url(self, url: str) -> None:
+            assert url == "memory:///object"
+
+    windows: list[bool] = []
+
+    def read() -> None:
+        source = RemoteSource(Collecting(delay=0), held, len(DATA))  # type: ignore[arg-type]
+        for offset in range(0, len(DATA), 100_000):
+            windows.append(np.array_equal(source.read_window(offset, 100_000), DATA[offset : offset + 100_000]))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(60)
+    assert not reader.is_alive(), "it waits for itself"
+    assert not abandoned
+    assert windows == [True] * 50
+
+
 @pytest.mark.parametrize(("capacity", "limit"), [(5, 8), (12, 16), (1000, 64)])
 def test_more_requests_are_made_while_more_arrives(capacity: int, limit: int) -> None:
     now = 0.0

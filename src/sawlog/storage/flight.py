@@ -145,7 +145,7 @@ class Flight:
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self._most_bytes = compute_default_bytes() if most_bytes is None else most_bytes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may close a source, and drop pieces, in any call
         self._pieces: dict[str, list[PendingRange]] = {}
         self._heads: OrderedDict[str, tuple[ObjectState, PendingRange]] = OrderedDict()
         self._head_bytes = 0
@@ -266,7 +266,7 @@ class Flight:
             return self._find_piece(remote, offset)
 
     def _find_piece(self, remote: StoreObject, offset: int) -> PendingRange | None:
-        edges = [edge for url, state, edge in self._edges if url == remote.url and state.is_same(remote.state)]
+        edges = [edge for url, state, edge in list(self._edges) if url == remote.url and state.is_same(remote.state)]
         return _find_covering(self._pieces.get(remote.url, []), offset) or _find_covering(edges, offset)
 
     def _keep_edge(self, remote: StoreObject, start: int, data: memoryview) -> None:
@@ -297,7 +297,7 @@ class Flight:
     def clear(self) -> None:
         """Let go of everything."""
         with self._lock:
-            for pieces in self._pieces.values():
+            for pieces in list(self._pieces.values()):
                 for piece in pieces:
                     piece.answer.cancel()
             self._pieces.clear()
