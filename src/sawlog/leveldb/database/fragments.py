@@ -582,7 +582,7 @@ class KeyRange(Fragment):
         if not transactions.has_looked and self.scan.options.recovery is None:
             logs = self._read_entries(on_damage, None)
             if not logs.has_marks and not logs.reports.calls:  # damage may be where others find marks
-                vars(transactions)["logged"] = None
+                transactions.note_absence()
             if transactions.logged is None:
                 return logs
         return self._read_entries(on_damage, transactions.logged)

@@ -181,6 +181,10 @@ class LogTransactions:
         """Whether the logs were looked through already."""
         return "logged" in vars(self)
 
+    def note_absence(self) -> None:
+        """Keep that the logs have no transactions, as a reader of all their operations has seen."""
+        vars(self)["logged"] = None
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseVersion:
