@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb import layout
@@ -62,7 +62,7 @@ def iterate(entries: Buffer, predefined: Sequence[bytes]) -> Iterator[tuple[byte
 
 
 class MapEncoder:
-    """Encodes maps once, to be added to any number of records; looks keys up in encoded bytes.
+    """Encodes maps once, to be added to any number of records.
 
     Args:
         predefined_keys: The schema's list of predefined keys.
@@ -85,37 +85,3 @@ class MapEncoder:
     def decode(self, encoded: Buffer) -> dict[str, str]:
         """Return the map; of repeated keys the last one counts."""
         return {key.decode(): str(value, "utf-8") for key, value in iterate(encoded, self._predefined)}
-
-    def items(self, encoded: Buffer) -> Iterator[tuple[str, str]]:
-        """Yield keys and values in the order they are in."""
-        for key, value in iterate(encoded, self._predefined):
-            yield key.decode(), str(value, "utf-8")
-
-    def size(self, encoded: Buffer) -> int:
-        """Return the number of entries."""
-        return sum(1 for _ in iterate(encoded, self._predefined))
-
-    def get_value(self, encoded: Buffer, key: str) -> str | None:
-        """Return the value of a key, or None."""
-        value = self.get_value_bytes(encoded, key.encode())
-        return None if value is None else value.decode()
-
-    def get_value_bytes(self, encoded: Buffer, key: bytes) -> bytes | None:
-        """Return the value of a key, or None."""
-        return next((bytes(value) for name, value in iterate(encoded, self._predefined) if name == key), None)
-
-    def retain(self, encoded: Buffer, keys: Collection[str | bytes]) -> bytes:
-        """Return the entries of some keys."""
-        return self._select(encoded, keys, keep=True)
-
-    def remove(self, encoded: Buffer, keys: Collection[str | bytes]) -> bytes:
-        """Return the entries of all other keys."""
-        return self._select(encoded, keys, keep=False)
-
-    def _select(self, encoded: Buffer, keys: Collection[str | bytes], *, keep: bool) -> bytes:
-        key_bytes = {key.encode() if isinstance(key, str) else key for key in keys}
-        return b"".join(
-            encode_entry(key, bytes(value), self._predefined)
-            for key, value in iterate(encoded, self._predefined)
-            if (key in key_bytes) is keep
-        )

@@ -40,9 +40,9 @@ class Followable(Protocol):
         """Return the fragments that read ranges of the files, in reading order."""
 
 
-def make_follow_error(contents: Contents) -> OptionError:
-    """Return the error for a view that cannot be followed."""
-    return OptionError(f"view {contents.scan.view!r} of {contents.format.name} cannot be followed as a stream")
+def make_follow_error(contents: Contents, advice: str = "") -> OptionError:
+    """Return the error for a view that cannot be followed; the advice begins with a colon."""
+    return OptionError(f"view {contents.scan.view!r} of {contents.format.name} cannot be followed as a stream{advice}")
 
 
 def require_followable(contents: Contents) -> Followable:

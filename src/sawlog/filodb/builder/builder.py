@@ -208,10 +208,6 @@ class RecordBuilder:
         self._open = None
         return offset
 
-    def rewind(self) -> None:
-        """Drop the record that was begun."""
-        self._open = None
-
     # Containers.
 
     @property
@@ -228,11 +224,6 @@ class RecordBuilder:
     def all_containers(self) -> list[RecordContainer]:
         """All containers."""
         return [RecordContainer(array) for array in self.containers]
-
-    @property
-    def container_remaining(self) -> int:
-        """Bytes free in the current container."""
-        return self.container_size - self._space.end if self.containers else 0
 
     def optimal_container_bytes(self, reset: bool = False) -> list[bytes]:
         """Return all containers: full ones whole, with what is left of their arrays.
@@ -261,10 +252,6 @@ class RecordBuilder:
         if reset:
             del self.containers[:-1]
         return containers
-
-    def remove_containers(self, count: int) -> None:
-        """Drop the first containers."""
-        del self.containers[:count]
 
     def reset(self) -> None:
         """Begin the current container again, with a new timestamp; its old bytes stay after its end."""

@@ -498,20 +498,6 @@ class RecordSchema:
         """Return all columns by name."""
         return {column.name: self.get(record, index) for index, column in enumerate(self.columns)}
 
-    def to_string_pairs(self, record: Buffer) -> list[tuple[str, str]]:
-        """Return all columns as text, maps flattened into their entries."""
-        pairs: list[tuple[str, str]] = []
-        for index, column in enumerate(self.columns):
-            if column.type == "map":
-                pairs += self.map_items(record, index)
-            else:
-                pairs.append((column.name, self._as_text(record, index)))
-        return pairs
-
-    def to_hex_string(self, record: Buffer) -> str:
-        """Return the record in hexadecimal, as FiloDB prints it."""
-        return "0x" + self.as_bytes(record).hex().upper()
-
     def stringify(self, record: Buffer, name: str | None = None) -> str:
         """Return the record as FiloDB prints it; `name` is that of its schema, if known."""
         values = ",".join(f"{c.name}={self._as_text(record, index)}" for index, c in enumerate(self.columns))
@@ -545,13 +531,6 @@ class RecordSchema:
         builder.start_new_record(keys, self.schema_id(ingest))
         builder.add_part_key_fields(ingest, self)
         return builder.end_record()
-
-    def update_schema(self, record: Buffer, schema_id: int) -> bytes:
-        """Return a copy of a record under another schema ID; everything else stays, the hash too."""
-        start = layout.SCHEMA_ID_OFFSET
-        copied = bytearray(self.as_bytes(record))
-        copied[start : start + layout.SCHEMA_ID_SIZE] = schema_id.to_bytes(layout.SCHEMA_ID_SIZE, "little")
-        return bytes(copied)
 
     def _read_raw(self, record: Buffer, index: int) -> bytes:
         """Return a column's slot, or its payload where the slot is a pointer."""

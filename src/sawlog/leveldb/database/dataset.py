@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.errors import DiskError, FormatError, OptionError
-from sawlog.format.capabilities import Counting, Verification
+from sawlog.format.capabilities import Counting, Verification, make_follow_error
 from sawlog.format.charts import Picture
 from sawlog.format.contract import PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Format, Fragment, Range, Scan, View
 from sawlog.format.damage import (
@@ -490,23 +490,11 @@ class DatabaseContents(Contents):
         Raises:
             OptionError: Always.
         """
-        del file, position
-        raise self._make_follow_error(request)
+        raise make_follow_error(self, ": name leveldb_log as the format, to follow its logs")
 
     def list_fragments(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """Refuse; see `find_committed_end`.
-
-        Raises:
-            OptionError: Always.
-        """
-        del ranges
-        raise self._make_follow_error(request)
-
-    def _make_follow_error(self, request: BoundScan) -> OptionError:
-        return OptionError(
-            f"view {request.scan.view!r} of leveldb_database cannot be followed as a stream: name leveldb_log as the"
-            " format, to follow its logs"
-        )
+        """Refuse as `find_committed_end` does."""
+        raise make_follow_error(self, ": name leveldb_log as the format, to follow its logs")
 
     def make_field_parser(self, file: File, source: Source) -> FieldParser:
         """Return fragments of logs and MANIFESTs, blocks of tables."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sawlog.dataset.scanning import verify_fragments
 from sawlog.errors import IncompleteError, OptionError, SchemaError, warn
-from sawlog.format.capabilities import Verification
+from sawlog.format.capabilities import Verification, make_follow_error
 from sawlog.format.charts import Picture
 from sawlog.format.contract import (
     CUT_BYTES,
@@ -687,22 +687,21 @@ class CollectionContents(Contents):
         return skipped
 
 
-def _check_view(view: str) -> None:
+def _check_view(dataset: CollectionContents) -> None:
     """Refuse views that are no streams.
 
     Raises:
         OptionError: Says which ones are.
     """
-    if view not in layout.FOLLOWED:
-        raise OptionError(
-            f"view {view!r} of milvus_binlog cannot be followed as a stream: what is deleted later cannot be taken"
-            " back; follow the views 'inserts' and 'deletes'"
+    if dataset.scan.view not in layout.FOLLOWED:
+        raise make_follow_error(
+            dataset, ": what is deleted later cannot be taken back; follow the views 'inserts' and 'deletes'"
         )
 
 
 def _find_committed_end(dataset: CollectionContents, file: File, position: int) -> int:
     """Return the end of what is committed: files count when they are whole, inserts when all of their batch are."""
-    _check_view(dataset.scan.view)
+    _check_view(dataset)
     if dataset.scan.view == "deletes":
         return file.size if _is_finished(dataset, file) else position
     for segment in dataset.collection.segments.values():
@@ -714,7 +713,7 @@ def _find_committed_end(dataset: CollectionContents, file: File, position: int) 
 
 def _plan_new_files(dataset: CollectionContents, request: BoundScan, ranges: Sequence[Range]) -> Iterator[Fragment]:
     """Return fragments of new files. A batch is read with the file of its first field, and once only."""
-    _check_view(dataset.scan.view)
+    _check_view(dataset)
     requested_paths = {row_range.file.path for row_range in ranges}
     shared = dataset._make_shared(request.scan.view) if request.scan.view == "inserts" else None
     for segment in dataset.collection.segments.values():
