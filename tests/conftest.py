@@ -34,7 +34,9 @@ ALONE = (
     "tests/spark/test_jar.py",
     "tests/spark/test_pipeline.py::test_spark_submit",
 )
-"""Those that start a Spark of their own, and need none of the session that the others share."""
+"""Those that start a Spark of their own, and need none of the sessions that the others share."""
+SECOND_SESSION = "tests/spark/test_l"
+"""From here on, by name, tests share a second session: one for all of them takes longer than all other tests."""
 LAWS = 36
 """Of the samples of each law, one in so many is in a run without `--all`."""
 MANY = 4
@@ -74,6 +76,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def scope(nodeid: str) -> str:
     """What one process runs: the tests that share a session of Spark, one that needs its own, or those of a package."""
     alone = next((one for one in ALONE if nodeid.startswith(one)), None)
+    if alone is None and nodeid.startswith("tests/spark/") and nodeid >= SECOND_SESSION:
+        return SECOND_SESSION
     return alone or "/".join(nodeid.partition("::")[0].split("/")[:2])
 
 
@@ -155,7 +159,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several processes, one runs all tests that share a session of Spark.
+    """Of several processes, one runs the tests that share a session of Spark.
 
     Others keep the tests of a package together: then no two compile the same kernels at the same time.
     """
