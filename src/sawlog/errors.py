@@ -194,3 +194,17 @@ def suggest_name(name: str, known_names: Iterable[str]) -> str:
     """To be appended to a message on an unknown name: the known one that is nearest, if any is near."""
     near = difflib.get_close_matches(name, list(known_names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class PipelineError(SawlogError):
+    """A pipeline failed while it ran.
+
+    Attributes:
+        damaged: Whether it was damage in a source that stopped it.
+        transient: Whether what stopped it may be gone when it is tried again.
+    """
+
+    def __init__(self, message: str, *, damaged: bool = False, transient: bool = False) -> None:
+        super().__init__(message)
+        self.damaged = damaged
+        self.transient = transient

@@ -12,9 +12,8 @@ pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JNetworkError
 
-from sawlog.errors import ChangedError, FormatError, StorageError
+from sawlog.errors import ChangedError, FormatError, PipelineError, StorageError
 from sawlog.pipeline import run as module
-from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.run import RETRIES, PipelineRun
 from sawlog.spark.errors import explain, is_transient
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sawlog.spark.digest import compute_digest
+from sawlog.milvus.spark import compute_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

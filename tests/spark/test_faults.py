@@ -14,9 +14,8 @@ import fsspec
 import pytest
 
 import sawlog
-from sawlog.errors import SawlogError
+from sawlog.errors import PipelineError, SawlogError
 from sawlog.pipeline import load
-from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.plan import Plan
 from sawlog.pipeline.run import PipelineRun
 from sawlog.spark.errors import is_damage, is_transient, list_spark_errors

@@ -232,7 +232,7 @@ def test_damage_that_is_skipped_is_counted(spark: SparkSession, logger: Logger, 
 
 @pytest.mark.nightly
 def test_a_sink_that_fails_ends_all(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
-    from sawlog.pipeline.errors import PipelineError
+    from sawlog.errors import PipelineError
 
     path = write(
         tmp_path,

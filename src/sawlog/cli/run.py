@@ -15,6 +15,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Page, print_event, show
+from sawlog.errors import PipelineError
 from sawlog.pipeline.settings import Pipeline, load
 
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ def run(
     """
     pipeline = load(path)
     settings = choose_log_level(pipeline) | arguments.parse_key_values(conf, "--conf")
-    from sawlog.pipeline.errors import PipelineError
     from sawlog.pipeline.plan import Plan
     from sawlog.pipeline.session import open_session
 

@@ -6,11 +6,13 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from sawlog.api import open as open_dataset
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SawlogError
+from sawlog.format.digest import MODULUS, Digest
 from sawlog.format.planning import find_view_schema
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import CollectionContents, SegmentsWarning
@@ -18,7 +20,6 @@ from sawlog.milvus.layout import PARTITION_COLUMN
 from sawlog.milvus.metadata.written import WrittenCollection, WrittenLog, WrittenSegment, describe_field, make_documents
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.types import ROW_ID, TIMESTAMP
-from sawlog.spark.digest import compute_digest, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -302,3 +303,44 @@ def _render_option(value: Any) -> str:
 def _find_until(options: Mapping[str, Any]) -> int | None:
     option_names = {option.name for option in fields(ReadOptions)}
     return ReadOptions(**{name: value for name, value in options.items() if name in option_names}).until
+
+
+def compute_digest(rows: DataFrame) -> Digest:
+    """Return the number of rows and a hash of them, whatever the order of rows and columns.
+
+    A column that is null counts as one that is not there.
+    """
+    from pyspark.sql import functions as f
+
+    row = _hash_rows(rows).agg(f.count("*").alias("rows"), f.sum("hash").alias("total")).first()
+    assert row is not None
+    return Digest(int(row["rows"]), int(row["total"] or 0) % MODULUS)
+
+
+def _hash_rows(rows: DataFrame) -> DataFrame:
+    """Return the hashes of rows.
+
+    Spark's hash passes over nulls, so that every value is hashed with the name of its column; it takes no maps, so that
+    these are hashed as their entries in order. Numbers of any width are the same number.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ByteType, FloatType, IntegerType, MapType, ShortType
+
+    hashes = []
+    for field in rows.schema.fields:
+        name, kind = field.name, field.dataType
+        value = hashable = f.col(quote_name(name))
+        if isinstance(kind, MapType):
+            hashable = f.array_sort(f.map_entries(value))
+        elif isinstance(kind, ByteType | ShortType | IntegerType):
+            hashable = value.cast("long")
+        elif isinstance(kind, FloatType):
+            hashable = value.cast("double")
+        hashes.append(f.when(value.isNotNull(), f.xxhash64(f.lit(name), hashable)).otherwise(f.lit(0).cast("long")))
+    together = reduce(lambda left_hash, right_hash: left_hash.bitwiseXOR(right_hash), hashes)
+    return rows.select(f.xxhash64(together).cast("decimal(38,0)").alias("hash"))
+
+
+def quote_name(name: str) -> str:
+    """Return a name as Spark takes it for exactly that, dots and all."""
+    return f"`{name.replace('`', '``')}`"

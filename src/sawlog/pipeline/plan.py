@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from sawlog.errors import OptionError, SawlogError
+from sawlog.errors import OptionError, PipelineError, SawlogError
 from sawlog.format.damage import DAMAGE_SCHEMA
 from sawlog.format.recognition import load_formats
 from sawlog.format.scan import BYTES_COLUMN
-from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.settings import SAWLOG, STORAGE_OPTION, Pipeline, Source, Target, Watermark
 from sawlog.spark.errors import explain, is_transient, list_spark_errors
 

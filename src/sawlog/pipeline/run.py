@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from sawlog.errors import SawlogError, StorageError
-from sawlog.pipeline.errors import PipelineError
+from sawlog.errors import PipelineError, SawlogError, StorageError
 from sawlog.pipeline.progress import BatchReport, Listener, sum_read_bytes, sum_waiting_bytes
 from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Quarantine, Target
 from sawlog.spark.errors import explain, is_damage, is_transient, list_spark_errors

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sawlog.errors import OptionError, SawlogError
-from sawlog.pipeline.errors import PipelineError
+from sawlog.errors import OptionError, PipelineError, SawlogError
 from sawlog.spark.sessions import hold_session
 
 if TYPE_CHECKING:

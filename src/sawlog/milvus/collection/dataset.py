@@ -42,7 +42,7 @@ from sawlog.milvus.collection.catalog import (
 )
 from sawlog.milvus.collection.checks import describe_metadata_gap, find_left_out, list_remarks, note_rows
 from sawlog.milvus.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
-from sawlog.milvus.collection.fragments import BatchFragment, Shared
+from sawlog.milvus.collection.fragments import BatchFragment, Shared, keep_newest
 from sawlog.milvus.collection.infer import infer_fields
 from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, choose_collection, gather
 from sawlog.milvus.collection.packed import cut, unpack
@@ -555,8 +555,6 @@ class CollectionContents(Contents):
     ) -> Iterator[BatchFragment]:
         fragments: Iterable[BatchFragment] = self._plan_batches(request, task_bytes, silent=silent)
         if self._options.dedupe and self._scan.view == "rows":
-            from sawlog.milvus.collection.dedupe import keep_newest
-
             fragments = list(fragments)
             assert self.primary is not None
             fragments = keep_newest(fragments, self.primary)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.arrow import make_array, make_constant, make_fixed_array, view_values
+from sawlog.arrow import combine_column, make_array, make_constant, make_fixed_array, view_values
 from sawlog.errors import SchemaError
 from sawlog.format.contract import PROVENANCE, Fragment, assemble
 from sawlog.format.damage import Damage, Findings
@@ -38,7 +38,7 @@ from sawlog.milvus.payloads.payload import (
     make_mask,
 )
 from sawlog.milvus.payloads.stored import check_stored, find_field_id, make_bare_field
-from sawlog.milvus.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
+from sawlog.milvus.types import DELETED, INSERTED, PLACE, ROW_ID, TIMESTAMP, Field
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -761,3 +761,39 @@ def describe_absent_field(fragment: BatchFragment, field: Field) -> Missing:
     if field.id in fragment.batch.unread:
         return Missing(fragment.path, fragment.batch.unread[field.id], BinlogDamageKind.UNSUPPORTED.label)
     return Missing(fragment.path, f"field {field.id} ({field.name}) is in none of the batch's files")
+
+
+def keep_newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFragment]:
+    """Return fragments that leave out rows with a newer one of the same key: by timestamp, then by row id.
+
+    Reads keys, timestamps and row ids of all of them. Rows of which one of these is lost neither
+    replace others nor are replaced.
+    """
+    import numpy as np
+
+    schema = pa.schema([primary.to_arrow(), ROW_ID.to_arrow(), TIMESTAMP.to_arrow()])
+    parts: list[pa.Table] = []
+    masks: list[NDArray[np.uint8]] = []
+    for fragment in fragments:
+        fragment_masks = [np.empty(0, np.uint8)]
+        batches = list(fragment.decode_traced(schema, Findings("skip"), fragment_masks))
+        parts.append(pa.Table.from_batches(batches, schema))
+        masks.append(np.concatenate(fragment_masks))
+    table = pa.concat_tables(parts) if parts else pa.table({})
+    if not table.num_rows:
+        return list(fragments)
+    values, ids, times = (combine_column(column) for column in table.columns)
+    keys = view_values(values.dictionary_encode().indices, np.int32)
+    order = np.lexsort((view_values(ids, np.int64), view_values(times, np.int64), keys))
+    last = np.ones(len(order), bool)
+    last[:-1] = keys[order][1:] != keys[order][:-1]
+    keep = np.zeros(len(order), np.uint8)
+    keep[order[last]] = 1
+    selections = []
+    row = 0
+    for fragment, part, rows in zip(fragments, parts, masks, strict=True):
+        replaced = np.zeros(len(rows), np.uint8)
+        replaced[rows == 1] = 1 - keep[row : row + part.num_rows]
+        selections.append(replace(fragment, replaced=np.packbits(replaced, bitorder="little").tobytes()))
+        row += part.num_rows
+    return selections
