@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -33,23 +32,12 @@ _INNER_NAMES = (ARCHIVE_NAME, layout.BLOB_DIRECTORY)
 """Directories within that of a database, which have files of it."""
 
 
-class _Place(NamedTuple):
-    """A directory, and what its name says of files in it; nothing where it is plain."""
-
-    directory: str
-    above: str
-    name: str
-    of_backup: re.Match[str] | None
-    of_shared: re.Match[str] | None
-    is_plain: bool
-
-
 @lru_cache(256)
-def _parse_path(path: str) -> _Place:
-    above, name = posixpath.split(path)
-    backup, shared = (pattern.match(path) for pattern in (layout.BACKUP_HOME, layout.BACKUP_SHARED))
-    is_special = backup or shared or layout.BACKUP_META.match(f"{path}/1") or name in _INNER_NAMES
-    return _Place(posixpath.join(above, name), above, name, backup, shared, is_plain=not is_special)
+def _is_plain(directory: str) -> bool:
+    """Return whether the name of a directory says nothing of the files in it."""
+    patterns = (layout.BACKUP_HOME, layout.BACKUP_SHARED)
+    is_backup = any(pattern.match(directory) for pattern in patterns) or layout.BACKUP_META.match(f"{directory}/1")
+    return not (is_backup or posixpath.basename(directory) in _INNER_NAMES)
 
 
 class _Directories(DirectoryLayout):
@@ -60,18 +48,17 @@ class _Directories(DirectoryLayout):
 
     def dataset_directory(self, file: File) -> str:
         """Return the directory of a file: above archives and blob files, and for a backup that of all backups."""
-        place = _parse_path(file.directory)
-        if place.is_plain:
-            return place.directory
-        of_backup = place.of_backup or layout.BACKUP_META.match(file.path)
-        if of_backup is None and place.of_shared is not None and layout.SHARED_NAME.match(file.name):
-            of_backup = place.of_shared
+        directory = file.directory
+        if _is_plain(directory):
+            return directory
+        of_backup = layout.BACKUP_HOME.match(directory) or layout.BACKUP_META.match(file.path)
+        if of_backup is None and layout.SHARED_NAME.match(file.name):
+            of_backup = layout.BACKUP_SHARED.match(directory)
         if of_backup is not None:
             return of_backup[1] or ""
-        inner = place.name == ARCHIVE_NAME or (
-            place.name == layout.BLOB_DIRECTORY and layout.BLOB_NAME.match(file.name)
-        )
-        return place.above if inner else place.directory
+        above, name = posixpath.split(directory)
+        inner = name == ARCHIVE_NAME or (name == layout.BLOB_DIRECTORY and layout.BLOB_NAME.match(file.name))
+        return above if inner else directory
 
     def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
         """Return an engine's own files, which hold no entries."""

@@ -641,20 +641,17 @@ class KeyRange(Fragment):
         is_whole = bool(are_kept.all())
         operations = batch if is_whole else batch.filter(make_array(are_kept, pa.bool_()))
         codes = (numbers if is_whole else numbers[are_kept]).astype(np.uint8)
-        ranges = (codes == RANGE) | (codes == EXCISE)
-        codes[ranges] = RANGE
+        codes[codes == EXCISE] = RANGE
         keys, values = operations.column("key"), fill_null(operations.column("value"), b"")
         recorded = np.zeros(operations.num_rows, np.int64)
         if STAMP_SIZE in operations.schema.names:
             recorded = view_values(operations.column(STAMP_SIZE), np.int64)
         widths = self.version.choose_stamp_widths(recorded)
-        has_stamps = self.version.has_stamps
-        if has_stamps or widths.any():
+        if self.version.has_stamps or widths.any():
             keys, stamps = split_stamps(keys, widths, self.path)
-            if ranges.any():
-                values, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
+            values, _ = split_stamps(values, np.where(codes == RANGE, widths, 0), self.path)
         columns = [operations.column("sequence"), make_fixed_array(pa.uint8(), codes), keys, values]
-        if not has_stamps:
+        if not self.version.has_stamps:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
 

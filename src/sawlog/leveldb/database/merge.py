@@ -7,7 +7,7 @@ import itertools
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -268,15 +268,15 @@ _PICKED_BYTES = 16 << 20
 """Bytes of values that are picked for a batch."""
 LONG = 1024
 """So many entries that are next to each other are delivered as a slice."""
+_FEW_ENTRIES = 256
 _DELETES = ("delete", "single_delete", "delete_sized")
 
 
-@cache
-def _make_effects() -> NDArray[np.uint8]:
-    """Return the effect of each operation on its key. A range deletion neither hides nor shows its first key."""
-    merges = ("merge", "delete_range")
-    effects = [k.DELETES if name in _DELETES else k.MERGES if name in merges else k.PUTS for name in OPERATION_NAMES]
-    return np.array(effects, np.uint8)
+_MERGES = ("merge", "delete_range")
+_EFFECTS = np.array(
+    [k.DELETES if name in _DELETES else k.MERGES if name in _MERGES else k.PUTS for name in OPERATION_NAMES], np.uint8
+)
+"""What each operation does to its key. A range deletion neither hides nor shows its first key."""
 
 
 class MergedEntries:
@@ -311,9 +311,9 @@ class MergedEntries:
         self._runs = [run for group in groups for run in group]
         self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
         counts = [batch.num_rows for batch in self._batches]
-        self._starts = np.cumsum([0, *counts])
+        self._starts = np.array([0, *itertools.accumulate(counts)], np.int64)
         self._batch_numbers = np.repeat(np.arange(len(counts)), counts)
-        self._run_ends = np.cumsum([run.rows for run in self._runs], dtype=np.int64)
+        self._run_ends = np.array([*itertools.accumulate(run.rows for run in self._runs)], np.int64)
         self._codes = _concatenate(
             [view_values(batch.column(OPERATION), np.uint8) for batch in self._batches], np.uint8
         )
@@ -516,7 +516,7 @@ class MergedEntries:
     def _keys(self) -> Keys:
         parts = [view_binary(batch.column(KEY)) for batch in self._batches]
         used = [data[offsets[0] : offsets[-1]] for data, offsets in parts]
-        shifts = np.cumsum([0, *map(len, used)])
+        shifts = itertools.accumulate(map(len, used), initial=0)
         ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
         return Keys(_concatenate(used, np.uint8), np.concatenate([np.zeros(1, np.int64), *ends]))
 
@@ -526,7 +526,7 @@ class MergedEntries:
         if len(self._stamps):  # by timestamps, and then by sequence numbers
             ranks = np.empty(len(self._stamps), np.int64)
             ranks[np.lexsort((self._sequences, self._stamps))] = np.arange(len(ranks))
-        effects = _make_effects()[self._codes]
+        effects = _EFFECTS[self._codes]
         if self._pending is not None:
             effects = np.where(self._pending < 0, effects, np.uint8(k.MERGES))
         if self._strays is not None:
@@ -560,7 +560,7 @@ def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
 
 def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> k.Order:
     """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
-    edges = np.cumsum([0, *(length for length in lengths if length)]).astype(np.int64).tolist()
+    edges = [0, *itertools.accumulate(length for length in lengths if length)]
     order, spare = (_allocate_order(length) for length in (edges[-1], edges[-1] if len(edges) > 2 else 0))
     order.numbers[:] = np.arange(edges[-1])
     _write_words(entries, edges, order.words)
@@ -586,7 +586,8 @@ def _allocate_order(length: int) -> k.Order:
 
 def _write_words(entries: k.Entries, edges: Sequence[int], words: NDArray[np.uint64]) -> None:
     """Write numbers that are in the order of the keys of entries, as far as they differ, by the edges of runs."""
-    if not len(words):
+    if len(words) <= _FEW_ENTRIES:  # whose keys are compared themselves, where numbers are the same
+        words[:] = 0
         return
     numbers = (number for first, last in itertools.pairwise(edges) for number in (first, last - 1))
     ends = (entries.edges[number : number + 2].tolist() for number in numbers)
