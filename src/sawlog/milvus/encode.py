@@ -27,8 +27,6 @@ _MAX_DIM_KEY = b"dim"
 """Field metadata, in the stored Arrow schema, of vectors whose width the Parquet type does not say."""
 _ELEMENT_TYPE_KEY = b"elementType"
 
-_INTEGERS = (DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int64)
-
 
 def encode(field: Field, array: pa.Array, row: int = 0) -> pa.Array:
     """Return values as the payload column of their field.

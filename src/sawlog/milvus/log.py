@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -548,9 +548,6 @@ class _EventWalk(ChainWalk):
     def _account(self) -> None:
         """Do nothing: the reader of an event accounts for it."""
 
-    def _read_error(self, error: OSError) -> None:
-        raise error
-
 
 _HARMLESS = (BinlogDamageKind.TRAILING_BYTES.label, BinlogDamageKind.BAD_EXTRA.label)
 """Damage that leaves the rows of a file whole."""
@@ -680,6 +677,10 @@ class Log:
         remaining = SourceRange(self.source, base)
         return Log(File(self.path, remaining.size), remaining, self._limit)
 
+    def close(self) -> None:
+        """Give the file back."""
+        self.source.close()
+
     def read_all(self) -> bytes:
         """Return all bytes, of files that are small by nature."""
         return bytes(self.source.read_window(0, self.source.size))
@@ -703,9 +704,6 @@ def open_log(file: File, storage: Storage, max_page_bytes: int | None, *, planni
         raise
 
 
-@contextmanager
-def hold_log(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Iterator[Log]:
+def hold_log(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> closing[Log]:
     """Open a file, and close it in the end."""
-    log = open_log(file, storage, max_page_bytes, planning=planning)
-    with closing(log.source):
-        yield log
+    return closing(open_log(file, storage, max_page_bytes, planning=planning))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,8 +216,7 @@ class SegmentFragment(Fragment):
             return 0
         fragment = self._make_fragment(batch)
         quiet = Findings("skip")
-        with ExitStack() as stack:
-            columns = BatchColumns(fragment, quiet, stack)
+        with closing(BatchColumns(fragment, quiet)) as columns:
             for id in batch.slices:
                 try:
                     columns.open(id)

@@ -6,7 +6,7 @@ import uuid
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import accumulate
@@ -25,7 +25,7 @@ from sawlog.milvus.columns import decode, find_damage_kind
 from sawlog.milvus.deletes.index import NEVER, DeltaLogs
 from sawlog.milvus.fragments import FileFragment
 from sawlog.milvus.layout import BinlogDamageKind
-from sawlog.milvus.log import Log, hold_log
+from sawlog.milvus.log import Log, open_log
 from sawlog.milvus.metadata.schema import make_default
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.payloads.payload import (
@@ -142,8 +142,7 @@ class BatchFragment(Fragment):
         """
         for gap in self.gaps:
             findings.add_damage(gap.damage)
-        with ExitStack() as stack:
-            columns = BatchColumns(self, findings, stack)
+        with closing(BatchColumns(self, findings)) as columns:
             join = _Join(self, columns, schema, findings, masks)
             try:
                 unread = self._find_unread_fields(join, findings)
@@ -193,7 +192,7 @@ class BatchFragment(Fragment):
     def _join(self) -> _Join:
         """Return rows of the columns that the projection decodes, before anything is read."""
         findings = Findings("skip")
-        return _Join(self, BatchColumns(self, findings, ExitStack()), pa.schema([]), findings, [])
+        return _Join(self, BatchColumns(self, findings), pa.schema([]), findings, [])
 
     def _report(self, join: _Join, columns: BatchColumns, findings: Findings, damage: Damage | None = None) -> None:
         """Report all that is wrong with a batch of which rows are lost."""
@@ -384,8 +383,8 @@ class _Join:
         """Return the places that rows come from: the events of the file with the lowest field id."""
         import numpy as np
 
-        self._events: NDArray[np.int64] = np.asarray(stored.offsets, np.int64)
-        self._ends = stored.base + np.cumsum([payload.rows for payload in stored.payloads])
+        self._events: NDArray[np.int64] = np.array(stored.offsets, np.int64)
+        self._ends = stored.base + np.array([*accumulate(payload.rows for payload in stored.payloads)], np.int64)
         self._file = stored.path
         self._first = stored.first
 
@@ -394,13 +393,13 @@ class _Join:
     ) -> Iterator[pa.RecordBatch]:
         deciding = self._deciding_columns & fields.keys()
         sound = self._mark_sound_rows(deciding, count)
-        sound_rows = int(sound.sum())
+        sound_rows = sound.tobytes().count(1)
         stored = {name: self._take_stored(fields[name], sound_rows, streams, sound) for name in deciding}
         keep = sound.copy()
         keep[sound == 1] = self._find_survivors(stored, sound_rows)
         keep = self._drop_older_rows(keep)
         keep &= self._mark_sound_rows(fields.keys() - deciding, count)
-        rows_left = int(keep.sum())
+        rows_left = keep.tobytes().count(1)
         if rows_left < sound_rows:
             mask = make_mask(keep[sound == 1])
             stored = {name: column.filter(mask) for name, column in stored.items() if name in self._schema.names}
@@ -565,11 +564,10 @@ def _with_default(field: Field, array: pa.Array) -> pa.Array:
 class BatchColumns:
     """The files of a batch, opened as they are asked for."""
 
-    def __init__(self, fragment: BatchFragment, findings: Findings, stack: ExitStack) -> None:
+    def __init__(self, fragment: BatchFragment, findings: Findings) -> None:
         self._fragment = fragment
         self._findings = findings
         self._reported: set[Damage] = set()
-        self._stack = stack
         self._files: dict[str, Stored] = {}
         self._logs: dict[str, Log] = {}
 
@@ -714,8 +712,13 @@ class BatchColumns:
     def _open_log(self, file: File) -> Log:
         if file.path not in self._logs:
             scan = self._fragment.scan
-            self._logs[file.path] = self._stack.enter_context(hold_log(file, scan.storage, scan.options.max_item_bytes))
+            self._logs[file.path] = open_log(file, scan.storage, scan.options.max_item_bytes)
         return self._logs[file.path]
+
+    def close(self) -> None:
+        """Give the files back."""
+        for log in self._logs.values():
+            log.close()
 
 
 @dataclass(frozen=True, slots=True)

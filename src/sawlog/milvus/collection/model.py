@@ -472,7 +472,9 @@ def gather(
     ):
         if log.kind not in (layout.INSERT_LOG, layout.DELTA_LOG, layout.STATS_LOG, layout.MANIFEST_DIRECTORY):
             continue
-        collection = collections.setdefault(log.collection, Collection(log.collection, metas.get(log.collection), {}))
+        if log.collection not in collections:
+            collections[log.collection] = Collection(log.collection, metas.get(log.collection), {})
+        collection = collections[log.collection]
         segment = collection.segments.get(log.segment)
         if segment is None:
             segment = Segment(log.root, log.collection, log.partition, log.segment)

@@ -448,7 +448,8 @@ def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
             detail = f"a page of encoding {encoding}, which pyarrow does not have"
             raise ParquetError(detail, BinlogDamageKind.UNSUPPORTED.label)
         pos += header.position
-        compressed, uncompressed = (page_header.get(f"{prefix}compressed_page_size", -1) for prefix in ("", "un"))
+        compressed = page_header.get("compressed_page_size", -1)
+        uncompressed = page_header.get("uncompressed_page_size", -1)
         if compressed < 0 or uncompressed < 0 or compressed > end - pos:
             raise ParquetError(
                 f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - pos} left"
