@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ from sawlog.format.contract import CUT_BYTES, PROBE_BYTES, PROVENANCE, BoundScan
 from sawlog.format.damage import Findings
 from sawlog.format.fields import FieldParser
 from sawlog.format.planning import bind_scan, list_available_columns, make_question, plan_fragments
-from sawlog.storage import File, Source, find_answer, map_files, note_answer
+from sawlog.storage import File, Source, find_answer, is_remote, map_files, note_answer
 from sawlog.storage.index import pack_numbers, unpack_numbers
 from sawlog.storage.workers import PIECE_BYTES
 
@@ -150,16 +150,18 @@ class ContainerContents(Contents):
     @cached_property
     def selection(self) -> Selection:
         """The schemas that are read: those named, or those of the records at the start of the files."""
-        heads = map_files(self._read_heads, [file for file in self.files if file.size])
+        heads = map_files(partial(self._read_heads, set()), [file for file in self.files if file.size])
         return select(self.scan.options, heads)
 
-    def _read_heads(self, file: File) -> list[bytes]:
-        """Return the records that show the schemas of a file; what they are depends on which schemas are known."""
+    def _read_heads(self, complete: set[int], file: File) -> list[bytes]:
+        """Return the records that show the schemas of a file, but for IDs of which files before have shown enough."""
         storage, schemas = self.scan.storage, self.scan.options.known_schemas
         known_heads = find_answer(storage, file, self._question)
         if known_heads is not None:
             return split(known_heads)
-        records = find_schema_records(storage.read(file, 0, PROBE_BYTES), schemas)
+        if storage.index is not None or is_remote(file.path):  # an index has those of each file by itself
+            complete = set()
+        records = find_schema_records(storage.read(file, 0, PROBE_BYTES), schemas, complete)
         note_answer(storage, file, self._question, join_records(records))
         return records
 

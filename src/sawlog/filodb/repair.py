@@ -75,7 +75,7 @@ def _make_file_range(file: File, options: ReadOptions, storage: Storage) -> Cont
     read_options = replace(options, salvage=("unknown_schemas",), extras=("container_timestamp", "record"))
     scan = Scan(columns=(*_NAMES, OFFSET_COLUMN), options=read_options, on_damage="skip", storage=storage)
     head = storage.read(file.path, 0, PROBE_BYTES)
-    selection = select(read_options, [find_schema_records(head, read_options.known_schemas)])
+    selection = select(read_options, [find_schema_records(head, read_options.known_schemas, set())])
     fields = make_row_fields(selection, read_options, by_type=True)
     projection = Projection.of(pa.schema([field.arrow for field in fields]), scan)
     step = options.container_size or 0

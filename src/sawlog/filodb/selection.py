@@ -189,9 +189,11 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
     return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
 
 
-def find_schema_records(head: bytes, schemas: Schemas) -> list[bytes]:
-    """Return the records at the start of a file that show its schemas: the first of each, and its first sound one."""
-    complete: set[int] = set()
+def find_schema_records(head: bytes, schemas: Schemas, complete: set[int]) -> list[bytes]:
+    """Return the records at the start of a file that show its schemas, but for those in `complete`, which may grow.
+
+    They are the first record of each schema, and its first sound one.
+    """
     return _choose_records(_iterate_records(head, complete), complete, schemas)
 
 
