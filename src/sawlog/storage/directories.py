@@ -68,8 +68,8 @@ class File:
     @property
     def directory(self) -> str:
         """The path of its directory, as `posixpath.dirname` has it; empty for the current one."""
-        above = self.path[: len(self.path) - len(self.name)]
-        return above.rstrip("/") or above
+        above, separator, _ = self.path.rpartition("/")
+        return above.rstrip("/") or above + separator
 
 
 def find_files_by_name(directory: str, names: re.Pattern[str]) -> Iterator[File]:

@@ -192,8 +192,8 @@ class Location:
         """Return a file of no column, by its name."""
         return next((file for file in self.other_files if file.name == name), None)
 
-    def with_files(self, files: Iterable[File]) -> Location:
-        """Return the location with the files that lie in its directory."""
+    def with_files(self, files: Iterable[File], *, has_all_columns: bool = True) -> Location:
+        """Return the location with the files that lie in its directory, those of all of its columns or of some."""
         columns: dict[str, dict[str, File]] = {}
         other_files = []
         for file in files:
@@ -208,7 +208,8 @@ class Location:
             )
             for name, files_by_suffix in columns.items()
         }
-        return replace(self, columns=column_files, other_files=tuple(other_files))
+        has_all = self.has_all_columns and has_all_columns
+        return replace(self, columns=column_files, other_files=tuple(other_files), has_all_columns=has_all)
 
 
 def read_checkpoint(location: Location, read: Callable[[File, int, int], bytes]) -> bytes | None:

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from functools import cache
 from typing import Literal
 
 from sawlog.deephaven.table import layout
@@ -50,7 +50,7 @@ def find_locations(walk: TreeWalk, layout_kind: Layout, storage: Storage) -> lis
                 for file in member_files
                 if (parts := layout.split_name(file.name)) is None or not columns or parts[0] in columns
             ]
-        location = replace(parse_location(directory, layout_kind), has_all_columns=is_complete).with_files(member_files)
+        location = parse_location(directory, layout_kind).with_files(member_files, has_all_columns=is_complete)
         if location.columns or location.find_other_file(layout.TABLE_SIZE) is not None:
             locations.append(location)
     return remove_duplicates(sorted(locations, key=_order))
@@ -177,8 +177,12 @@ def remove_duplicates(locations: Sequence[Location]) -> list[Location]:
     locations_by_path: dict[str, Location] = {}
     if len(locations) < 2:
         return list(locations)
+    find_real_path = cache(os.path.realpath)  # of the directory that many locations are in
     for location in locations:
-        real = location.directory if is_remote(location.directory) else os.path.realpath(location.directory)
+        real, (above, name) = location.directory, os.path.split(location.directory)
+        if not is_remote(real):
+            is_plain = name not in ("", ".", "..") and not os.path.islink(real)
+            real = os.path.join(find_real_path(above), name) if is_plain else os.path.realpath(real)
         previous = locations_by_path.get(real)
         if previous is None or _rank(location, real) < _rank(previous, real):
             locations_by_path[real] = location
