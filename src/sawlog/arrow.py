@@ -74,17 +74,19 @@ def make_batch(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.R
     """Return a batch of so many rows, be it without a single column."""
     if arrays:
         return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
-    empty = pa.Array.from_buffers(pa.struct([]), rows, [None], children=[])
-    return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)
+    batch = pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None], children=[]))
+    return batch.replace_schema_metadata(schema.metadata) if schema.metadata else batch
 
 
 def make_binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
     """Return binary values: value i is `data[ends[i] : ends[i + 1]]`. Copies `ends`, takes `data` over."""
-    copied_ends = Column(ends.dtype, len(ends))
-    copied_ends.values[:] = ends
-    return pa.Array.from_buffers(
-        pa.binary(), len(ends) - 1, [None, copied_ends.take(len(ends)), data.take(int(ends[-1]))]
-    )
+    if ends.nbytes <= _SMALL_BYTES:
+        offsets = pa.py_buffer(ends.tobytes())
+    else:
+        copied_ends = Column(ends.dtype, len(ends))
+        copied_ends.values[:] = ends
+        offsets = copied_ends.take(len(ends))
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, offsets, data.take(int(ends[-1]))])
 
 
 def make_constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:

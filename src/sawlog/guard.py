@@ -8,8 +8,7 @@ import json
 import os
 import shlex
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -136,19 +135,24 @@ def decode_json(text: bytes | str) -> Any | Undecodable:
     return call_decoder(_parse_json, text)
 
 
-@contextmanager
-def wrap_errors(doing: str) -> Iterator[None]:
+@dataclass(frozen=True, slots=True)
+class _ErrorWrapper:  # which takes a quarter of the time of a generator
+    doing: str
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not (isinstance(error, SawlogError | Warning) or is_system_error(error)):
+            raise make_internal_error(error, self.doing) from error
+
+
+def wrap_errors(doing: str) -> _ErrorWrapper:
     """Turn exceptions that are neither sawlog's, nor the system's, nor warnings into an `InternalError`.
 
     Args:
         doing: What is being done, and to which path, for the message.
     """
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, SawlogError | Warning) or is_system_error(error):
-            raise
-        raise make_internal_error(error, doing) from error
+    return _ErrorWrapper(doing)
 
 
 def parse_time(option: str, value: object, expected: str = "a time like 2024-05-01T12:00:00Z") -> dt.datetime:

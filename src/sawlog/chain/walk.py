@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,8 +24,7 @@ EVENT_ROOM = 4096
 """Events that a kernel writes down before it hands over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Range of a file that a walk owns, and the file's size at the time of the scan."""
 
     file: File
@@ -76,13 +74,14 @@ class ChainWalk(ABC):
         *,
         max_rows: int,
         event_room: int | None = None,
+        **fields: int,
     ) -> None:
         self.span = span
         self.source = source
         self.findings = findings
         # The first damage must stop the kernel where rows after it must not be delivered.
         room = 1 if self.fails else min(event_room or EVENT_ROOM, span.end - span.start + 1)
-        self.state = k.make_state(state_type, position=span.start, max_rows=max_rows, max_events=room)
+        self.state = k.make_state(state_type, position=span.start, max_rows=max_rows, max_events=room, **fields)
         self.events = np.zeros(room + self.events_per_step, k.EVENT)
         self._complaints: list[Damage] = []
         self._complained_bytes = 0

@@ -65,7 +65,7 @@ def find(
         raise FormatError(f"{location}: the directory holds no files (names that begin with . or _ do not count)")
     if detected is None:
         detected = recognize(files_of_paths, storage, paths, view)
-    full_view = list_view_names(detected).get(view, view)
+    full_view = detected.aliases.get(view, view)
     selected = detected.select(files_of_paths, full_view)
     if named := find_named_homes(detected, selected, paths):
         selected = [file for file in selected if detected.directory_layout.dataset_directory(file) in named]

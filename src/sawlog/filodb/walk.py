@@ -108,7 +108,8 @@ class Walk(ChainWalk):
         self.capacity = min(BATCH_ROWS, WINDOW_BYTES // max(tables.smallest, _USUAL_RECORD), fitting)
         room = min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
         owned = Span(fragment.file, fragment.start, fragment.end)
-        super().__init__(owned, source, findings, s.STATE, max_rows=self.capacity, event_room=room)
+        fields = {"broken": -1, "expected": -1, "step": fragment.step}
+        super().__init__(owned, source, findings, s.STATE, max_rows=self.capacity, event_room=room, **fields)
         head = layout.VERSION_WORD.end  # of the file's first container
         flagged = (
             layout.VERSION_WORD.of(source.read_window(0, head).tobytes()) if fragment.file.size >= head else PLAIN_WORD
@@ -125,8 +126,6 @@ class Walk(ChainWalk):
         )
         self._expected = -1  # where the next hidden container begins
         self._hider: Container | None = None  # the container whose length is wrong, until that is reported
-        self.state.broken = self.state.expected = -1
-        self.state.step = fragment.step
         self.rules = s.Rules(
             fragment.selection.plain,
             tables.find_meanings(flagged) if bounds is None else tables.meanings,

@@ -304,17 +304,19 @@ def assemble(
     Raises:
         KeyError: For a column that is neither.
     """
-
-    def make_column(name: str) -> pa.Array:
-        if not callable(columns) and name in columns:
-            return columns[name]
-        if name == FILE_COLUMN:
-            return make_constant_string(path, rows)
-        if name == OFFSET_COLUMN:
-            return make_offsets()
-        return columns(name) if callable(columns) else columns[name]
-
-    return make_batch([make_column(name) for name in schema.names], schema, rows)
+    stored: Mapping[str, pa.Array] = {} if callable(columns) else columns
+    make_column = columns if callable(columns) else columns.__getitem__
+    arrays = [
+        stored[name]
+        if name in stored
+        else make_constant_string(path, rows)
+        if name == FILE_COLUMN
+        else make_offsets()
+        if name == OFFSET_COLUMN
+        else make_column(name)
+        for name in schema.names
+    ]
+    return make_batch(arrays, schema, rows)
 
 
 class Contents(ABC):

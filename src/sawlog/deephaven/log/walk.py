@@ -111,14 +111,13 @@ class LogWalk(ChainWalk):
         verify: bool | None = None,
     ) -> None:
         span, source, header, options = entries
-        super().__init__(span, source, findings, k.STATE, max_rows=max_rows, event_room=event_room)
+        fields = dict.fromkeys(("following", "origin", "set_start", "last_delete", "cut"), -1)
+        fields["target"] = span.file.size
+        super().__init__(span, source, findings, k.STATE, max_rows=max_rows, event_room=event_room, **fields)
         if source.size < span.file.size:
             raise SawlogError(f"{self.path}: the file shrank from {span.file.size} to {source.size} bytes")
         self.header = header
         self._force = "unknown_versions" in options.salvage
-        for name in ("following", "origin", "set_start", "last_delete", "cut"):
-            self.state[name] = -1
-        self.state.target = span.file.size
         stored = describe_columns(header) if columns is None else columns
         self._rules = k.Rules(
             longest=np.uint64(options.max_item_bytes),

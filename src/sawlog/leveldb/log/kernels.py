@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -632,6 +632,7 @@ def _make_type_tables(dialect: layout.Dialect) -> tuple[Any, Any]:
     return roles, headers
 
 
+@lru_cache(64)
 def make_rules(
     dialect: layout.Dialect,
     *,

@@ -118,9 +118,10 @@ class Walk(ChainWalk):
         options: LogReadOptions = fragment.scan.options
         size = fragment.end - fragment.start
         max_rows = min(BATCH_ROWS, size // layout.HEADER_SIZE + 1)
-        super().__init__(
-            Span(fragment.file, fragment.start, fragment.end), source, findings, k.STATE, max_rows=max_rows
-        )
+        fields = {"synced": fragment.synced, "open": -1, "suspect": -1}
+        fields["note_metadata"] = metadata is not None or stamps is not None
+        span = Span(fragment.file, fragment.start, fragment.end)
+        super().__init__(span, source, findings, k.STATE, max_rows=max_rows, **fields)
         self.metadata = metadata
         self.stamps = stamps
         self._fragment = fragment
@@ -141,9 +142,6 @@ class Walk(ChainWalk):
             longest=longest,
             resync="damaged" in options.salvage,
         )
-        self.state.synced = fragment.synced
-        self.state.note_metadata = metadata is not None or stamps is not None
-        self.state.open = self.state.suspect = -1
         self._usual = min(BATCH_BYTES, max(size, 1)) if gather else 0
         self._capacity = self._usual
         self.starts = Column(np.int64, max_rows).values
