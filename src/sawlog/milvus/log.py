@@ -226,14 +226,7 @@ def _parse_descriptor(source: Source, head: bytes, path: str, findings: Findings
         findings.add_damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR.label, detail))
         return None
     text = bytes(source.read_window(start, extra_length))
-    return _make(common, values, end, _parse_extra(text, start, path, findings), legacy=False)
-
-
-def _make(
-    common: tuple[int, int, int], values: list[int], end: int, extra: dict[str, Any], *, legacy: bool
-) -> Descriptor:
-    collection, partition, segment, field, start, last, code = values
-    return Descriptor(*common, collection, partition, segment, field, start, last, code, end, extra, legacy)
+    return Descriptor(*common, *values, end, _parse_extra(text, start, path, findings))
 
 
 def _parse_extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str, Any]:
@@ -274,9 +267,9 @@ def _parse_legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int
     extra_bytes = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
     if extra_bytes >= 8:
         _, _, _, _, *values = layout.LEGACY_FIELD_DESCRIPTOR.unpack_from(head, pos)
-        return _make(common, values, end, {}, legacy=True)
+        return Descriptor(*common, *values, end, is_legacy=True)
     _, _, _, _, collection, partition, segment, *remaining, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, pos)
-    return _make(common, [collection, partition, segment, layout.DELTA_FIELD, *remaining], end, {}, legacy=True)
+    return Descriptor(*common, collection, partition, segment, layout.DELTA_FIELD, *remaining, end, is_legacy=True)
 
 
 def wrap_signed(value: int, bits: int = 32) -> int:

@@ -193,6 +193,14 @@ class Thrift:
             if I16 <= kind <= I64 and pos < size and data[pos] < 0x80:
                 value: Any = data[pos] >> 1 ^ -(data[pos] & 1)
                 pos += 1
+            elif I16 <= kind <= I64 and pos + 1 < size and data[pos + 1] < 0x80:
+                value = (data[pos] & 0x7F | data[pos + 1] << 7) >> 1 ^ -(data[pos] & 1)
+                pos += 2
+            elif kind == BINARY and pos < size and data[pos] < min(0x80, size - pos):
+                value = bytes(data[pos + 1 : pos + 1 + data[pos]])
+                pos += 1 + data[pos]
+            elif kind <= FALSE and depth <= _MAX_DEPTH:
+                value = None
             else:
                 self.position = pos
                 value, pos = self._read_value(kind, field, depth), self.position
@@ -448,8 +456,7 @@ def read_pages(source: Source, start: int, length: int) -> Iterator[Page]:
             detail = f"a page of encoding {encoding}, which pyarrow does not have"
             raise ParquetError(detail, BinlogDamageKind.UNSUPPORTED.label)
         pos += header.position
-        compressed = page_header.get("compressed_page_size", -1)
-        uncompressed = page_header.get("uncompressed_page_size", -1)
+        compressed, uncompressed = map(page_header.get, ("compressed_page_size", "uncompressed_page_size"), (-1, -1))
         if compressed < 0 or uncompressed < 0 or compressed > end - pos:
             raise ParquetError(
                 f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - pos} left"
