@@ -186,6 +186,33 @@ def test_work_per_file_does_not_grow(format: str, verb: str, tmp_path: Path) -> 
     check_growth(MAKERS[format], lambda path: VERBS[verb](path, format), FEW, MANY, tmp_path)
 
 
+CALLS = {
+    "leveldb_log": 135,
+    "leveldb_table": 235,
+    "deephaven_log": 284,
+    "deephaven_table": 440,
+    "filodb_record": 320,
+    "milvus_binlog": 590,
+    "leveldb_database": 2240,
+}
+"""Of functions and generators for each small file of a folder, or each database, at most."""
+
+
+@pytest.mark.parametrize("format", CALLS)
+def test_a_small_file_takes_few_calls(format: str, tmp_path: Path) -> None:
+    count = 8 if format == "leveldb_database" else 2 * FEW
+    {**MAKERS, "leveldb_database": databases}[format](tmp_path, count)
+    paths = sorted(tmp_path.iterdir()) if format == "leveldb_database" else [tmp_path]
+
+    def read() -> None:
+        for path in paths:
+            for _ in sawlog.open(path, format=format, use_threads=False).to_batches():
+                pass
+
+    read()  # which imports
+    assert calls(read) <= count * CALLS[format]
+
+
 def test_neighbours_of_a_root_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Metadata may lie next to a root, and thousands of other roots."""
     # Directories of the last seconds are listed again: however fast the machine is, these are older.
