@@ -24,14 +24,14 @@ from sawlog.format.lazy import find_entry_points
 _COMMANDS_GROUP = "sawlog.commands"
 """Entry points of commands that belong to one format: a name, and a function as Typer takes it."""
 
-VERB_GROUPS = {
+_VERB_GROUPS = {
     "Look": ("ls", "info", "cat", "map", "sql", "formats"),
     "Check and repair": ("verify", "report", "diff", "repair", "vacuum"),
     "Convert": ("convert", "index"),
     "Follow and run": ("init", "run", "warm-up", "spark-jar"),
 }
 """Commands of all formats by the heading of the help that they are below; each is a function in a module of its own."""
-VERBS = tuple(itertools.chain.from_iterable(VERB_GROUPS.values()))
+VERBS = tuple(itertools.chain.from_iterable(_VERB_GROUPS.values()))
 _OF_SYSTEMS = "For one system"
 """Heading of the commands that entry points bring."""
 
@@ -137,8 +137,8 @@ class Verbs(_WithoutPydantic, TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, heading by heading."""
-        headings = {verb: heading for heading, verbs in VERB_GROUPS.items() for verb in verbs}
-        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in VERB_GROUPS}
+        headings = {verb: heading for heading, verbs in _VERB_GROUPS.items() for verb in verbs}
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in _VERB_GROUPS}
         for name in self.list_commands(ctx):
             summary = (self.get_command(ctx, name).help or "").partition("\n")[0].rstrip(".")
             sections.setdefault(headings.get(name, _OF_SYSTEMS), []).append((name, summary))

@@ -25,11 +25,11 @@ from sawlog.format.query import OPERATORS, find_element, parse
 from sawlog.guard import Undecodable, decode_json
 from sawlog.storage import Storage
 
-READING = "Options of reading"
-WRITING = "Options of writing"
+_READING = "Options of reading"
+_WRITING = "Options of writing"
 """Headings of the help below which options are that commands share."""
-_read_option = partial(typer.Option, rich_help_panel=READING)
-_write_option = partial(typer.Option, rich_help_panel=WRITING)
+_read_option = partial(typer.Option, rich_help_panel=_READING)
+_write_option = partial(typer.Option, rich_help_panel=_WRITING)
 
 Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="Files, directories, globs or fsspec URLs.")]
 FormatName = Annotated[

@@ -27,7 +27,7 @@ from sawlog.errors import OptionError
 if TYPE_CHECKING:
     from sawlog.dataset.watch import Watch
 
-POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 """Seconds between two looks at files that are followed."""
 _ROWS_AT_ONCE = 1000
 """Rows rendered at a time, so that the first ones are seen at once."""
@@ -80,7 +80,7 @@ def cat(
     if sample is not None and (tail is not None or follow):
         raise OptionError("--sample excludes --tail and --follow")
     if follow:
-        batches = _flush_batches(_limit_rows(follow_rows(dataset.watch(poll=POLL_SECONDS), tail), limit))
+        batches = _flush_batches(_limit_rows(follow_rows(dataset.watch(poll=_POLL_SECONDS), tail), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = DamageSummary(dataset.skipped)
@@ -96,7 +96,7 @@ def cat(
 def follow_rows(watch: Watch, tail: int | None = None) -> Iterator[pa.RecordBatch]:
     """Yield rows without end; of those that the first look finds, only the last `tail`."""
     if tail is not None:
-        yield from take_last_rows(_retry_look(watch.added), tail)
+        yield from _take_last_rows(_retry_look(watch.added), tail)
     yield from _retry_look(lambda: watch)
 
 
@@ -114,7 +114,7 @@ def _retry_look(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.Rec
             if str(error) != last_error:
                 last_error = str(error)
                 complain(f"warning: {last_error}; looking again")
-            time.sleep(POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
 
 def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generator[pa.RecordBatch, None, None]:
@@ -136,11 +136,11 @@ def _choose_rows(
     """Return the rows that are wanted: all, the last ones, or some."""
     batches = read_dataset_rows(dataset, losses, advance)
     if tail is not None:
-        return iter(take_last_rows(batches, tail))
-    return iter(sample_rows(batches, sample)) if sample is not None else batches
+        return iter(_take_last_rows(batches, tail))
+    return iter(_sample_rows(batches, sample)) if sample is not None else batches
 
 
-def take_last_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+def _take_last_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
     """Return the last rows; no more of those before are held than one batch."""
     last_batches: deque[pa.RecordBatch] = deque()
     held_rows = 0
@@ -154,7 +154,7 @@ def take_last_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.Rec
     return [batch for batch in last_batches if batch.num_rows]
 
 
-def sample_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
+def _sample_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
     """Return rows at random, in order; every row has the same chance. The same ones for the same rows."""
     random = np.random.default_rng(0)
     sample: pa.Table | None = None

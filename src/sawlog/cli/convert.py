@@ -30,7 +30,7 @@ from sawlog.format.recognition import recognize
 from sawlog.storage import File, Staged, Storage
 from sawlog.storage.staging import STDOUT
 
-DEFAULT_TABLES = "parquet"
+_DEFAULT_TABLES = "parquet"
 """Format of the files that the parts of a folder are converted to, if no other is named."""
 
 
@@ -191,7 +191,7 @@ class FolderConversion(Result):
         page.print_line((summary, "bold"), (f" as {self.target.name} in {self.destination}{remainder}", ""))
 
 
-def names_directory(dst: str, to_format: str | None, storage: Storage) -> bool:
+def _names_directory(dst: str, to_format: str | None, storage: Storage) -> bool:
     """Return whether a destination is a directory for a file of each part of a source."""
     if dst in STDOUT or not (to_format is None or to_format in TABLE_FORMATS):
         return False
@@ -234,18 +234,18 @@ def convert(
     storage = Storage(arguments.parse_storage_options(reading.storage))
     opening: dict[str, Any] = {"format": from_format, "on_damage": on_damage, "provenance": provenance}
     folder = None
-    if names_directory(dst, to_format, storage) and find_source_tables(src, from_format, storage) is None:
+    if _names_directory(dst, to_format, storage) and find_source_tables(src, from_format, storage) is None:
         folder = open_selected(src, reading, selection, storage, **opening)
     if folder is not None:
         if partition_by is not None:
             raise OptionError(f"--partition-by: {dst} gets a file for each part of {src}; convert one part by itself")
-        conversions = FolderConversion(src, dst.rstrip("/"), choose_target_format("", to_format or DEFAULT_TABLES))
+        conversions = FolderConversion(src, dst.rstrip("/"), _choose_target_format("", to_format or _DEFAULT_TABLES))
         conversions.write(folder, selection.where, write_option, storage, no_clobber=no_clobber)
         show(conversions, json=json)
         for conversion in conversions.parts:
             conversion.losses.report()
         return conversions.code
-    target = choose_target_format(dst, to_format)
+    target = _choose_target_format(dst, to_format)
     if not (isinstance(target, TableFormat) and target.is_text):
         refuse_terminal(dst, target.title)
     check_free(dst, "error" if no_clobber else "overwrite", storage)
@@ -289,7 +289,7 @@ def open_source(
     return of_dataset(dataset)
 
 
-def choose_target_format(dst: str, name: str | None) -> Format | TableFormat:
+def _choose_target_format(dst: str, name: str | None) -> Format | TableFormat:
     """Return the format of the destination, by name or by suffix.
 
     Raises:

@@ -220,7 +220,7 @@ class _Terms:
         Raises:
             SchemaError: For a key that is not in both.
         """
-        names, differing = compare_columns(*(side.schema for side in sides))
+        names, differing = _compare_columns(*(side.schema for side in sides))
         for name in self.keys or ():
             if name not in names:
                 raise SchemaError(f"--key: no column {name!r} in both; columns of both: {', '.join(names)}")
@@ -228,7 +228,7 @@ class _Terms:
         losses = [DamageSummary(side.skipped) for side in sides]
         first, second = (side.rows(summary, advance) for side, summary in zip(sides, losses, strict=True))
         if self.keys:
-            compare_by_key(comparison, [first, second], names, self.keys)
+            _compare_by_key(comparison, [first, second], names, self.keys)
         else:
             compare_in_order(comparison, PeekableRows(first, names), PeekableRows(second, names))
         return comparison, losses
@@ -343,7 +343,7 @@ def _compare_parts(
     return compared, losses
 
 
-def compare_columns(a: pa.Schema, b: pa.Schema) -> tuple[list[str], dict[str, str]]:
+def _compare_columns(a: pa.Schema, b: pa.Schema) -> tuple[list[str], dict[str, str]]:
     """Return the columns that both have, and what differs of the others and of types."""
     names = [name for name in a.names if name in b.names]
     differing = {name: "only in the first" for name in a.names if name not in names}
@@ -381,7 +381,7 @@ def _compare_window(comparison: Comparison, a: PeekableRows, b: PeekableRows) ->
             to_a, to_b = at_a + 1, at_b + 1
         else:
             reached = (
-                find_meeting(lines_a[at_a : at_a + reach], lines_b[at_b : at_b + reach]) for reach in _REACH_ROWS
+                _find_meeting(lines_a[at_a : at_a + reach], lines_b[at_b : at_b + reach]) for reach in _REACH_ROWS
             )
             meeting = next((meeting for meeting in reached if meeting is not None), None)
             if meeting is None and (at_a or at_b):
@@ -394,7 +394,7 @@ def _compare_window(comparison: Comparison, a: PeekableRows, b: PeekableRows) ->
     b.skip(at_b)
 
 
-def find_meeting(a: list[str], b: list[str]) -> tuple[int, int] | None:
+def _find_meeting(a: list[str], b: list[str]) -> tuple[int, int] | None:
     """Return how many rows of both are before the nearest one that both have, if there is one."""
     places: dict[str, int] = {}
     for place, line in enumerate(b):
@@ -403,7 +403,7 @@ def find_meeting(a: list[str], b: list[str]) -> tuple[int, int] | None:
     return min(meetings, key=sum, default=None)
 
 
-def compare_by_key(
+def _compare_by_key(
     comparison: Comparison, sides: list[Iterator[pa.RecordBatch]], names: list[str], keys: list[str]
 ) -> None:
     """Compare rows of equal keys, whatever their order: the n-th of a key with the n-th. They are sorted on disk."""

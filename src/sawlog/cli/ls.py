@@ -26,7 +26,7 @@ from sawlog.format.recognition import Part, find_parts
 from sawlog.storage import Storage
 from sawlog.storage.workers import count_cores, map_ordered, wrap_single_step
 
-COUNTED_BYTES = 8 << 20
+_COUNTED_BYTES = 8 << 20
 """Parts up to this size are read to count their rows, where nothing else is asked for."""
 
 
@@ -188,7 +188,7 @@ def ls(
 
         def inspect_part(part: Part) -> ListedPath:
             with divide_progress(part.size, advance) as step:
-                return _inspect_part(part, place, options, step if count or part.size <= COUNTED_BYTES else None)
+                return _inspect_part(part, place, options, step if count or part.size <= _COUNTED_BYTES else None)
 
         looks = map_ordered(parts, wrap_single_step(inspect_part), limit_threads(parts, count_cores()))
         listing.parts += [listed for _, listed in looks]

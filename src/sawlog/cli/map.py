@@ -63,10 +63,10 @@ def map(
         _print(summary, output, Page())
         if browse:
             _browse(output)
-    return choose_summary_code(summary)
+    return _choose_summary_code(summary)
 
 
-def choose_summary_code(summary: Summary) -> Exit:
+def _choose_summary_code(summary: Summary) -> Exit:
     """Return the worst exit code of the parts of a folder; one that was not drawn counts as incomplete."""
     missed = [Verdict.INCOMPLETE for skipped in summary.skipped if skipped.missed]
     return choose_exit_code([*(entry.verdict or Verdict.INCOMPLETE for entry in summary.entries), *missed])
@@ -176,7 +176,7 @@ def _draw_single(dataset: Dataset, output: str, *, json: bool, browse: bool) -> 
         show(Outcome({}, f"{drawn.rows:,} rows", f"drawn in {output}", facts), json=False)
         if browse:
             _browse(output)
-    return choose_summary_code(Summary([], [Entry("", drawn.title, 0, verdict=drawn.verdict)], []))
+    return _choose_summary_code(Summary([], [Entry("", drawn.title, 0, verdict=drawn.verdict)], []))
 
 
 def _print(summary: Summary, output: str, page: Page) -> None:

@@ -16,7 +16,7 @@ from sawlog.format.printing import encode_ascii_json, escape_lines, escape_unpri
 from sawlog.storage import Storage
 from sawlog.storage.staging import STDOUT
 
-PROGRESS_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 """Seconds that work has to last before a progress bar appears."""
 _MAX_SHOWN_RANGES = 10
 """Damaged ranges listed per file, unless all are asked for."""
@@ -241,7 +241,7 @@ def can_show_progress() -> bool:
 
 @contextlib.contextmanager
 def show_progress(total: int, label: str) -> Iterator[Advance]:
-    """Show a progress bar on stderr for work on `total` bytes that takes longer than `PROGRESS_SECONDS`; 0: no bar."""
+    """Show a progress bar on stderr for work on `total` bytes that takes longer than `_PROGRESS_SECONDS`; 0: no bar."""
     if not (total and can_show_progress()):
         yield lambda _: None
         return
@@ -256,7 +256,7 @@ def show_progress(total: int, label: str) -> Iterator[Advance]:
 
     def advance(size: int) -> None:
         bar.advance(task, size)
-        if not bar.live.is_started and time.monotonic() - start > PROGRESS_SECONDS:
+        if not bar.live.is_started and time.monotonic() - start > _PROGRESS_SECONDS:
             bar.start()
 
     try:

@@ -51,14 +51,14 @@ def report(
     if json:
         typer.echo(encode_ascii_json(document, indent=2))
     else:
-        write_page(render_page(examination), output)
+        write_page(_render_page(examination), output)
         files = sum(len(part.files) for part in examination.parts)
         summary = f"with {render_count(files, 'hashed file')}, in {output}"
         show(Outcome(document, render_count(len(examination.parts), "part"), summary), json=False)
     return choose_exit_code(examination.verdicts)
 
 
-def render_page(examination: Examination) -> str:
+def _render_page(examination: Examination) -> str:
     """Return the page of an examination; all text of files is escaped."""
     escape = html.escape
     named = ", ".join(examination.paths)

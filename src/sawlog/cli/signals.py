@@ -24,7 +24,7 @@ REPEAT_SECONDS = 1.0
 a library that catches everything, as Numba does while it is imported."""
 
 
-WAKE_SECONDS = 0.1
+_WAKE_SECONDS = 0.1
 """Seconds after which the main thread is interrupted again, until it answers."""
 
 
@@ -77,7 +77,7 @@ def _wake_main_thread() -> Iterator[None]:
                 awake.clear()
                 while not awake.is_set():  # it may have been about to wait
                     signal.pthread_kill(main, signal.SIGURG)
-                    awake.wait(WAKE_SECONDS)
+                    awake.wait(_WAKE_SECONDS)
 
     handler = signal.signal(signal.SIGURG, lambda number, frame: awake.set())
     waker = threading.Thread(target=wake, daemon=True)

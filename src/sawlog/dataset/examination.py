@@ -25,7 +25,7 @@ _OPENED: ContextVar[dict[str, None] | None] = ContextVar("opened", default=None)
 
 
 @contextlib.contextmanager
-def record_files() -> Iterator[dict[str, None]]:
+def _record_files() -> Iterator[dict[str, None]]:
     """Record the files that a `RecordingStorage` opens, here and in the threads that work for this one."""
     opened: dict[str, None] = {}
     token = _OPENED.set(opened)
@@ -37,7 +37,7 @@ def record_files() -> Iterator[dict[str, None]]:
 
 @dataclass(frozen=True)
 class RecordingStorage(Storage):
-    """A storage that records the files that are opened, for whom `record_files` asks."""
+    """A storage that records the files that are opened, for whom `_record_files` asks."""
 
     def open(self, path: PathLike | File, end: int | None = None) -> Source:
         """Open one file for reading, and record its path."""
@@ -219,7 +219,7 @@ def examine(
 
 
 def _examine_part(part: FolderPart, recorder: RecordingStorage) -> ExaminedPart:
-    with record_files() as opened:
+    with _record_files() as opened:
         dataset = part.open()
         report = dataset.report(every=True)
         views = {dataset.scan.view: report.rows}

@@ -52,7 +52,7 @@ Part = Sequence[Sequence[File]]
 Run = Callable[[Callable[[Part], Index], Sequence[Part]], list[Index]]
 """Has a function of parts done to each of them; what it finds."""
 
-FILES_PER_TASK = 1000
+_FILES_PER_TASK = 1000
 """That are looked into by one task."""
 
 _MAX_COLUMNS = 32
@@ -116,7 +116,7 @@ def index(
     """
     storage = Storage(dict(storage_options or {}))
     location, start_time = normalize(path), time.time()
-    place = choose_index_path(to if to is not None else True, [location])
+    place = _choose_index_path(to if to is not None else True, [location])
     listed = storage.find(location)
     detected_format = get_format(format) if format is not None else recognize(listed, storage, location)
     files = detected_format.select(listed, "rows")
@@ -124,7 +124,7 @@ def index(
         raise FormatError(f"{location}: none of the {len(listed)} files there is a {detected_format.title}")
     parsed: Any = parse_options(detected_format.read_options, options, context=f"reading {detected_format.name}")
     parsed = find_file_options(detected_format, parsed)
-    before = load_index(storage, place, missing=True) or Index(options=repr(parsed))
+    before = _load_index(storage, place, missing=True) or Index(options=repr(parsed))
     if statistics is None:
         statistics = before.has_statistics
     if before.options != repr(parsed):
@@ -136,7 +136,7 @@ def index(
     unknown = [group for group in groups.values() if not known_files.issuperset(group)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the reader of the files gets warnings
-        look = partial(look_into, detected_format, storage, parsed, statistics=statistics)
+        look = partial(_look_into, detected_format, storage, parsed, statistics=statistics)
         parts = _split_parts(unknown, statistics=statistics, many=run is not None)
         indexes = run(look, parts) if run is not None else map_all(parts, look, count_cores())
     if not (statistics or known_files or any(index_part.answers for index_part in indexes)):
@@ -160,7 +160,7 @@ def index(
     return Indexed(place, detected_format.name, new.rows.num_rows, len(looked), dropped)
 
 
-def look_into(format: Format, storage: Storage, options: Any, part: Part, *, statistics: bool) -> Index:
+def _look_into(format: Format, storage: Storage, options: Any, part: Part, *, statistics: bool) -> Index:
     """Return answers to planning's questions, and limits, of files that have not changed since they were listed."""
     notebook = Notebook()
     scan = Scan(on_damage="skip", options=options, storage=replace(storage, index=notebook))
@@ -267,11 +267,11 @@ def _split_parts(groups: list[list[File]], *, statistics: bool, many: bool) -> S
     """Return the groups in parts of as much work as one task has."""
     if statistics:
         return pack(groups, TASK_BYTES, lambda group: sum(file.size for file in group))
-    step = FILES_PER_TASK if many else max(1, len(groups))
+    step = _FILES_PER_TASK if many else max(1, len(groups))
     return [groups[start : start + step] for start in range(0, len(groups), step)]
 
 
-def choose_index_path(index_option: PathLike | bool, paths: Sequence[str]) -> str:
+def _choose_index_path(index_option: PathLike | bool, paths: Sequence[str]) -> str:
     """Return where the index of some paths is: by its path, or, for `True` or the text `true`, in the directory.
 
     Raises:
@@ -284,7 +284,7 @@ def choose_index_path(index_option: PathLike | bool, paths: Sequence[str]) -> st
     return f"{normalize(paths[0]).rstrip('/')}/{INDEX_NAME}"
 
 
-def load_index(storage: Storage, place: str, *, missing: bool = False) -> Index | None:
+def _load_index(storage: Storage, place: str, *, missing: bool = False) -> Index | None:
     """Return an index; `None`, with a warning that says why, where it cannot be used."""
     try:
         return Index.from_bytes(storage.make_fresh().read(place))
@@ -300,7 +300,7 @@ def with_index(storage: Storage, index_option: PathLike | bool, paths: Sequence[
     """Return the storage that answers from an index where it can."""
     if index_option == "false":
         return storage
-    return replace(storage, index=load_index(storage, choose_index_path(index_option, paths)))
+    return replace(storage, index=_load_index(storage, _choose_index_path(index_option, paths)))
 
 
 def _is_stable(storage: Storage, file: File, start_time: float) -> bool:

@@ -179,13 +179,13 @@ def _choose_arrow_type(kind: ColumnType, options: ReadOptions, children: Sequenc
     if kind == "map":
         return pa.map_(text, text)
     if kind == "hist":
-        return make_histogram_type(options) if options.histograms == "struct" else pa.binary()
+        return _make_histogram_type(options) if options.histograms == "struct" else pa.binary()
     if kind == "br":
         return pa.struct([child.arrow for child in children]) if children else pa.binary()
     return _ARROW[kind]
 
 
-def make_histogram_type(options: ReadOptions) -> pa.DataType:
+def _make_histogram_type(options: ReadOptions) -> pa.DataType:
     """Return the struct of a histogram: tops, cumulative values, the stored bucket definition, and what is wanted."""
     fields = [
         pa.field("tops", pa.list_(pa.float64())),

@@ -15,7 +15,7 @@ from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 
 SCHEMA, HASH = "_schema", "_hash"
 METRIC, TIME = "_metric_", "timestamp"
-PICTURED = (SCHEMA, HASH, METRIC, TIME, FILE_COLUMN, OFFSET_COLUMN)
+_PICTURED = (SCHEMA, HASH, METRIC, TIME, FILE_COLUMN, OFFSET_COLUMN)
 _MAX_SERIES = 100_000
 """Series that are counted one by one."""
 _RECORDS_AT_ONCE = 1 << 17
@@ -37,7 +37,7 @@ class Charts:
     """The charts, and what they count: see `sawlog.format.capabilities.Counting`."""
 
     def __init__(self, available: pa.Schema) -> None:
-        self.columns = [name for name in PICTURED if name in available.names]
+        self.columns = [name for name in _PICTURED if name in available.names]
         self._timed = TIME in self.columns and pa.types.is_timestamp(available.field(TIME).type)
         self._schemas = BarChart("records")
         self._series_by_key: dict[tuple[str, Any], _Series] = {}

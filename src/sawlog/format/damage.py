@@ -312,7 +312,7 @@ def take_listed_damage(findings: Findings) -> list[Damage]:
 
 def take_damage_batch(findings: Findings) -> pa.RecordBatch | None:
     """Take the damaged ranges out of findings, as a batch of `DAMAGE_SCHEMA` in reading order; `None` for none."""
-    batches = [make_damage_batch(take_listed_damage(findings))] if findings.damages else []
+    batches = [_make_damage_batch(take_listed_damage(findings))] if findings.damages else []
     if findings.columns:
         batches, findings.columns = [*findings.columns, *batches], []
     if len(batches) < 2:
@@ -476,7 +476,7 @@ class Report(HasVerdict):
         }
 
 
-def make_damage_batch(damages: list[Damage]) -> pa.RecordBatch:
+def _make_damage_batch(damages: list[Damage]) -> pa.RecordBatch:
     """Return the damaged ranges as a record batch of `DAMAGE_SCHEMA`."""
     rows = [(d.path, d.offset, d.length, d.kind, d.detail, d.dropped) for d in damages]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(DAMAGE_SCHEMA)

@@ -160,7 +160,7 @@ def resolve_sources(expressions: Mapping[str, Any], schema: pa.Schema, viewed: p
     return pa.schema([(name, kind) for name, (kind, _) in fits.items()]), set(sources)
 
 
-def compute_columns(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+def _compute_columns(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
     """Return the columns that expressions make of a batch.
 
     Raises:
@@ -220,7 +220,7 @@ class Projection:
         """Filter a decoded batch and bring it to the delivered columns."""
         batch = filter_batch(self.query, batch)
         if self.computed is not None:
-            return compute_columns(batch, self.computed, self.schema)
+            return _compute_columns(batch, self.computed, self.schema)
         if batch.schema.names == self.schema.names:
             return batch.replace_schema_metadata(self.schema.metadata) if self.schema.metadata else batch
         return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
@@ -237,9 +237,9 @@ def _choose_columns(scan: Scan, viewed: Collection[str], known_names: Collection
     return list(scan.columns)
 
 
-WIDENED = "start it again where it has stopped, with widen=True, and with that type in its schema if it was given one"
+_WIDENED = "start it again where it has stopped, with widen=True, and with that type in its schema if it was given one"
 """Advice of `fix_schema` where a stream can go on with a wider type."""
-CHANGED = "files of another type need a path, and a stream, of their own"
+_CHANGED = "files of another type need a path, and a stream, of their own"
 """Advice of `fix_schema` where no type holds the values of both."""
 
 
@@ -257,7 +257,7 @@ def fix_schema(fixed: pa.Schema, schema: pa.Schema, files: str) -> pa.Schema:
             if not is_wider(fixed_field.type, field.type):
                 raise SchemaError(
                     f"{files}: column {fixed_field.name!r} is {field.type}; the stream began with {fixed_field.type}: "
-                    + (WIDENED if is_wider(field.type, fixed_field.type) else CHANGED)
+                    + (_WIDENED if is_wider(field.type, fixed_field.type) else _CHANGED)
                 )
             field = fixed_field
         fields.append(fixed_field if field.nullable and not fixed_field.nullable else field)

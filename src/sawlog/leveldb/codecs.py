@@ -233,7 +233,7 @@ _RUN = np.uint64(1)
 """Type of blocks that repeat one byte; type 0 is stored as it is."""
 _RESERVED = np.uint64(3)
 
-UNDECLARED = -1
+_UNDECLARED = -1
 """In `sizes`: the frame does not say how long its content is."""
 BROKEN = -2
 """In `sizes`: the record is no ZSTD frame, or none that ends where the record ends."""
@@ -296,7 +296,7 @@ def measure_frames(data: Bytes, ends: Int32s, sizes: OutInt64s, bounds: OutInt64
             complete = head & _ONE != _ZERO
         trailer = _CHECKSUM if descriptor & np.uint64(4) != _ZERO else _ZERO
         if complete and end - pos == trailer and (width == _ZERO or declared <= bound):
-            sizes[row] = np.int64(declared) if width != _ZERO else UNDECLARED
+            sizes[row] = np.int64(declared) if width != _ZERO else _UNDECLARED
             bounds[row] = np.int64(bound)
 
 
@@ -330,7 +330,7 @@ def expand_records(data: NDArray[np.uint8], ends: NDArray[np.int32], longest: in
     bounds = np.empty(rows, np.int64)
     measure_frames(data, ends, sizes, bounds)
     np.minimum(bounds, longest, out=bounds)
-    claims = np.where(sizes == UNDECLARED, bounds, np.where(sizes > longest, 0, sizes.clip(0)))
+    claims = np.where(sizes == _UNDECLARED, bounds, np.where(sizes > longest, 0, sizes.clip(0)))
     reach = np.concatenate([[0], claims.cumsum()])
     group = _Expansion(pa.py_buffer(data), ends, sizes, bounds, longest)
     first = 0
@@ -393,7 +393,7 @@ class _Expansion:
 
     def _expand_undeclared(self, row: int, pieces: list[pa.Buffer], failed: dict[int, int | None]) -> None:
         size = int(self._sizes[row])
-        if size != UNDECLARED:
+        if size != _UNDECLARED:
             failed[row] = size if size != BROKEN else None
             return
         begin, end = int(self._ends[row]), int(self._ends[row + 1])

@@ -14,7 +14,7 @@ from sawlog.map.kernels import find_bounds, hash_slices, hash_words, move_new
 
 _SKETCH_HASHES = 1024
 """Hashes that an estimate of distinct values keeps: it is off by 3 % or so."""
-MAX_KEYS = 4096
+_MAX_KEYS = 4096
 """Keys that are counted at a time."""
 _SHOWN_KEYS = 20
 KEY_BYTES = 256
@@ -147,7 +147,7 @@ def is_key(field: pa.Field) -> bool:
 class KeyStatistics:
     """The values of a column with most bytes in the file: exact while there are few, then at least what is said.
 
-    Where there are more than `MAX_KEYS`, those with least bytes are dropped, and counted from nothing if they return.
+    Where there are more than `_MAX_KEYS`, those with least bytes are dropped, and counted from nothing if they return.
 
     Attributes:
         name: The column.
@@ -173,7 +173,7 @@ class KeyStatistics:
         codes = view_values(fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)), np.int64)
         rows = np.bincount(codes, minlength=len(encoded.dictionary) + 1)
         total = np.bincount(codes, sizes, minlength=len(rows)).astype(np.int64)
-        largest = np.argsort(-total, kind="stable")[:MAX_KEYS]
+        largest = np.argsort(-total, kind="stable")[:_MAX_KEYS]
         self.dropped |= len(largest) < int(np.count_nonzero(rows))
         for code in largest.tolist():
             if not rows[code]:
@@ -184,9 +184,9 @@ class KeyStatistics:
                 continue
             count, weight = self._weights_by_key.get(key, (0, 0))
             self._weights_by_key[key] = count + int(rows[code]), weight + int(total[code])
-        if len(self._weights_by_key) > 2 * MAX_KEYS:
+        if len(self._weights_by_key) > 2 * _MAX_KEYS:
             self.dropped = True
-            self._weights_by_key = dict(sorted(self._weights_by_key.items(), key=lambda item: -item[1][1])[:MAX_KEYS])
+            self._weights_by_key = dict(sorted(self._weights_by_key.items(), key=lambda item: -item[1][1])[:_MAX_KEYS])
         self._rows += len(values) - values.null_count
         self.repeats = self._rows < _SKETCH_HASHES or 2 * len(self._weights_by_key) <= self._rows
         return encoded

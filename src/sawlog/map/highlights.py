@@ -14,7 +14,7 @@ from sawlog.format.charts import BarChart, LaneBox, Picture, RateChart, render_c
 from sawlog.map.content import ColumnStatistics
 from sawlog.map.order import RowOrder
 
-MAX_SHOWN = 12
+_MAX_SHOWN = 12
 """Of the largest rows, and of the longest gaps."""
 _GAP_FACTOR = 5
 """A gap is so many times as long as the mean step from row to row."""
@@ -59,7 +59,7 @@ class Highlights:
     ) -> None:
         """Take in rows of a file."""
         large_rows = (Large(size, path, start, size) for size, start in _find_largest(places[1], places[0]))
-        self._rows = heapq.nlargest(MAX_SHOWN, [*self._rows, *large_rows], lambda large: (large.size, -large.offset))
+        self._rows = heapq.nlargest(_MAX_SHOWN, [*self._rows, *large_rows], lambda large: (large.size, -large.offset))
         self._smallest = min(self._smallest, int(places[1].min(initial=self._smallest)))
         if self._order is None or not len(values):
             return
@@ -70,7 +70,7 @@ class Highlights:
             Large(step, path, int(starts[row]), int(sizes[row]), int(values[row]) - step)
             for step, row in _find_largest(steps, np.arange(len(steps)))
         )
-        self._gaps = heapq.nlargest(MAX_SHOWN, [*self._gaps, *gaps])
+        self._gaps = heapq.nlargest(_MAX_SHOWN, [*self._gaps, *gaps])
         self._last = path, int(values[-1])
 
     def list_places(self, path: str) -> list[tuple[int, int]]:
@@ -126,5 +126,5 @@ class Highlights:
 
 def _find_largest(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Return the size and place of the few largest above zero."""
-    largest = np.argpartition(-sizes, MAX_SHOWN)[:MAX_SHOWN] if len(sizes) > MAX_SHOWN else np.arange(len(sizes))
+    largest = np.argpartition(-sizes, _MAX_SHOWN)[:_MAX_SHOWN] if len(sizes) > _MAX_SHOWN else np.arange(len(sizes))
     return ((int(sizes[index]), int(places[index])) for index in largest if sizes[index] > 0)

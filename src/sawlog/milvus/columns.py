@@ -48,7 +48,7 @@ def decode(field: Field, array: pa.Array) -> pa.Array:
 def _decode(field: Field, array: pa.Array) -> pa.Array:
     target = field.choose_arrow_type()
     if field.type in VECTOR_ELEMENTS:
-        return decode_dense(field, array) if field.dim else _cast_binary(array)
+        return _decode_dense(field, array) if field.dim else _cast_binary(array)
     if field.type is DataType.BinaryVector:
         return _make_slots(array, field.dim // 8) if field.dim else _cast_binary(array)
     if field.type is DataType.SparseFloatVector:
@@ -123,7 +123,7 @@ def _decode_large_text(field: Field, array: pa.Array) -> pa.Array:
     return _cast_text(pa.Array.from_buffers(pa.binary(), len(array), buffers, array.null_count))
 
 
-def decode_dense(field: Field, array: pa.Array) -> pa.Array:
+def _decode_dense(field: Field, array: pa.Array) -> pa.Array:
     """Return a dense vector column as a list of its elements; not copied, but for bfloat16."""
     width = field.dim * VECTOR_BYTES[field.type]
     if pa.types.is_list(array.type) or pa.types.is_fixed_size_list(array.type):
@@ -242,6 +242,6 @@ def _decode_vectors(field: Field, array: pa.Array) -> pa.Array:
         values = pa.FixedSizeListArray.from_arrays(children.cast(VECTOR_ELEMENTS[field.element]), field.dim)
         offsets = first + (offsets - first) // field.dim
     else:
-        values = decode_dense(element, children)
+        values = _decode_dense(element, children)
     buffers = [_make_validity(array), pa.py_buffer((offsets - first).astype(np.int32))]
     return pa.Array.from_buffers(pa.list_(values.type), len(array), buffers, array.null_count, 0, [values])

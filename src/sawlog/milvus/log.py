@@ -171,7 +171,7 @@ HEAD = 4096
 """Bytes from the beginning of a file that sniffing and the descriptor look at."""
 
 
-def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) -> Descriptor | None:
+def _read_descriptor(source: Source, path: str, findings: Findings, head: bytes) -> Descriptor | None:
     """Return the first event of a V1 file.
 
     Args:
@@ -613,7 +613,7 @@ class Log:
         if self.fault is not None:
             findings.add_damage(self.fault)
             return None
-        return None if self.is_bare_parquet else read_descriptor(self.source, self.path, findings, self.head)
+        return None if self.is_bare_parquet else _read_descriptor(self.source, self.path, findings, self.head)
 
     def iterate_parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[LogPart]:
         """Yield the file's events, or the only payload of a bare file. Damage is reported when the walk finds it."""

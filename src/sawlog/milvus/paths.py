@@ -84,7 +84,7 @@ def make_segment_key(log: LogFile) -> str:
     return f"{log.root}/{log.kind}/{log.collection}/{log.partition}/{log.segment}"
 
 
-def check_log_path(path: str) -> None:
+def _check_log_path(path: str) -> None:
     """Refuse a path out of metadata that points outside of the collection's root.
 
     Raises:
@@ -100,7 +100,7 @@ def parse_trailing_id(path: str) -> int:
     Raises:
         FormatError: When there is none.
     """
-    check_log_path(path)
+    _check_log_path(path)
     last = path.rsplit("/", 1)[-1]
     if not layout.ID.match(last):
         raise FormatError(f"the metadata names a log at {path!r}: expected a decimal id at its end")

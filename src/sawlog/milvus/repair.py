@@ -217,6 +217,5 @@ def _read_rows(payload: Payload, subject: FileSubject, keep: NDArray[np.uint8], 
 
 
 def _read_until_damage(deletes: Iterator[Deletes]) -> Iterator[Deletes]:
-    """Yield deletes up to the damage."""
     with suppress(UnreadableError):
         yield from deletes

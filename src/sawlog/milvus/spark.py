@@ -72,7 +72,7 @@ def read_collection(
     if until is not None:
         deleted = deleted.where(f.col("timestamp") <= f.lit(until))
     return rows.join(deleted, _make_hit_condition(rows, deleted, key), "left_anti").select(
-        *(rows[quote_name(name)] for name in names)
+        *(rows[_quote_name(name)] for name in names)
     )
 
 
@@ -80,7 +80,7 @@ def _make_hit_condition(rows: DataFrame, deleted: DataFrame, key: str) -> Column
     """Return the condition under which a delete hits a row: in its partition or any, of its key, strictly older."""
     everywhere = deleted["partition"] == layout.ALL_PARTITIONS
     return (
-        (rows[quote_name(key)] == deleted["pk"])
+        (rows[_quote_name(key)] == deleted["pk"])
         & (rows[TIMESTAMP.name] < deleted["timestamp"])
         & (everywhere | (rows[PARTITION_COLUMN] == deleted["partition"]))
     )
@@ -329,7 +329,7 @@ def _hash_rows(rows: DataFrame) -> DataFrame:
     hashes = []
     for field in rows.schema.fields:
         name, kind = field.name, field.dataType
-        value = hashable = f.col(quote_name(name))
+        value = hashable = f.col(_quote_name(name))
         if isinstance(kind, MapType):
             hashable = f.array_sort(f.map_entries(value))
         elif isinstance(kind, ByteType | ShortType | IntegerType):
@@ -341,6 +341,6 @@ def _hash_rows(rows: DataFrame) -> DataFrame:
     return rows.select(f.xxhash64(together).cast("decimal(38,0)").alias("hash"))
 
 
-def quote_name(name: str) -> str:
+def _quote_name(name: str) -> str:
     """Return a name as Spark takes it for exactly that, dots and all."""
     return f"`{name.replace('`', '``')}`"

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 __all__ = ["data_source", "index", "register", "session", "spark_jar"]
 
-HELPERS_GROUP = "sawlog.spark"
+_HELPERS_GROUP = "sawlog.spark"
 """Entry points of functions and classes that belong to one format; they become attributes of this package."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a Spark helper of a format, such as `merge`, by its entry point."""
-    if name in (helpers := find_entry_points(HELPERS_GROUP)):
+    if name in (helpers := find_entry_points(_HELPERS_GROUP)):
         return helpers[name].load()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """Return names, those of formats included."""
-    return sorted({*globals(), *find_entry_points(HELPERS_GROUP)})
+    return sorted({*globals(), *find_entry_points(_HELPERS_GROUP)})
 
 
 def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:

@@ -21,7 +21,7 @@ from sawlog.spark.files import FileOptions
 from sawlog.storage import Storage, is_remote, normalize
 from sawlog.stream.limits import StreamOptions
 
-STORAGE_PREFIX = "storage."
+_STORAGE_PREFIX = "storage."
 _POLICIES: dict[str, OnDamage] = {"FAILFAST": "fail", "DROPMALFORMED": "skip", "PERMISSIVE": "skip"}
 _OF_TABLE = "sawlog.table"
 """The option by which the jar names those that are a table's, separated by commas."""
@@ -230,7 +230,7 @@ def check_known(remaining_options: Mapping[str, Any], spark_options: type, forma
     if wrong:
         kinds = (spark_options, formats_own, *((FileOptions, StreamOptions) if spark_options is ReadOptions else ()))
         theirs = [f.name for kind in kinds for f in fields(kind)]
-        known_names = ["path", "paths", "storage_options", f"{STORAGE_PREFIX}*", *theirs]
+        known_names = ["path", "paths", "storage_options", f"{_STORAGE_PREFIX}*", *theirs]
         near = suggest_name(wrong[0], known_names)
         raise OptionError(f"{action}: unknown option {wrong[0]!r}{near}; known options: {', '.join(known_names)}")
 
@@ -307,8 +307,8 @@ def _take_storage(remaining_options: dict[str, Any]) -> Storage:
         if not isinstance(document, dict):
             raise OptionError("option storage_options: expected a JSON object (its value is not shown)")
         options |= document
-    for name in [name for name in remaining_options if name.startswith(STORAGE_PREFIX)]:
-        options[name.removeprefix(STORAGE_PREFIX)] = _parse_storage_value(name, remaining_options.pop(name))
+    for name in [name for name in remaining_options if name.startswith(_STORAGE_PREFIX)]:
+        options[name.removeprefix(_STORAGE_PREFIX)] = _parse_storage_value(name, remaining_options.pop(name))
     return Storage(options)
 
 

@@ -137,7 +137,7 @@ def describe(options: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
+def _check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
     """Check the columns of a table that is being made: against its files or, if there are none, one without rows.
 
     A table of no files and no format has what is written to it first: Spark keeps no options of `saveAsTable`.
@@ -162,7 +162,7 @@ def check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
     return {}
 
 
-def describe_tables(options: Mapping[str, str]) -> dict[str, Any]:
+def _describe_tables(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the tables below a path, for the catalog: each with its namespace and the options that name it.
 
     Raises:
@@ -295,9 +295,9 @@ class Conversation:
 
 
 _ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
-    "check": check_table,
+    "check": _check_table,
     "describe": describe,
-    "tables": describe_tables,
+    "tables": _describe_tables,
 }
 _OF_STREAMS: dict[str, Callable[..., Any]] = {
     "initial": lambda stream: stream.initialOffset(),

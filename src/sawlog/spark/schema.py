@@ -76,7 +76,7 @@ def has_integers(kind: pa.DataType) -> bool:
     return bool(arrow.is_timestamp(kind) or arrow.is_duration(kind) or arrow.is_time64(kind))
 
 
-def make_spark_type(kind: pa.DataType, description: str) -> DataType:
+def _make_spark_type(kind: pa.DataType, description: str) -> DataType:
     """Return the Spark type that holds an Arrow type.
 
     Raises:
@@ -92,14 +92,14 @@ def make_spark_type(kind: pa.DataType, description: str) -> DataType:
     if arrow.is_decimal(kind) and kind.precision <= _MAX_PRECISION and kind.scale >= 0:
         return spark.DecimalType(kind.precision, kind.scale)
     if arrow.is_dictionary(kind) or arrow.is_run_end_encoded(kind):
-        return make_spark_type(kind.value_type, description)
+        return _make_spark_type(kind.value_type, description)
     if isinstance(kind, pa.BaseExtensionType):
-        return make_spark_type(kind.storage_type, description)
+        return _make_spark_type(kind.storage_type, description)
     if is_list(kind):
-        return spark.ArrayType(make_spark_type(kind.value_type, f"{description}, element"), kind.value_field.nullable)
+        return spark.ArrayType(_make_spark_type(kind.value_type, f"{description}, element"), kind.value_field.nullable)
     if arrow.is_map(kind):
-        key = make_spark_type(kind.key_type, f"{description}, key")
-        return spark.MapType(key, make_spark_type(kind.item_type, f"{description}, value"), kind.item_field.nullable)
+        key = _make_spark_type(kind.key_type, f"{description}, key")
+        return spark.MapType(key, _make_spark_type(kind.item_type, f"{description}, value"), kind.item_field.nullable)
     if arrow.is_struct(kind):
         return spark.StructType([make_spark_field(kind.field(i), f"{description}, ") for i in range(kind.num_fields)])
     raise SchemaError(
@@ -108,8 +108,8 @@ def make_spark_type(kind: pa.DataType, description: str) -> DataType:
 
 
 def make_spark_field(field: pa.Field, description: str = "") -> spark.StructField:
-    """Return an Arrow field as a Spark one, with the metadata that brings it back. See `make_spark_type`."""
-    kind = make_spark_type(field.type, f"{description}column {field.name!r}")
+    """Return an Arrow field as a Spark one, with the metadata that brings it back. See `_make_spark_type`."""
+    kind = _make_spark_type(field.type, f"{description}column {field.name!r}")
     metadata = {
         key.decode(): value.decode(errors="replace")
         for key, value in (field.metadata or {}).items()
@@ -123,7 +123,7 @@ def make_spark_field(field: pa.Field, description: str = "") -> spark.StructFiel
 
 
 def make_spark_schema(schema: pa.Schema) -> StructType:
-    """Return an Arrow schema as a Spark one. See `make_spark_type`."""
+    """Return an Arrow schema as a Spark one. See `_make_spark_type`."""
     return spark.StructType([make_spark_field(field) for field in schema])
 
 
@@ -171,7 +171,7 @@ def check_schema(user_schema: StructType, available: pa.Schema, description: str
         field = available.field(user_field.name)
         if isinstance(user_field.dataType, spark.LongType) and has_integers(field.type):
             continue
-        available_type = make_spark_type(field.type, f"{description}: column {user_field.name!r}")
+        available_type = _make_spark_type(field.type, f"{description}: column {user_field.name!r}")
         if make_nullable(user_field.dataType) != make_nullable(available_type):
             raise SchemaError(
                 f"{description}: column {user_field.name!r} is {available_type.simpleString()};"
@@ -205,7 +205,7 @@ def is_of_type(field: pa.Field, spark_field: spark.StructField) -> bool:
     if isinstance(spark_field.dataType, spark.LongType) and has_integers(field.type):
         return True
     return bool(
-        make_nullable(spark_field.dataType) == make_nullable(make_spark_type(field.type, f"column {field.name!r}"))
+        make_nullable(spark_field.dataType) == make_nullable(_make_spark_type(field.type, f"column {field.name!r}"))
     )
 
 
@@ -238,7 +238,7 @@ def _restore_field(spark_field: spark.StructField) -> pa.Field | None:
         return None
     field = schema.field(0)
     try:
-        is_same_type = make_nullable(make_spark_type(field.type, spark_field.name)) == make_nullable(
+        is_same_type = make_nullable(_make_spark_type(field.type, spark_field.name)) == make_nullable(
             spark_field.dataType
         )
     except SchemaError:
@@ -261,7 +261,7 @@ def _render_ddl(schema: pa.Schema) -> str:
 
 def _render_type(kind: pa.DataType) -> str:
     try:
-        return str(make_spark_type(kind, "").simpleString())
+        return str(_make_spark_type(kind, "").simpleString())
     except SchemaError:
         return f"({kind}, which Spark does not have)"
 

@@ -48,7 +48,7 @@ _REMOTE_PAUSE_SECONDS = 1.0
 """Seconds between looks at remote files."""
 CHEAP_SECONDS = 0.01
 """Seconds of computing that a look may cost for the next one to follow at once: Spark asks every ten milliseconds."""
-PAUSE_PER_LOOK = 10
+_PAUSE_PER_LOOK = 10
 """After a longer look that found nothing, this many times its duration passes before the next one."""
 
 
@@ -134,7 +134,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
             pause = (
                 _REMOTE_PAUSE_SECONDS
                 if follower.listing.remote
-                else PAUSE_PER_LOOK * took
+                else _PAUSE_PER_LOOK * took
                 if took > CHEAP_SECONDS
                 else 0.0
             )
@@ -194,14 +194,14 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
             request = self._request
             # Files that appear while the dataset is opened are not decided on yet.
             listed_files = find_all(request.storage, request.paths)
-            opened = open_followed(request, listed_files, offset, self._schema) if listed_files else None
+            opened = _open_followed(request, listed_files, offset, self._schema) if listed_files else None
             if opened is None:
                 return None
             dataset, foreign = opened
             log_unread(dataset)
             schema = offset.schema
             if dataset.scan.view != "damage":
-                columns = continue_schema(offset, find_view_schema(dataset.contents), self._schema)
+                columns = _continue_schema(offset, find_view_schema(dataset.contents), self._schema)
                 _mention_taken(request.paths, offset, columns)
                 scan = replace(dataset.scan, schema=columns)
                 dataset, schema = Dataset(with_scan(dataset.contents, scan), scan), dump_schema(columns)
@@ -214,7 +214,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         return self._follower
 
 
-def continue_schema(offset: Offset, view: pa.Schema, requested: StructType) -> pa.Schema:
+def _continue_schema(offset: Offset, view: pa.Schema, requested: StructType) -> pa.Schema:
     """Return the columns of a stream: those that it began with, and what Spark asks for now, if files have it.
 
     A column that is asked for with another type takes it from the files, or becomes a wider number.
@@ -248,7 +248,7 @@ def _mention_taken(paths: Sequence[str], offset: Offset, columns: pa.Schema) -> 
         )
 
 
-def open_followed(
+def _open_followed(
     request: SparkRequest, listed_files: Sequence[File], offset: Offset, requested: StructType
 ) -> tuple[Dataset, list[str]] | None:
     """Return the dataset that a stream goes on with, and paths of files that are not of it; `None` if none is yet.
@@ -289,7 +289,7 @@ def open_followed(
         except SchemaError:
             if offset.schema is None:
                 raise
-            return _open_with_columns(request, table_files, continue_schema(offset, pa.schema([]), requested))
+            return _open_with_columns(request, table_files, _continue_schema(offset, pa.schema([]), requested))
         except SawlogError:
             if len(table_files) == 1:
                 raise

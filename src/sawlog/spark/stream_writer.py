@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:  # before Spark 4.2 streams write rows, one by one
     DataSourceStreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", object)
 
-LEDGER = "_sawlog_stream"
+_LEDGER = "_sawlog_stream"
 """Where earlier versions kept the last micro-batch of each query; what it left there still counts."""
 
 _BATCH_DIRECTORY = re.compile(r"batch-\d{8,}-[0-9a-z]{1,8}")
@@ -140,7 +140,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         record = self.sink.job.log.read_last()
         if record is not None and query in record.batches:
             return MicroBatch(query, record.batches[query], record.runs[query])
-        storage, path = self.sink.storage, f"{self.sink.job.root}/{LEDGER}/{query}.json"
+        storage, path = self.sink.storage, f"{self.sink.job.root}/{_LEDGER}/{query}.json"
         if not storage.exists(path):
             return None
         ledger = parse_json_as(decode_json(storage.read(path)), dict[str, Any], f"{path}: not the ledger of a stream")

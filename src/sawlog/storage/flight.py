@@ -25,13 +25,13 @@ AHEAD_FILES = 64
 """Small files of a read that are asked for before they are needed, until more are worth it."""
 MAX_AHEAD_BYTES = 256 << 20
 """Bytes that `AHEAD_BYTES` may become, if nothing else is asked for."""
-MAX_AHEAD_FILES = 128
+_MAX_AHEAD_FILES = 128
 """Files that `AHEAD_FILES` may become."""
 WHOLE_BYTES = 160 << 10
 """Files up to this size are fetched whole by the first request, whatever it is for: small column files have 129 KiB."""
-EDGE_BYTES = 128 << 10
+_EDGE_BYTES = 128 << 10
 """Bytes of a range that are kept for those who read the range before it."""
-TAIL_BYTES = 16 << 10
+_TAIL_BYTES = 16 << 10
 """Bytes that are fetched and kept where fewer at the end of a file are asked for: formats look there one by one."""
 KEPT_BYTES = 128 << 20
 """Beginnings that are kept; of small files that is all of them."""
@@ -198,8 +198,8 @@ class Flight:
             start = min(end, piece.end)
         if start < end:
             head = self.fetch_head(remote, end, at_once=True) if start == first else None
-            if head is None and end - start < TAIL_BYTES and end == remote.state.size:
-                tail = remote.fetch(max(0, end - TAIL_BYTES), end)
+            if head is None and end - start < _TAIL_BYTES and end == remote.state.size:
+                tail = remote.fetch(max(0, end - _TAIL_BYTES), end)
                 with self._lock:
                     self._keep_edge(remote, end - len(tail), tail)
                 parts.append(tail[start - end :])
@@ -284,7 +284,7 @@ class Flight:
             if piece in pieces:
                 pieces.remove(piece)
                 if not piece.answer.cancel() and piece.answer.done() and not piece.answer.exception():
-                    self._keep_edge(remote, piece.start, memoryview(bytes(piece.answer.result()[:EDGE_BYTES])))
+                    self._keep_edge(remote, piece.start, memoryview(bytes(piece.answer.result()[:_EDGE_BYTES])))
             if not pieces:
                 self._pieces.pop(remote.url, None)
 
@@ -330,7 +330,7 @@ def _find_gaps(pieces: list[PendingRange], start: int, end: int) -> Iterator[tup
 @cache
 def _make_pool() -> ThreadPoolExecutor:
     """Return threads that make requests, the first made first; a process that was forked has its own."""
-    return ThreadPoolExecutor(MAX_AHEAD_FILES, "sawlog-flight")
+    return ThreadPoolExecutor(_MAX_AHEAD_FILES, "sawlog-flight")
 
 
 @cache
@@ -340,7 +340,7 @@ def find_paces(store: str) -> tuple[Pace, Pace]:
     Args:
         store: Where it is: what is in front of the path in its URLs.
     """
-    return Pace(AHEAD_BYTES // REMOTE_RANGE, MAX_AHEAD_FILES), Pace(AHEAD_FILES, MAX_AHEAD_FILES)
+    return Pace(AHEAD_BYTES // REMOTE_RANGE, _MAX_AHEAD_FILES), Pace(AHEAD_FILES, _MAX_AHEAD_FILES)
 
 
 def _find_pace(remote: StoreObject, *, is_small: bool) -> Pace:

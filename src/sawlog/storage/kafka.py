@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from fsspec.spec import AbstractFileSystem
 
-SUFFIX = ".container"
+_SUFFIX = ".container"
 """Ends the name of a message, as names of FiloDB's containers in files do."""
 ANSWER_SECONDS = 10.0
 """How long a broker may take to answer."""
@@ -92,7 +92,7 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
                 raise FileNotFoundError(path)
             parent = "/".join(map(str, partition))
             return [
-                {"name": f"{parent}/{offset}{SUFFIX}", "size": sizes[offset], "type": "file", "ETag": str(offset)}
+                {"name": f"{parent}/{offset}{_SUFFIX}", "size": sizes[offset], "type": "file", "ETag": str(offset)}
                 for offset in offsets
             ]
 
@@ -165,7 +165,7 @@ def _describe_directory(name: str) -> dict[str, Any]:
 
 def _parse_numbers(path: str, names: list[str], count: int) -> list[int]:
     """Return the numbers of a partition and of a message."""
-    numbers = [name.removesuffix(SUFFIX) if index else name for index, name in enumerate(names)]
+    numbers = [name.removesuffix(_SUFFIX) if index else name for index, name in enumerate(names)]
     if len(names) != count or not all(number.isascii() and number.isdigit() for number in numbers):
         raise FileNotFoundError(path)
     return [int(number) for number in numbers]

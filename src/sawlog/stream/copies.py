@@ -25,7 +25,7 @@ from sawlog.stream.offset import PROVEN_BYTES, FinishedFile, Link, ReadPosition,
 
 logger = logging.getLogger("sawlog")
 
-BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 4 << 20
 """Bytes of two files that are compared at a time."""
 MAX_CANDIDATES = 100
 """Files that one that arrives is compared with, at most, of those that begin as it does."""
@@ -127,7 +127,7 @@ class Copies:
         link = self._compared.pop(key, None)
         compared = link.size if link is not None and link.origin == hash_name(origin_name) and link.size < size else 0
         storage = self._follower.storage
-        blocks = ((begin, min(begin + BLOCK_BYTES, size)) for begin in range(compared, size, BLOCK_BYTES))
+        blocks = ((begin, min(begin + _BLOCK_BYTES, size)) for begin in range(compared, size, _BLOCK_BYTES))
         for begin, end in itertools.chain([(max(compared, size - PROVEN_BYTES), size)], blocks):
             data, origin_data = (storage.read(path, begin, end - begin) for path in (entry.file.path, origin.file.path))
             emptied = begin + len(origin_data) < min(end, origin.file.size)  # since the look: the next one finds that

@@ -35,7 +35,7 @@ from sawlog.stream.records import Records
 
 logger = logging.getLogger("sawlog")
 
-FILES_AT_ONCE = 100
+_FILES_AT_ONCE = 100
 """Files that are opened as one dataset to see how far they can be read; more, after as many."""
 
 
@@ -330,7 +330,7 @@ class _Intake:
         while start < len(names):
             yield names[start : start + size]
             start += size
-            size = max(FILES_AT_ONCE, start)
+            size = max(_FILES_AT_ONCE, start)
 
     def _take_one(self, name: str, entry: FileSnapshot, opened: OpenFiles) -> None:
         place = self._places.get(name, ReadPosition(0))

@@ -110,7 +110,6 @@ def load_schema(text: str) -> pa.Schema:
 
 
 def _decode_base64(text: str) -> bytes:
-    """Decode base64."""
     decoded = call_decoder(base64.b64decode, text, validate=True)
     if isinstance(decoded, Undecodable):
         raise FormatError(f"{_EXPECTED}, found no base64: {text[:60]!r}")

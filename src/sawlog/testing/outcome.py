@@ -24,7 +24,7 @@ Rows = list[str]
 """Rows as texts that can be compared, whatever their types; equal texts are equal rows, NaN included."""
 
 
-SIZELESS = {"bad_blob", "bad_copy", "bad_handle", "row_count_mismatch", "unsafe_path"}
+_SIZELESS = {"bad_blob", "bad_copy", "bad_handle", "row_count_mismatch", "unsafe_path"}
 """Kinds of damage without a range of bytes: a lost value, whose bytes `bad_blob_part` counts; a whole file; a handle
 that leads into another block, since it may be in a compressed block itself."""
 
@@ -272,7 +272,7 @@ def check_account(damages: Iterable[Damage], account: Account, size: int) -> Ite
 
     Damaged ranges are in the file, in order, and apart.
 
-    Only findings at the end of a file, or of `SIZELESS` kinds, have no bytes: for what ends too soon, concerns a whole
+    Only findings at the end of a file, or of `_SIZELESS` kinds, have no bytes: for what ends too soon, concerns a whole
     file, or is counted by another finding.
     """
     if account.total != size:
@@ -290,7 +290,7 @@ def check_account(damages: Iterable[Damage], account: Account, size: int) -> Ite
         if (
             not damage.length
             and damage.offset < size
-            and damage.kind not in SIZELESS
+            and damage.kind not in _SIZELESS
             and judge_kind(damage.kind) is Verdict.DAMAGED
         ):
             yield f"damage {damage} has no bytes"

@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from sawlog.storage import flight, remote
 
-SCHEME = "hostile"
+_SCHEME = "hostile"
 
 _RAISED: dict[str, type[Exception]] = {"fails": OSError, "is late": TimeoutError, "hangs up": ConnectionResetError}
 _SENT: dict[str, Callable[[bytes, bytes], bytes]] = {
@@ -56,7 +56,7 @@ class StoreFault:
 class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
     """Files in memory, with tags, that are read through `trouble`."""
 
-    protocol = SCHEME
+    protocol = _SCHEME
     cachable = False
     store: ClassVar[dict[str, Any]] = {}
     pseudo_dirs: ClassVar[list[str]] = [""]
@@ -66,11 +66,11 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        return super()._strip_protocol(path.replace(f"{SCHEME}://", "memory://") if isinstance(path, str) else path)
+        return super()._strip_protocol(path.replace(f"{_SCHEME}://", "memory://") if isinstance(path, str) else path)
 
     def unstrip_protocol(self, name: str) -> str:
         """Return the URL of a path."""
-        return f"{SCHEME}://{self._strip_protocol(name).lstrip('/')}"
+        return f"{_SCHEME}://{self._strip_protocol(name).lstrip('/')}"
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         """Return a range of a file."""
@@ -111,7 +111,7 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
         return {**info, "ETag": hashlib.sha256(self.store[info["name"]].getvalue()).hexdigest()}
 
 
-fsspec.register_implementation(SCHEME, HostileFileSystem, clobber=True)
+fsspec.register_implementation(_SCHEME, HostileFileSystem, clobber=True)
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def store_files(files: Mapping[str, bytes], replacements: Mapping[str, bytes], *
         fs.pipe_file(f"{root}/{name}", data)
     HostileFileSystem.other_files = {f"{root}/{name}": data for name, data in replacements.items()}
     try:
-        yield f"{SCHEME}:/{root}"
+        yield f"{_SCHEME}:/{root}"
     finally:
         flight.WHOLE_BYTES, flight.REMOTE_RANGE = sizes
         HostileFileSystem.other_files = {}

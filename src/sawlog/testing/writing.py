@@ -63,8 +63,8 @@ def check_repair(subject: Subject) -> Iterator[str]:
             yield f"skip returns {len(rows)} rows, repair reports {report.rows}"
         yield from _check_other_views(subject, once)
         _repair(subject, once.path, f"{place}/twice/x", rescue)
-        repaired_files = read_contents(f"{place}/once")
-        if repaired_files != read_contents(f"{place}/twice"):
+        repaired_files = _read_contents(f"{place}/once")
+        if repaired_files != _read_contents(f"{place}/twice"):
             yield "repairing the repaired file changes it"
         copies = {name.removeprefix("x").removeprefix("/"): data for name, data in repaired_files.items()}
         if subject.is_intact and sample.repaired == "bytes" and copies != _read_original(subject):
@@ -155,7 +155,7 @@ class _MovedSubject(Subject):
         return str(self._at)  # type: ignore[attr-defined]
 
 
-def read_contents(directory: str) -> dict[str, bytes]:
+def _read_contents(directory: str) -> dict[str, bytes]:
     """Return all files below a directory."""
     root = Path(directory)
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
@@ -164,7 +164,7 @@ def read_contents(directory: str) -> dict[str, bytes]:
 def _read_original(subject: Subject) -> dict[str, bytes]:
     if os.path.isfile(subject.path):
         return {"": Path(subject.path).read_bytes()}
-    return read_contents(subject.path)
+    return _read_contents(subject.path)
 
 
 def check_following(subject: Subject) -> Iterator[str]:
@@ -228,7 +228,7 @@ def check_writing(subject: Subject) -> Iterator[str]:
         for path in (first, second):
             os.makedirs(os.path.dirname(path))
             api.write(table, path, format=sample.format, **sample.write_options)
-        if read_contents(f"{place}/1") != read_contents(f"{place}/2"):
+        if _read_contents(f"{place}/1") != _read_contents(f"{place}/2"):
             yield "the same rows give other bytes"
         back = open_subject(_move_subject(subject, first)).to_table()
         if render_rows(back) != render_rows(table.select(back.schema.names)):
@@ -242,7 +242,7 @@ def check_writing(subject: Subject) -> Iterator[str]:
             except InternalError:
                 raise
             except SawlogError:
-                if read_contents(os.path.dirname(target)):
+                if _read_contents(os.path.dirname(target)):
                     yield f"{change}: refused, and yet something was written"
                 continue
             back = open_subject(_move_subject(subject, target)).to_table()

@@ -188,7 +188,7 @@ class Sorter:
                 columns = [_cast_column(batch, field) for field in self.schema]
                 columns.append(make_fixed_array(pa.int32(), parts.astype(np.int32)))
                 batches.append(pa.RecordBatch.from_arrays(columns, names=[*self.schema.names, ""]))
-        return join_batches(batches) if batches else pa.record_batch({})
+        return _join_batches(batches) if batches else pa.record_batch({})
 
     def _take_samples(self, ordered: pa.RecordBatch) -> tuple[tuple[tuple[Any, ...], int], ...]:
         if self.groups:
@@ -213,7 +213,7 @@ def _cast_column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     return array if array.type == field.type or PARTITION_KEY in (field.metadata or {}) else array.cast(field.type)
 
 
-def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Return batches as one. A dictionary that hardly repeats is none."""
     arrays = []
     for index in range(batches[0].num_columns):
@@ -278,7 +278,7 @@ def merge_runs(
         batches = [batch for split, start, stop in filled for batch in split.slice_batches(start, stop)]
         if not batches:
             continue
-        piece = join_batches(batches)
+        piece = _join_batches(batches)
         if len(filled) > 1:
             order = compute_sort_order([piece.column(name) for name in keys], piece.num_rows)
             piece = piece.take(make_fixed_array(pa.int64(), order))

@@ -55,7 +55,7 @@ DEFAULT_PARTITION_COLUMN = "Date"
 HEADER = "header"
 LAYOUT = "layout"
 """What an index is asked of a log; what of one that was read whole: where its last DELETE_PARTITION ends, and cuts."""
-STRETCHES = "stretches"
+_STRETCHES = "stretches"
 """What is asked of a log that was read in stretches: of each, `_STRETCH_NUMBERS`, and cuts in it."""
 _STRETCH_NUMBERS = 6
 """Bytes past which a stretch was to begin and end, where it does, the end of its last deletion, number of cuts."""
@@ -486,7 +486,7 @@ class DeephavenLogContents(Contents):
     def _recall_layout(self, log: BinaryLog, header: Header, task_bytes: int | None) -> CutLayout | None:
         """Return the layout by an index of an intact log, or by tasks whose stretches end where the next begin."""
         distance = _compute_distance(log.file.size - header.size, task_bytes)
-        stretches = find_answer(self.scan.storage, log.file, STRETCHES)
+        stretches = find_answer(self.scan.storage, log.file, _STRETCHES)
         joined = _join_layouts(unpack_numbers(stretches), header.size, log.file.size) if stretches else None
         if joined is not None and joined[0] == distance:
             return joined[1]
@@ -524,7 +524,7 @@ class DeephavenLogContents(Contents):
             layout, end = stretch
             cuts = list(layout.cuts)[1:]
             numbers = [first, last, begin, end, layout.live_from, len(cuts), *cuts]
-            note_answer(self.scan.storage, file, STRETCHES, pack_numbers(numbers))
+            note_answer(self.scan.storage, file, _STRETCHES, pack_numbers(numbers))
 
     def _resync_cuts(self, log: BinaryLog, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes

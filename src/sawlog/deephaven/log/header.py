@@ -249,7 +249,7 @@ def _read_charset(meta: _Cursor, version: int, name: str, notes: list[str]) -> s
     if not meta.remaining:
         return DEFAULT_CHARSET
     if version == layout.JAVA_METADATA_VERSION:
-        stored = find_enum_name(meta.take(meta.remaining, "a charset"))
+        stored = _find_enum_name(meta.take(meta.remaining, "a charset"))
     else:
         stored = meta.read_string("a charset name")
     charset = find_charset(stored) if stored is not None else None
@@ -317,7 +317,7 @@ def _read_constant(cursor: _Cursor, column: LogColumn) -> bytes:
     return cursor.data[start : cursor.position]
 
 
-def find_enum_name(data: bytes) -> str | None:
+def _find_enum_name(data: bytes) -> str | None:
     """Return the constant's name at the end of a serialized Java enum, which is never deserialized.
 
     None if there is none.

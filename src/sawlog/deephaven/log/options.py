@@ -8,7 +8,7 @@ from typing import Literal, Self
 from sawlog.deephaven.log import layout
 from sawlog.errors import OptionError
 
-MAX_ENTRY_BYTES = 64 << 20
+_MAX_ENTRY_BYTES = 64 << 20
 """Bound of `max_item_bytes`."""
 
 
@@ -58,13 +58,13 @@ class ReadOptions:
     internal_partition: str | None = None
     column_partition: str | None = None
     widen: bool = False
-    max_item_bytes: int = MAX_ENTRY_BYTES
+    max_item_bytes: int = _MAX_ENTRY_BYTES
     salvage: tuple[Literal["incomplete", "unknown_versions"], ...] = ()
     strict: bool = False
 
     def __post_init__(self) -> None:
-        if not layout.MIN_ENTRY_SIZE <= self.max_item_bytes <= MAX_ENTRY_BYTES:
-            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
+        if not layout.MIN_ENTRY_SIZE <= self.max_item_bytes <= _MAX_ENTRY_BYTES:
+            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 5 to {_MAX_ENTRY_BYTES}")
         if self.split == "resync" and self.deletes == "apply":
             raise OptionError('split="resync" does not see every command: it needs deletes="ignore"')
         if self.incomplete == "error" and "incomplete" in self.salvage:
@@ -100,5 +100,5 @@ class WriteOptions:
     append: bool = False
 
     def __post_init__(self) -> None:
-        if not layout.MIN_ENTRY_SIZE <= self.max_item_bytes <= MAX_ENTRY_BYTES:
-            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
+        if not layout.MIN_ENTRY_SIZE <= self.max_item_bytes <= _MAX_ENTRY_BYTES:
+            raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 5 to {_MAX_ENTRY_BYTES}")

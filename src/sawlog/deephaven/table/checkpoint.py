@@ -29,7 +29,7 @@ class DataFile:
     width: int | None
 
 
-def guess_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | None:
+def _guess_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | None:
     """Return the row count of a record of a later version, whose layout is not public; None unless everything agrees.
 
     Of every data file that the record names, the size after the name has to be within the file. Files of a fixed width
@@ -135,7 +135,7 @@ def find_committed_rows(
             return RowCount(count, "table.size")
         return RowCount(capacities.max_rows, "table.size", count)
     if checkpoint is not None and len(checkpoint) > layout.ROW_COUNT_SIZE:
-        count = guess_count(checkpoint, capacities.list_data_files())
+        count = _guess_count(checkpoint, capacities.list_data_files())
         if count is not None and capacities.reach(count):
             return RowCount(count, "checkpoint-heuristic")
     room = capacities.count_rows()

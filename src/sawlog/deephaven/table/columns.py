@@ -34,7 +34,7 @@ EXPANDED_BYTES = 128 << 20
 """Bytes that symbols, which a row only refers to, may at most make in a batch where they are written out."""
 SAMPLED_ONE_BY_ONE = 256
 """More rows than these are picked out of all rows."""
-MAX_OVERLAP = 2
+_MAX_OVERLAP = 2
 """Values whose offsets overlap are damaged, but not all of them: how often, on average, a byte may be delivered."""
 
 
@@ -203,7 +203,7 @@ class ColumnReader:
             self._capacity = 0
             return
         self._binary = self._storage.open(file.path)
-        self._budget = MAX_OVERLAP * self._binary.size
+        self._budget = _MAX_OVERLAP * self._binary.size
 
     def _report_missing(self, suffix: str) -> None:
         assert self._column.data is not None

@@ -17,7 +17,7 @@ from sawlog.kernels.intern import Interner, Strings
 
 MAX_KNOWN_SYMBOLS = 1 << 20
 """A symbol table remembers so many strings; what comes after that is entered again, which readers allow for."""
-MAX_SYMBOLS = 1 << 31
+_MAX_SYMBOLS = 1 << 31
 
 
 class SymbolTable:
@@ -85,8 +85,8 @@ class SymbolTable:
 
     def _add(self, count: int, place: ArrayPlace) -> None:
         interner = self._interner
-        if self._first + interner.count > MAX_SYMBOLS:
-            raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")
+        if self._first + interner.count > _MAX_SYMBOLS:
+            raise SchemaError(f"a symbol table of {_MAX_SYMBOLS} strings is full")
         ends, data = interner.interned.strings
         ends = ends[count : interner.count + 1]
         buffers = [None, pa.py_buffer(ends - ends[0]), pa.py_buffer(data[ends[0] : ends[-1]].copy())]

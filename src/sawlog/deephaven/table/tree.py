@@ -53,7 +53,7 @@ def find_locations(walk: TreeWalk, layout_kind: Layout, storage: Storage) -> lis
         location = parse_location(directory, layout_kind).with_files(member_files, has_all_columns=is_complete)
         if location.columns or location.find_other_file(layout.TABLE_SIZE) is not None:
             locations.append(location)
-    return remove_duplicates(sorted(locations, key=_order))
+    return _remove_duplicates(sorted(locations, key=_order))
 
 
 def _by_directory(files: Iterable[File]) -> dict[str, list[File]]:
@@ -172,7 +172,7 @@ class TreeWalk:
             self._walk_down(link, linked=True)
 
 
-def remove_duplicates(locations: Sequence[Location]) -> list[Location]:
+def _remove_duplicates(locations: Sequence[Location]) -> list[Location]:
     """Return every location once, whatever links lead to it: by the name that says most, then by its own."""
     locations_by_path: dict[str, Location] = {}
     if len(locations) < 2:

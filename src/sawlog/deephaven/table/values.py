@@ -314,7 +314,7 @@ def _encode_charset(text: pa.Array, charset: str, place: ArrayPlace) -> pa.Array
     encoded = []
     for row, value in enumerate(text.to_pylist()):
         try:
-            encoded.append(b"" if not value else encode_text(value, charset))
+            encoded.append(b"" if not value else _encode_text(value, charset))
         except ValueError as error:
             lacks = isinstance(error, UnicodeEncodeError)
             advice = f'{value!r} cannot be written in {charset}; charset="UTF-8" takes every text'
@@ -334,7 +334,7 @@ def split_binary(array: pa.Array) -> tuple[NDArray[np.int64], Any]:
     return np.diff(ends), data[ends[0] : ends[-1]]
 
 
-def encode_text(text: str, charset: str) -> bytes:
+def _encode_text(text: str, charset: str) -> bytes:
     """Encode a string in a charset, as Java writes it; an empty one is a single zero byte.
 
     Raises:

@@ -132,7 +132,7 @@ class LocationColumns(LocationView):
                 "data_start": header.data_start,
                 "metadata_size": header.metadata_size,
             }
-            grouping = try_column_grouping(column, self.verdict, self.scan.storage, findings)
+            grouping = _try_column_grouping(column, self.verdict, self.scan.storage, findings)
             facts["groups"] = None if grouping is None else len(grouping)
         if layout.SYMBOL_OFFSETS in column.files:
             table = load_symbols(
@@ -148,7 +148,7 @@ class LocationGroups(LocationView):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         for name, column in self.verdict.location.columns.items():
-            grouping = try_column_grouping(column, self.verdict, self.scan.storage, findings)
+            grouping = _try_column_grouping(column, self.verdict, self.scan.storage, findings)
             for first in range(0, len(grouping) if grouping is not None else 0, _BATCH_GROUPS):
                 rows = [
                     {
@@ -163,7 +163,7 @@ class LocationGroups(LocationView):
                 yield self._make_batch(rows, schema, findings)
 
 
-def try_column_grouping(
+def _try_column_grouping(
     column: ColumnFiles, verdict: LocationVerdict, storage: Storage, findings: Findings
 ) -> Grouping | None:
     """Return the grouping of a column.

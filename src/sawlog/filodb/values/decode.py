@@ -39,7 +39,7 @@ MAX_VALUE_BYTES = 64 << 20
 """Bytes of rows that one value may make, where they cannot be spread over several results."""
 _MAX_KINDS = 16
 """Kinds of damage that a result reports of one value; there are hardly more."""
-LAST_MILLISECOND = (1 << 63) // 1000 - 1
+_LAST_MILLISECOND = (1 << 63) // 1000 - 1
 """The latest time that microseconds can express, as Spark does."""
 
 _BAD_CONTAINER_LENGTH = "the container's length is {0}; the value ends at byte {1}"
@@ -170,7 +170,7 @@ class ValueDecoder:
             full = bytes_made[owners] >= MAX_VALUE_BYTES
             for number in np.unique(owners[full]).tolist():
                 detail = f"the value makes more than {MAX_VALUE_BYTES} bytes of rows: the rest is left out"
-                damage = Damage(describe_value(number), 0, 0, "too_large", detail)
+                damage = Damage(_describe_value(number), 0, 0, "too_large", detail)
                 damaged.setdefault(number, ValueDamage()).add(damage)
             if full.any():
                 batch, owners = batch.filter(make_array(~full, pa.bool_())), owners[~full]  # noqa: PLW2901
@@ -212,8 +212,8 @@ class ValueDecoder:
             for row in np.flatnonzero(bad).tolist():
                 number = int(owners[row])
                 offset = int(batch.column(OFFSET_COLUMN)[row].as_py() - starts[number])
-                detail = f"a timestamp later than {LAST_MILLISECOND} ms, or as much earlier, cannot be expressed"
-                damage = Damage(describe_value(number), offset, 0, ContainerDamageKind.BAD_TIMESTAMP.label, detail)
+                detail = f"a timestamp later than {_LAST_MILLISECOND} ms, or as much earlier, cannot be expressed"
+                damage = Damage(_describe_value(number), offset, 0, ContainerDamageKind.BAD_TIMESTAMP.label, detail)
                 damaged.setdefault(number, ValueDamage()).add(damage)
             if bad.any():
                 rows, owners = rows.filter(make_array(~bad, pa.bool_())), owners[~bad]
@@ -263,7 +263,7 @@ class ValueDecoder:
         return ContainerRange(scan, projection, "value", size, file, 0, size, 0, self._selection, all_fields)
 
 
-def describe_value(number: int) -> str:
+def _describe_value(number: int) -> str:
     """Return the text that stands for the file in messages."""
     return f"value {number} of the batch"
 
@@ -283,7 +283,7 @@ def _group_damage(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int,
         number = int(np.searchsorted(starts[1:], damage.offset, "right"))
         detail = damage.detail
         mine = Damage(
-            describe_value(number),
+            _describe_value(number),
             damage.offset - int(starts[number]),
             damage.length,
             damage.kind,
@@ -300,7 +300,7 @@ def _find_beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:
     for column in rows.columns:
         if pa.types.is_timestamp(column.type) and column.type.unit == "ms":
             values = view_values(column, np.int64)
-            wrong = (values > LAST_MILLISECOND) | (values < -LAST_MILLISECOND)
+            wrong = (values > _LAST_MILLISECOND) | (values < -_LAST_MILLISECOND)
             if wrong.any():
                 bad |= wrong & unpack_booleans(column.is_valid())
     return bad

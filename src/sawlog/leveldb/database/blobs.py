@@ -51,7 +51,7 @@ from sawlog.leveldb.table.rows import BATCH_BYTES
 from sawlog.storage import Source, Storage
 
 
-def find_record(index: BlobIndex, key: bytes) -> int:
+def _find_record(index: BlobIndex, key: bytes) -> int:
     """Return the offset of the record of a key that holds a value."""
     return index.offset - len(key) - BLOB_RECORD_HEADER
 
@@ -120,7 +120,7 @@ class RecordFile:
         Raises:
             MalformedError: When it is not there, or not whole.
         """
-        start = find_record(index, key)
+        start = _find_record(index, key)
         if start < 0 or index.offset + index.size > self._source.size:
             raise MalformedError("no such value")
         record = bytes(self._source.read_window(start, BLOB_RECORD_HEADER + len(key) + index.size))
@@ -499,7 +499,7 @@ class Blobs:
                 offset = file.find_block(place)
                 return file.read_value(place)
             if isinstance(place, BlobIndex) and isinstance(file, RecordFile):
-                offset = find_record(place, key) if 0 <= find_record(place, key) <= file.size else 0
+                offset = _find_record(place, key) if 0 <= _find_record(place, key) <= file.size else 0
                 content = self._rules.expand(pa.py_buffer(file.read_value(place, key)), place.compression)
                 if not isinstance(content, tuple):
                     expanded: bytes = content.to_pybytes()

@@ -33,7 +33,7 @@ def is_metadata(file: File) -> bool:
     return any(name.match(file.name) for name in (layout.OVERALL_NAME, layout.METADATA_NAME))
 
 
-def read_kind_export(file: File, storage: Storage) -> KindExport:
+def _read_kind_export(file: File, storage: Storage) -> KindExport:
     """Read an `.export_metadata` file, which is a bare protobuf message.
 
     Raises:
@@ -46,7 +46,7 @@ def read_kind_export(file: File, storage: Storage) -> KindExport:
     return KindExport(export.name, start, end, outputs)
 
 
-def read_overall(file: File, options: LogReadOptions, storage: Storage) -> list[Any]:
+def _read_overall(file: File, options: LogReadOptions, storage: Storage) -> list[Any]:
     """Read an `.overall_export_metadata` file: per kind directory the `path` of its metadata, `entities` and `bytes`.
 
     Raises:
@@ -68,12 +68,12 @@ def read_overall(file: File, options: LogReadOptions, storage: Storage) -> list[
 def describe(file: File, options: LogReadOptions, storage: Storage) -> dict[str, Any]:
     """Return the content of a file of the metadata tree, for people to read."""
     if layout.OVERALL_NAME.match(file.name):
-        pointers = read_overall(file, options, storage)
+        pointers = _read_overall(file, options, storage)
         return {
             "entities": sum(pointer.entities for pointer in pointers),
             "output bytes": sum(pointer.bytes for pointer in pointers),
         }
-    kind = read_kind_export(file, storage)
+    kind = _read_kind_export(file, storage)
     return {"export": kind.name, "started": kind.start.isoformat(), "completed": kind.end.isoformat()}
 
 
@@ -88,12 +88,12 @@ def find_outputs(files: Sequence[File], options: LogReadOptions, storage: Storag
     for overall in files:
         if not layout.OVERALL_NAME.match(overall.name):
             continue
-        for pointer in read_overall(overall, options, storage):
+        for pointer in _read_overall(overall, options, storage):
             path = _resolve_sibling(overall, pointer.path)
             if path not in kinds:
                 kinds[path] = _find_file(path, overall, storage)
     for kind in kinds.values():
-        for path in read_kind_export(kind, storage).outputs:
+        for path in _read_kind_export(kind, storage).outputs:
             if path not in outputs:
                 outputs[path] = _find_file(path, kind, storage)
     return list(outputs.values())

@@ -78,7 +78,7 @@ def unite(first: Shape, second: Shape) -> Shape:
     if isinstance(first, tuple) and isinstance(second, tuple) and first[0] == second[0]:
         if first[0] == "list":
             return ("list", unite(first[1], second[1]))
-        return ("map", unite_fields(first[1], second[1]))
+        return ("map", _unite_fields(first[1], second[1]))
     numbers = {str(first), str(second)}
     if numbers == {"int64", "double"}:
         return "double"
@@ -87,7 +87,7 @@ def unite(first: Shape, second: Shape) -> Shape:
     return _JSON
 
 
-def unite_fields(first: Mapping[str, Shape], second: Mapping[str, Shape]) -> dict[str, Shape]:
+def _unite_fields(first: Mapping[str, Shape], second: Mapping[str, Shape]) -> dict[str, Shape]:
     """Return the fields of both; those of `first` come first."""
     united = dict(first)
     for name, shape in second.items():

@@ -35,7 +35,7 @@ def _index_operations(dialect: Dialect) -> dict[int, tuple[Operation, bool]]:
     }
 
 
-def parse_batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool) -> list[Part]:
+def _parse_batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool) -> list[Part]:
     """Return the fields of a write batch; none where the bytes are something else."""
     tags = _index_operations(dialect)
     fields, counted = Fields(data, position), 0
@@ -65,7 +65,7 @@ def parse_batch_parts(data: bytes, position: int, dialect: Dialect, *, cut: bool
     return fields.parts
 
 
-def parse_edit_parts(data: bytes, position: int, dialect: Dialect) -> Iterator[Part]:
+def _parse_edit_parts(data: bytes, position: int, dialect: Dialect) -> Iterator[Part]:
     """Yield the fields of a version edit, each with its tag, as far as they can be read."""
     end = 0
     try:
@@ -145,19 +145,19 @@ _OF_RECORDS = (Role.FULL, Role.FIRST, Role.MIDDLE, Role.LAST)
 def _parse_payload(data: bytes, position: int, role: Role, head: LogHead, *, edits: bool) -> Iterator[Part]:
     """Return the payload of a fragment, down to fields where it begins a record that is known."""
     if edits and role is Role.FULL:
-        yield from parse_edit_parts(data, position, head.dialect)
+        yield from _parse_edit_parts(data, position, head.dialect)
         return
     begins = not edits and role in (Role.FULL, Role.FIRST)
     goes_on = ", which go on a record" if role in (Role.MIDDLE, Role.LAST) else ""
     payload = Part("payload", position, len(data), f"{len(data):,} bytes{goes_on}")
     if head.compression == layout.Compression.NONE or role not in _OF_RECORDS:
-        yield from (parse_batch_parts(data, position, head.dialect, cut=role is Role.FIRST) if begins else []) or [
+        yield from (_parse_batch_parts(data, position, head.dialect, cut=role is Role.FIRST) if begins else []) or [
             payload
         ]
         return
     record = _expand(data) if role is Role.FULL else b""
     size = f"; {len(record):,} bytes decompressed" if record else ""
-    inside = tuple(parse_batch_parts(record, 0, head.dialect, cut=False)) if record else ()
+    inside = tuple(_parse_batch_parts(record, 0, head.dialect, cut=False)) if record else ()
     yield replace(payload, value=f"{payload.value}, compressed with zstd{size}", inside=inside)
 
 

@@ -39,7 +39,7 @@ class BlobIndex(NamedTuple):
     compression: int
 
 
-def parse_blob_index(value: bytes) -> BlobIndex | None:
+def _parse_blob_index(value: bytes) -> BlobIndex | None:
     """Return the address in an entry of the type `put_blob_index`; `None` where it is no place in a file."""
     if not value or value[0] not in (BLOB_IN_FILE, BLOB_WITH_EXPIRATION):
         return None
@@ -72,7 +72,7 @@ def find_addresses(operation: int, value: bytes) -> list[BlobIndex]:
     references = [value] if operation == BLOB_INDEX else []
     if operation == PUT_ENTITY:
         references = [column.value for column in _parse_columns(value) if column.type == BLOB_INDEX]
-    places = [place for place in map(parse_blob_index, references) if place is not None]
+    places = [place for place in map(_parse_blob_index, references) if place is not None]
     return places if len(places) == len(references) else []
 
 

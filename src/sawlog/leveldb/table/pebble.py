@@ -349,7 +349,6 @@ def _is_empty(data: NDArray[np.uint8]) -> bool:
 
 
 def _read_columnar_entries(content: pa.Buffer, schema: bytes, longest: int) -> BlockEntries:
-    """Return entries of a columnar block."""
     cockroach = schema == layout.COCKROACH_SCHEMA
     if not cockroach and not schema.startswith(layout.DEFAULT_SCHEMA):
         raise UnknownLayoutError(TableDamageKind.UNKNOWN_SCHEMA, 0)

@@ -170,7 +170,7 @@ class BatchFragment(Fragment):
     def _find_unread_fields(self, join: _Join, findings: Findings) -> list[Missing]:
         """Return why wanted fields cannot be read. Report, once, those that no schema names, which nobody wants."""
         gaps = {
-            describe_absent_field(self, field): None
+            _describe_absent_field(self, field): None
             for field in join.fields_to_read.values()
             if field.id in self.batch.unread
         }
@@ -276,7 +276,7 @@ class _Join:
         self._compare(rows)
         for user_field in fields.values():
             if user_field.id not in opened and not user_field.is_optional:
-                raise UnreadableError(describe_absent_field(self._fragment, user_field).damage)
+                raise UnreadableError(_describe_absent_field(self._fragment, user_field).damage)
         self._set_offsets(sample[min(sample)])
         self.opened = opened
         step = compute_batch_rows((payload, stored.index) for stored in opened.values() for payload in stored.payloads)
@@ -622,7 +622,7 @@ class BatchColumns:
             if not field.is_optional and self._find(field) is None
         ]
         return [
-            describe_absent_field(self._fragment, field)
+            _describe_absent_field(self._fragment, field)
             for field in fields
             if field.id not in self._fragment.batch.unread
         ]
@@ -759,7 +759,7 @@ class Stored:
         return self.is_bare and any(find_field_id(stored) is not None for stored in self.payloads[0].schema)
 
 
-def describe_absent_field(fragment: BatchFragment, field: Field) -> Missing:
+def _describe_absent_field(fragment: BatchFragment, field: Field) -> Missing:
     """Return the message on a field that none of the files of a batch holds, or one that is not read."""
     if field.id in fragment.batch.unread:
         return Missing(fragment.path, fragment.batch.unread[field.id], BinlogDamageKind.UNSUPPORTED.label)

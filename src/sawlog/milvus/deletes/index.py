@@ -49,14 +49,14 @@ class DeleteIndex:
     ) -> None:
         self._tables: dict[pa.DataType, _Numbers | _Texts] = {}
         for delete in deletes:
-            keys, times = select_until(delete, until)
+            keys, times = _select_until(delete, until)
             if not len(keys):
                 continue
             if keys.type not in self._tables:
                 self._tables[keys.type] = _Numbers(room) if pa.types.is_int64(keys.type) else _Texts()
             self._tables[keys.type].add(keys, view_values(times, np.int64))
             if max_bytes is not None:
-                check_room(self.nbytes, max_bytes)
+                _check_room(self.nbytes, max_bytes)
 
     @property
     def nbytes(self) -> int:
@@ -72,7 +72,7 @@ class DeleteIndex:
         return None if table.mark_survivors(keys, times, keep) == len(keys) else keep
 
 
-def check_room(used_bytes: int, max_bytes: int) -> None:
+def _check_room(used_bytes: int, max_bytes: int) -> None:
     """Refuse deletes that take more memory than they may.
 
     Raises:
@@ -85,7 +85,7 @@ def check_room(used_bytes: int, max_bytes: int) -> None:
         )
 
 
-def select_until(deletes: Deletes, until: int | None) -> tuple[pa.Array, pa.Array]:
+def _select_until(deletes: Deletes, until: int | None) -> tuple[pa.Array, pa.Array]:
     """Return keys and times of the deletes that have happened at a TSO; of all of them for `None`."""
     if until is None:
         return deletes.keys, deletes.times
@@ -192,9 +192,9 @@ class DeleteHistory:
         times: list[pa.Array] = []
         used_bytes = 0
         for delete in deletes:
-            deleted, stamps = select_until(delete, until)
+            deleted, stamps = _select_until(delete, until)
             used_bytes += deleted.nbytes + stamps.nbytes
-            check_room(used_bytes, max_bytes)
+            _check_room(used_bytes, max_bytes)
             keys.append(deleted)
             times.append(stamps)
         all_keys = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())

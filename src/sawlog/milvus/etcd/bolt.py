@@ -186,7 +186,6 @@ class Database:
             yield child, page.offset + place
 
     def _iterate_entries(self, page: _Page) -> Iterator[LeafElement]:
-        """Yield the elements of a leaf."""
         data = page.data
         end = layout.PAGE_HEADER.size + page.count * layout.LEAF_ELEMENT.size
         for index in range(page.count):

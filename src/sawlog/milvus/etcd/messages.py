@@ -16,7 +16,7 @@ from sawlog.milvus.metadata.messages import (
 )
 
 
-def decode_optional(kind: type[M]) -> Callable[[Sequence[Value]], M | None]:
+def _decode_optional(kind: type[M]) -> Callable[[Sequence[Value]], M | None]:
     """Return a message that may be absent, which says something else than one without fields."""
     return lambda values: kind(decode_bytes(values)) if values else None
 
@@ -127,9 +127,9 @@ class AlarmMember(Message):
 class RequestOp(Message):
     """An operation of a transaction, which has exactly one of these fields. A transaction within stays bytes."""
 
-    range = Field(1, decode_optional(RangeRequest))
-    put = Field(2, decode_optional(PutRequest))
-    delete_range = Field(3, decode_optional(DeleteRangeRequest))
+    range = Field(1, _decode_optional(RangeRequest))
+    put = Field(2, _decode_optional(PutRequest))
+    delete_range = Field(3, _decode_optional(DeleteRangeRequest))
     txn = Field(4, lambda values: decode_bytes(values) if values else None)
 
 
@@ -145,10 +145,10 @@ class Request(Message):
     """Request in an entry of the log, of which it has one. Fields that are not here change no keys."""
 
     method = Field(2, decode_bytes)  # of requests to etcd's older store, which are no messages of this kind
-    put = Field(4, decode_optional(PutRequest))
-    delete_range = Field(5, decode_optional(DeleteRangeRequest))
-    txn = Field(6, decode_optional(TxnRequest))
-    compaction = Field(7, decode_optional(CompactionRequest))
-    lease_grant = Field(8, decode_optional(LeaseRequest))
-    lease_revoke = Field(9, decode_optional(RevokeRequest))
-    alarm = Field(10, decode_optional(AlarmRequest))
+    put = Field(4, _decode_optional(PutRequest))
+    delete_range = Field(5, _decode_optional(DeleteRangeRequest))
+    txn = Field(6, _decode_optional(TxnRequest))
+    compaction = Field(7, _decode_optional(CompactionRequest))
+    lease_grant = Field(8, _decode_optional(LeaseRequest))
+    lease_revoke = Field(9, _decode_optional(RevokeRequest))
+    alarm = Field(10, _decode_optional(AlarmRequest))

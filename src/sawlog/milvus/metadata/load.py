@@ -36,7 +36,7 @@ class Metadata:
     broken: BrokenError | None = None
 
 
-def find_metadata_file(path: str, storage: Storage) -> str:
+def _find_metadata_file(path: str, storage: Storage) -> str:
     """Return the file that a path of metadata means: a database in etcd's data directory, or that in a backup's `meta`.
 
     Snapshots are several files: they are what their directory is.
@@ -60,7 +60,7 @@ def load(path: str, storage: Storage) -> Metadata:
     Raises:
         FormatError: When it is none of these.
     """
-    file = find_metadata_file(path, storage)
+    file = _find_metadata_file(path, storage)
     if storage.is_directory(file):
         return _load_snapshots(file, storage)
     if posixpath.basename(file) == DATABASE or is_bolt(storage.read(file, 0, PAGE_HEADER.size + META.size)):

@@ -81,7 +81,7 @@ def decode_boolean(values: Sequence[Value]) -> bool:
     return decode_integer(values) != 0
 
 
-def decode_integers(values: Sequence[Value]) -> list[int]:
+def _decode_integers(values: Sequence[Value]) -> list[int]:
     """Return repeated integers, packed or not, as int64."""
     numbers: list[int] = []
     for value in values:
@@ -95,7 +95,7 @@ def decode_integers(values: Sequence[Value]) -> list[int]:
     return numbers
 
 
-def decode_float(values: Sequence[Value]) -> float:
+def _decode_float(values: Sequence[Value]) -> float:
     """Return a float or double.
 
     Raises:
@@ -120,12 +120,12 @@ def decode_text(values: Sequence[Value]) -> str:
     return decode_bytes(values).decode("utf-8", "replace")
 
 
-def decode_texts(values: Sequence[Value]) -> list[str]:
+def _decode_texts(values: Sequence[Value]) -> list[str]:
     """Return repeated strings."""
     return [decode_text([part]) for part in values if isinstance(part, bytes)]
 
 
-def decode_message(kind: type[M]) -> Callable[[Sequence[Value]], M]:
+def _decode_message(kind: type[M]) -> Callable[[Sequence[Value]], M]:
     """Return a message; one without fields when there is none."""
     return lambda values: kind(decode_bytes(values))
 
@@ -159,8 +159,8 @@ class ValueField(Message):
     timestamptz_data = Field(8, decode_integer)
     date_data = Field(9, decode_integer)
     time_data = Field(10, decode_integer)
-    float_data = Field(4, decode_float)
-    double_data = Field(5, decode_float)
+    float_data = Field(4, _decode_float)
+    double_data = Field(5, _decode_float)
     string_data = Field(6, decode_text)
     bytes_data = Field(7, decode_bytes)
 
@@ -176,7 +176,7 @@ class FieldSchema(Message):
     auto_id = Field(8, decode_boolean)
     state = Field(9, decode_integer)
     element_type = Field(10, decode_integer)
-    default_value = Field(11, decode_message(ValueField))
+    default_value = Field(11, _decode_message(ValueField))
     is_dynamic = Field(12, decode_boolean)
     nullable = Field(15, decode_boolean)
     is_function_output = Field(16, decode_boolean)
@@ -216,11 +216,11 @@ class CollectionInfo(Message):
     """A collection. Up to 2.1 it names its partitions; up to 2.1, too, one of these with an id only is an alias."""
 
     id = Field(1, decode_integer)
-    schema = Field(2, decode_message(CollectionSchema))
+    schema = Field(2, _decode_message(CollectionSchema))
     create_time = Field(3, decode_integer)
-    partition_ids = Field(4, decode_integers)
-    partition_names = Field(5, decode_texts)
-    virtual_channel_names = Field(7, decode_texts)
+    partition_ids = Field(4, _decode_integers)
+    partition_names = Field(5, _decode_texts)
+    virtual_channel_names = Field(7, _decode_texts)
     state = Field(13, decode_integer)
     properties = Field(14, decode_messages(KeyValuePair))
     db_id = Field(15, decode_integer)
@@ -271,7 +271,7 @@ class SegmentInfo(Message):
     state = Field(6, decode_integer)
     binlogs = Field(11, decode_messages(FieldBinlog))
     deltalogs = Field(13, decode_messages(FieldBinlog))
-    compaction_from = Field(15, decode_integers)
+    compaction_from = Field(15, _decode_integers)
     dropped_at = Field(16, decode_integer)
     is_importing = Field(17, decode_boolean)
     level = Field(20, decode_integer)

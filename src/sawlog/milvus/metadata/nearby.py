@@ -17,7 +17,7 @@ from sawlog.milvus.metadata.model import CollectionMeta
 from sawlog.storage import File, Storage, is_remote, map_files
 from sawlog.storage.directories import find_directories
 
-NO_METADATA = "none"
+_NO_METADATA = "none"
 """Metadata that says that there is none to be used."""
 _MAX_LEVELS_ABOVE = 3
 """How many directories above the root of the logs are looked into: `volumes` is that far above a bucket's files."""
@@ -56,11 +56,11 @@ def choose_metadata(
         FormatError: When what is named is no metadata.
     """
     if named is not None:
-        return MetadataSelection(None if named == NO_METADATA else load(named, storage))
+        return MetadataSelection(None if named == _NO_METADATA else load(named, storage))
     nearest: Metadata | None = None
     remarks: list[str] = []
     unused: list[str] = []
-    for path in dict.fromkeys(list_candidates(sorted(set(roots)), storage)):
+    for path in dict.fromkeys(_list_candidates(sorted(set(roots)), storage)):
         try:
             metadata = load(path, storage)
         except FormatError as error:
@@ -143,7 +143,7 @@ def _list_segments(segments: Mapping[int, object]) -> str:
     return ", ".join(map(str, sorted(segments)[:5])) + (" ..." if len(segments) > 5 else "") if segments else "(none)"
 
 
-def list_candidates(roots: Iterable[str], storage: Storage) -> Iterator[str]:
+def _list_candidates(roots: Iterable[str], storage: Storage) -> Iterator[str]:
     """Yield paths that metadata may have near the roots of logs, the nearest of each root first.
 
     In each directory, from a root upwards, it is looked for as a backup's, as an etcd's data directory, which has

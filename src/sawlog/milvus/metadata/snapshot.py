@@ -92,7 +92,7 @@ class Snapshot:
             if not storage.exists(path):
                 raise FormatError(f"{path}: a manifest that the snapshot names is not there")
             with locate_errors(path):
-                record = read_segment(storage.read(path), self.version)
+                record = _read_segment(storage.read(path), self.version)
                 meta = parse_segment(record, layout.ALL_PARTITIONS)
                 yield replace(
                     meta,
@@ -135,7 +135,7 @@ _CHILDREN, _COMMIT, _DELETES = 4, 3, 5
 """Versions of the format with column groups, with timestamps of commits, and with where deletes begin."""
 
 
-def read_segment(data: bytes, version: int) -> Mapping[str, Any]:
+def _read_segment(data: bytes, version: int) -> Mapping[str, Any]:
     """Return the segment of a manifest, an Avro record without a container, in the form of a backup's metadata.
 
     Raises:

@@ -122,12 +122,12 @@ def resolve(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> 
     if not dim and field.type in VECTOR_BYTES and pa.types.is_list(stored.type):
         dim = next((len(value) for array in values for value in array if value.is_valid), 0)
     if not element and field.type is DataType.Array:
-        element = infer_element(values)
+        element = _infer_element(values)
     has_dim = field.type in VECTOR_BYTES or field.type in (DataType.BinaryVector, DataType.ArrayOfVector)
     return replace(field, dim=dim if has_dim else 0, element=element)
 
 
-def infer_element(values: Sequence[pa.Array]) -> DataType:
+def _infer_element(values: Sequence[pa.Array]) -> DataType:
     """Return the element type that array cells name; `None_` where there is not one cell that does."""
     for array in values:
         if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):

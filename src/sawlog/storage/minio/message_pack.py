@@ -75,7 +75,7 @@ class Unpacker:
             return number.unpack(self._take(number.size))[0]
         self.position = start
         if code in _ARRAYS or code & 0xF0 == 0x90:
-            return [self.take_value(depth + 1) for _ in range(self.take_array_header())]
+            return [self.take_value(depth + 1) for _ in range(self._count(0x90, _ARRAYS, "an array"))]
         if code in _MAPS or code & 0xF0 == 0x80:
             return self._take_map(depth)
         return self.take_bytes()
@@ -108,14 +108,6 @@ class Unpacker:
             self._take(1)
             return 1 << code - _FIXED_EXTENSIONS.start
         raise PackError(f"byte {code:#04x} at {start} where bytes or a text were expected")
-
-    def take_array_header(self) -> int:
-        """Take the header of an array; return how many values follow by its word.
-
-        Raises:
-            PackError: When the next value is another.
-        """
-        return self._count(0x90, _ARRAYS, "an array")
 
     def take_map_header(self) -> int:
         """Take the header of a map; return how many pairs follow by its word.

@@ -24,7 +24,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 )
 """Of these, each input goes through one; that the commands agree is seen with every input."""
 
-AGREEING = ("agreed", "below_checksums", "bits", "lying_numbers", "splices", "any_bytes")
+_AGREEING = ("agreed", "below_checksums", "bits", "lying_numbers", "splices", "any_bytes")
 """Tests of laws that see whether the verbs agree, of files that are changed in some way."""
 
 
@@ -81,7 +81,7 @@ def find_complaints(laws: type[Laws], subject: Subject, law: tuple[str, Check]) 
             if not any(exemption.excuses(Complaint(text, subject.mutation), subject.sample) for exemption in exempt):
                 yield names[0], text.replace(subject.directory, "")
 
-    broken_laws = list(find_breaches(AGREEING, changes.check_agreement))
+    broken_laws = list(find_breaches(_AGREEING, changes.check_agreement))
     if changes.is_readable(subject):
         broken_laws += find_breaches(law[:1], law[1])
     return broken_laws

@@ -92,13 +92,13 @@ class _Keys:
 
 def encode_string(text: str) -> bytes:
     """Return a string as an element of a stream."""
-    data = encode_modified(text)
+    data = _encode_modified(text)
     if len(data) < 1 << 16:
         return bytes([Code.STRING]) + len(data).to_bytes(2, "big") + data
     return bytes([Code.LONG_STRING]) + len(data).to_bytes(8, "big") + data
 
 
-def encode_modified(text: str) -> bytes:
+def _encode_modified(text: str) -> bytes:
     """Return Java's modified UTF-8: NUL has two bytes, characters beyond U+FFFF two surrogates of three bytes each."""
     if text.isascii() and "\0" not in text:
         return text.encode()
@@ -124,5 +124,5 @@ def _encode_class(
 
 
 def _encode_utf(text: str) -> bytes:
-    data = encode_modified(text)
+    data = _encode_modified(text)
     return len(data).to_bytes(2, "big") + data

@@ -15,7 +15,7 @@ from sawlog.deephaven.table.values import ArrayPlace, convert_views
 from sawlog.deephaven.types import ColumnType
 from sawlog.errors import SchemaError
 
-MAX_GROUPS = MAX_ELEMENTS // 4
+_MAX_GROUPS = MAX_ELEMENTS // 4
 _NONE_YET = object()
 
 
@@ -51,9 +51,9 @@ class GroupTracker:
                         first, f"{value!r} again, after other values: the rows of a group must follow one another"
                     )
                 self._close(row + first)
-                if len(self._groups) == MAX_GROUPS:
+                if len(self._groups) == _MAX_GROUPS:
                     raise ArrayPlace(self._column, row).make_error(
-                        first, f"more than {MAX_GROUPS} groups, which nobody would read"
+                        first, f"more than {_MAX_GROUPS} groups, which nobody would read"
                     )
                 self._identities.add(identity)
                 self._value, self._identity, self._first = value, identity, row + first
