@@ -149,7 +149,9 @@ class Verbs(_WithoutPydantic, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first argument names, loaded, and the other arguments."""
         if args[0] in self._unloaded:
-            self.commands[args[0]] = _make_command(args[0], self._unloaded.pop(args[0]).load())
+            single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
+            single.command(args[0], cls=Verb)(with_exit_codes(_with_options(self._unloaded.pop(args[0]).load())))
+            self.commands[args[0]] = typer.main.get_command(single)
         return super().resolve_command(ctx, args)
 
 
@@ -200,13 +202,6 @@ def _with_options(verb: Callable[..., int]) -> Callable[..., int]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
-
-
-def _make_command(name: str, verb: Callable[..., int]) -> Any:
-    """Return a function as a command of its own."""
-    single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
-    single.command(name, cls=Verb)(with_exit_codes(_with_options(verb)))
-    return typer.main.get_command(single)
 
 
 app = typer.Typer(

@@ -196,8 +196,9 @@ class MilvusBinlog(Format):
         # A backup's metadata says nothing that the logs next to it do not say.
         logs = [file for file in files if file.name != layout.BACKUP_META]
         if not logs:
-            metas = [file for file in files if _is_backup_meta(file)]
-            return Match.TREE if any(_is_backup(probe(storage, file, file.size)) for file in metas) else Match.NO
+            metas = (decode_json(probe(storage, file, file.size)) for file in files if _is_backup_meta(file))
+            has_backup = any(isinstance(meta, dict) and "collection_backups" in meta for meta in metas)
+            return Match.TREE if has_backup else Match.NO
         match = super().recognize(logs, storage)
         return Match.TREE if match is Match.CONTENT and any(map(_is_in_tree, logs)) else match
 
@@ -212,11 +213,6 @@ def _is_servers(file: File) -> bool:
     parts = file.path.split("/")
     of_etcd = parts[-3:-1] in ([MEMBER_DIRECTORY, SNAPSHOT_DIRECTORY], [MEMBER_DIRECTORY, LOG_DIRECTORY])
     return of_etcd or file.name == layout.ETCD_DUMP or not layout.SERVER_DIRECTORIES.isdisjoint(parts)
-
-
-def _is_backup(data: bytes) -> bool:
-    document = decode_json(data)
-    return isinstance(document, dict) and "collection_backups" in document
 
 
 def _is_field_directory(files: Sequence[File], scan: Scan) -> bool:

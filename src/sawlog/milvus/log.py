@@ -226,7 +226,8 @@ def _parse_descriptor(source: Source, head: bytes, path: str, findings: Findings
         findings.add_damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR.label, detail))
         return None
     text = bytes(source.read_window(start, extra_length))
-    return Descriptor(*common, *values, end, _parse_extra(text, start, path, findings))
+    numbers: Any = *common, *values, end, _parse_extra(text, start, path, findings)
+    return Descriptor(*numbers)
 
 
 def _parse_extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str, Any]:
@@ -267,9 +268,11 @@ def _parse_legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int
     extra_bytes = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
     if extra_bytes >= 8:
         _, _, _, _, *values = layout.LEGACY_FIELD_DESCRIPTOR.unpack_from(head, pos)
-        return Descriptor(*common, *values, end, is_legacy=True)
+        numbers: Any = *common, *values, end, {}, True
+        return Descriptor(*numbers)
     _, _, _, _, collection, partition, segment, *remaining, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, pos)
-    return Descriptor(*common, collection, partition, segment, layout.DELTA_FIELD, *remaining, end, is_legacy=True)
+    numbers = *common, collection, partition, segment, layout.DELTA_FIELD, *remaining, end, {}, True
+    return Descriptor(*numbers)
 
 
 def wrap_signed(value: int, bits: int = 32) -> int:

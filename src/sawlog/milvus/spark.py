@@ -68,7 +68,7 @@ def read_collection(
     rows = reader.option("columns", ",".join(needed_columns)).option("deletes", "own").load(path)
     deletes = _make_reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
     deleted = deletes.option("view", "deletes").load(path).where("l0")
-    until = _find_until(options)
+    until = ReadOptions(**{o.name: options[o.name] for o in fields(ReadOptions) if o.name in options}).until
     if until is not None:
         deleted = deleted.where(f.col("timestamp") <= f.lit(until))
     return rows.join(deleted, _make_hit_condition(rows, deleted, key), "left_anti").select(
@@ -298,11 +298,6 @@ def _render_option(value: Any) -> str:
     if isinstance(value, Mapping):
         return json.dumps(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _find_until(options: Mapping[str, Any]) -> int | None:
-    option_names = {option.name for option in fields(ReadOptions)}
-    return ReadOptions(**{name: value for name, value in options.items() if name in option_names}).until
 
 
 def compute_digest(rows: DataFrame) -> Digest:

@@ -67,7 +67,9 @@ def check_repair(subject: Subject) -> Iterator[str]:
         if repaired_files != _read_contents(f"{place}/twice"):
             yield "repairing the repaired file changes it"
         copies = {name.removeprefix("x").removeprefix("/"): data for name, data in repaired_files.items()}
-        if subject.is_intact and sample.repaired == "bytes" and copies != _read_original(subject):
+        path = subject.path
+        original = {"": Path(path).read_bytes()} if os.path.isfile(path) else _read_contents(path)
+        if subject.is_intact and sample.repaired == "bytes" and copies != original:
             yield "repair changes an intact file"
 
 
@@ -159,12 +161,6 @@ def _read_contents(directory: str) -> dict[str, bytes]:
     """Return all files below a directory."""
     root = Path(directory)
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-def _read_original(subject: Subject) -> dict[str, bytes]:
-    if os.path.isfile(subject.path):
-        return {"": Path(subject.path).read_bytes()}
-    return _read_contents(subject.path)
 
 
 def check_following(subject: Subject) -> Iterator[str]:

@@ -101,7 +101,8 @@ class Judge:
         row_numbers, places = np.arange(rows), np.full(rows, _BEFORE)
         first = _find_first(pc.greater_equal(keys, make_scalar(before, pa.binary()))) if keys[0].as_py() < before else 0
         if first < rows:
-            self._place = keys[int(k.find_places(*_split_binary(keys), first, places))].as_py()
+            data, ends = view_binary(keys)
+            self._place = keys[int(k.find_places(data, ends.astype(np.int64), first, places))].as_py()
         if self._place >= end:
             places[
                 _find_first(

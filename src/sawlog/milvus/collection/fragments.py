@@ -538,8 +538,11 @@ class _Join:
         """Return one delivered column of the rows that are left."""
         shared = self._shared
         if field.name in stored:
-            decoded = self._decode(shared.fields[field.name], stored[field.name])
-            return decoded if shared.raw else _with_default(shared.fields[field.name], decoded)
+            source = shared.fields[field.name]
+            decoded = self._decode(source, stored[field.name])
+            if shared.raw or source.default is None or not decoded.null_count:
+                return decoded
+            return decoded.fill_null(make_default(source))  # as which 2.5 and later store a missing value
         if field.name in self._lives:
             return self._lives[field.name]
         ids = dict(zip((field.name for field in PLACE), self._fragment.place, strict=True))
@@ -552,13 +555,6 @@ class _Join:
 
         rows = self._first + self._position + np.flatnonzero(keep)
         return make_fixed_array(pa.int64(), self._events[np.searchsorted(self._ends, rows, side="right")])
-
-
-def _with_default(field: Field, array: pa.Array) -> pa.Array:
-    """Return the values with the field's default in place of null, as which 2.5 and later store a missing value."""
-    if field.default is None or not array.null_count:
-        return array
-    return array.fill_null(make_default(field))
 
 
 class BatchColumns:
