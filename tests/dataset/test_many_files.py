@@ -198,6 +198,7 @@ CALLS = {
 """Of functions and generators for each small file of a folder, or each database, at most."""
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("format", CALLS)
 def test_a_small_file_takes_few_calls(format: str, tmp_path: Path) -> None:
     count = 8 if format == "leveldb_database" else 2 * FEW

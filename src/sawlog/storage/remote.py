@@ -315,8 +315,9 @@ class ObjectState:
 
     def is_same(self, now: ObjectState) -> bool:
         """Return whether this is still the object, as far as its store knows."""
-        common = self.tags.keys() & now.tags.keys()
-        if common:
+        if self.tags and self.tags == now.tags:
+            return True
+        if common := self.tags.keys() & now.tags.keys():
             return all(self.tags[key] == now.tags[key] for key in common)
         if now.size != self.size or self.time is None or now.time is None:
             return now.size >= self.size

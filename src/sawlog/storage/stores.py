@@ -225,9 +225,8 @@ class LocalStore(FileStore):
         return self._make_file(path, status, explicit=False) if stat.S_ISREG(status.st_mode) else None
 
     def _make_file(self, path: str, status: os.stat_result, *, explicit: bool) -> File:
-        size = status.st_size
-        self._inodes[path] = status.st_dev, status.st_ino, size
-        return File(path, size, explicit, "", status.st_mtime, status.st_ctime)
+        self._inodes[path] = status.st_dev, status.st_ino, status.st_size
+        return File(path, status.st_size, explicit, "", status.st_mtime, status.st_ctime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
         """Return whether an open file is the file that was found."""
@@ -420,13 +419,14 @@ class RemoteStore(FileStore):
         if file is not None and file.is_tagged and fs.has_objects:
             state = ObjectState(file.size, {"etag": file.version.strip('"')}, file.modified)
             self._states.setdefault(url, state)  # a later listing may have found another object
-        elif state is None:
-            info = fs.info(path)
-            if info["size"] is None:
-                raise StorageError(f"{url}: the server does not say how long the file is; download it first")
-            state = self._states[url] = ObjectState.of(info)
-        if file is not None:
-            state.recall_earlier(file.size, file.version, file.modified).check(state, url)
+        else:
+            if state is None:
+                info = fs.info(path)
+                if info["size"] is None:
+                    raise StorageError(f"{url}: the server does not say how long the file is; download it first")
+                state = self._states[url] = ObjectState.of(info)
+            if file is not None:
+                state.recall_earlier(file.size, file.version, file.modified).check(state, url)
         self._unconfirmed.setdefault(url, state)
         return StoreObject(fs, path, url, state)
 

@@ -357,8 +357,7 @@ class MergedEntries:
     @property
     def blobs(self) -> bool:
         """Whether values of entries may be in blob files."""
-        codes = self._codes.tobytes()
-        return BLOB in codes or ENTITY in codes
+        return any(code in self._codes.tobytes() for code in (BLOB, ENTITY))
 
     @property
     def has_strays(self) -> bool:
@@ -416,10 +415,8 @@ class MergedEntries:
 
     def _split_entries(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
-        if last - first <= BATCH_ROWS and (
-            sum(batch.get_total_buffer_size() for batch in self._batches) <= _PICKED_BYTES
-            or self._value_sizes[numbers[first:last]].sum(dtype=np.int64) <= _PICKED_BYTES
-        ):
+        is_small = sum(batch.get_total_buffer_size() for batch in self._batches) <= _PICKED_BYTES
+        if last - first <= BATCH_ROWS and (is_small or self._value_sizes[numbers[first:last]].sum() <= _PICKED_BYTES):
             yield from [(first, last)] if first < last else ()
             return
         sizes = self._value_sizes[numbers[first:last]].cumsum(dtype=np.int64)
