@@ -20,6 +20,11 @@ NOBODY = f"{find_current_owner().partition('-')[0]}-4194305-1"
 """A process that this machine does not have."""
 
 
+def write_records(path: Any, records: Any, **options: Any) -> None:
+    """Write a log of LevelDB that has these records."""
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log", **options)
+
+
 @pytest.fixture(params=["local", "no exchange", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Storage, str]:
     if request.param == "s3":
@@ -75,7 +80,7 @@ def nested(tmp_path: Path) -> Path:
 def folder(nested: Path) -> Path:
     """Two databases, one inside another, a log, a collection of Milvus, and a text."""
     root = nested.parent
-    sawlog.write(pa.table({"record": [b"x" * 100] * 9}), root / "logs" / "000007.log", format="leveldb_log")
+    write_records(root / "logs" / "000007.log", [b"x" * 100] * 9)
     sawlog.write(pa.table({"pk": [1, 2, 3]}), root / "milvus", format="milvus_binlog")
     (root / "notes.txt").write_text("hello")
     return root

@@ -17,6 +17,7 @@ from sawlog.guard import Undecodable, call_decoder
 from sawlog.leveldb.log import format as leveldb
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.walk import LogRange
+from tests.support import write_records
 
 RECORDS = [b"%d" % n * 2000 for n in range(40)]
 
@@ -42,7 +43,7 @@ def broken(error: Callable[[], BaseException], after: int = 1) -> Callable[..., 
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("sawlog.leveldb.log.walk.BATCH_ROWS", 8)
     path = tmp_path / "1.log"
-    sawlog.write(pa.table({"record": pa.array(RECORDS, pa.binary())}), path, format="leveldb_log")
+    write_records(path, RECORDS)
     return path
 
 

@@ -39,7 +39,7 @@ class Bytes:
         pass
 
 
-def read(source: Bytes, on_damage: str = "skip", **arguments: int) -> tuple[list[tuple[int, bytes]], Findings]:
+def walk(source: Bytes, on_damage: str = "skip", **arguments: int) -> tuple[list[tuple[int, bytes]], Findings]:
     findings = Findings(on_damage)  # type: ignore[arg-type]
     rows: list[tuple[int, bytes]] = []
     try:
@@ -54,7 +54,7 @@ def agrees(data: bytes, **arguments: int) -> None:
     """Rows, damage, tail, account and `fail` are the model's."""
     rows, damages, (status, place) = model(data)
     source = Bytes(data)
-    found, findings = read(source, **arguments)
+    found, findings = walk(source, **arguments)
     assert found == rows
     assert findings.rows == len(rows)
     assert [(one.offset, one.length, one.kind) for one in findings.damages] == damages
@@ -62,7 +62,7 @@ def agrees(data: bytes, **arguments: int) -> None:
     tail = findings.tail
     assert (tail.status, tail.offset) == (TailStatus(status), place)
     assert findings.account.total == len(data)
-    before, failed = read(Bytes(data), "fail", **arguments)
+    before, failed = walk(Bytes(data), "fail", **arguments)
     if damages:
         (first, *_) = sorted(damages)
         assert (failed.damages[0].offset, failed.damages[0].kind) == (first[0], first[2])
@@ -109,7 +109,7 @@ def test_changed_chains_are_read_alike_by_loop_and_model() -> None:
 def test_a_long_search_looks_at_each_byte_about_once(window: int) -> None:
     data = box(b"first") + bytes(20_000) + box(b"last")
     source = Bytes(data)
-    found, findings = read(source)
+    found, findings = walk(source)
     assert [text for _, text in found] == [b"first", b"last"]
     assert findings.kinds == {"bad_box": 1}
     assert source.looked_at < 2 * len(data)
@@ -119,7 +119,7 @@ def test_damage_beyond_the_listing_limit_is_counted(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sawlog.format.damage.MAX_LISTED", 5)
     bad = note(b"abc")[:2] + b"\x00" + note(b"abc")[3:]
     whole = toy.TOTAL.encode(8 + 40 * len(bad)) + b"\xb0\0\0\0" + bad * 40
-    _, findings = read(Bytes(whole))
+    _, findings = walk(Bytes(whole))
     assert len(findings.damages) == 5
     assert findings.kinds == {"bad_sum": 40}
     assert findings.account.total == len(whole)
@@ -128,19 +128,19 @@ def test_damage_beyond_the_listing_limit_is_counted(monkeypatch: pytest.MonkeyPa
 def test_rows_that_cannot_be_delivered_take_their_place_among_the_damage() -> None:
     broken = bytearray(box(b"good", b"!bad", b"fine", b"!worse", b"last"))
     broken[8 + 2 * 8 + 3] ^= 1
-    found, findings = read(Bytes(bytes(broken)), rows=100)
+    found, findings = walk(Bytes(bytes(broken)), rows=100)
     assert [text for _, text in found] == [b"good", b"last"]
     assert [one.kind for one in findings.damages] == ["bad_text", "bad_sum", "bad_text"]
     assert [one.offset for one in findings.damages] == [16, 24, 32]
     assert findings.account.total == len(broken)
-    found, findings = read(Bytes(bytes(broken)), "fail", rows=100)
+    found, findings = walk(Bytes(bytes(broken)), "fail", rows=100)
     assert [text for _, text in found] == [b"good"]
     assert [one.offset for one in findings.damages] == [16]
 
 
 def test_what_cannot_be_read_is_damage_up_to_the_end(window: int) -> None:
     data = box(b"a" * 30, b"b" * 30, b"c" * 30)
-    found, findings = read(Bytes(data, broken_from=60))
+    found, findings = walk(Bytes(data, broken_from=60))
     expected = [text for at, text in model(data)[0] if window < len(data) and at + 33 <= 60]
     assert [text for _, text in found] == expected[: len(found)]
     assert findings.kinds == {"read_error": 1}
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_damage_up_to_the_end(window: int) -> None:
 
 def test_a_walk_ends_where_its_range_ends() -> None:
     first = box(b"one") + box(b"two")
-    found, findings = read(Bytes(first + box(b"three")), end=len(first))
+    found, findings = walk(Bytes(first + box(b"three")), end=len(first))
     assert [text for _, text in found] == [b"one", b"two"]
     assert findings.tail is None
     assert findings.account.total == len(first)

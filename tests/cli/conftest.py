@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-import sawlog
 from sawlog.cli import main
+from tests.support import write_records
 
 RECORDS = [
     b"plain text",
@@ -45,7 +44,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def write_log(path: Path, records: list[bytes]) -> Path:
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    write_records(path, records)
     return path
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-import sawlog
 from sawlog.cli import main
 from sawlog.deephaven.log import Logger
 from tests.cli.conftest import Run
+from tests.support import write_records
 
 HOSTILE = "\x1b]0;owned\x07\x1b[5m\x9b2J\x7f\r\u202e"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
@@ -35,7 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Logger(str(place / "trades"), schema, namespace="N", table="T", internal_partition="w") as logger:
         logger.write(pa.record_batch([pa.array([HOSTILE, "b"])], schema=schema))
     log = place / f"{NAME}.log"
-    sawlog.write(pa.table({"record": pa.array([HOSTILE.encode()] * 9, pa.binary())}), log, format="leveldb_log")
+    write_records(log, [HOSTILE.encode()] * 9)
     damaged = bytearray(log.read_bytes())
     damaged[30] ^= 1
     (place / f"damaged{NAME}.log").write_bytes(damaged)

@@ -14,13 +14,14 @@ from sawlog.cli import main
 from sawlog.errors import UnsupportedError
 from sawlog.format.damage import UNSUPPORTED, Damage, DamageWarning, Findings
 from sawlog.leveldb.log.walk import LogRange
+from tests.support import write_records
 
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A log whose last 100 bytes are of a kind that is not supported."""
     path = tmp_path / "1.log"
-    sawlog.write(pa.table({"record": [b"x" * 200]}), path, format="leveldb_log")
+    write_records(path, [b"x" * 200])
     decode = LogRange.decode
 
     def partly(self: LogRange, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ import pytest
 import sawlog
 from sawlog.errors import FormatError, OptionError
 from tests.cli.conftest import Run, run
-from tests.support import GOLDEN_DATABASES, damage_file, folder, nested
+from tests.support import GOLDEN_DATABASES, damage_file, folder, nested, write_records
 
 __all__ = ["folder", "nested", "run"]
 
@@ -116,7 +116,7 @@ def test_each_part_of_a_folder_is_drawn(folder: Path, run: Run, tmp_path: Path) 
 def test_each_collection_of_a_root_is_drawn(tmp_path: Path, run: Run) -> None:
     """Of two collections in one root there is a page each, by itself and in a folder with a log."""
     shutil.copytree(GOLDEN_DATABASES / "milvus/2.3.5-multi", tmp_path / "folder" / "a")
-    sawlog.write(pa.table({"record": [b"x"] * 9}), tmp_path / "folder" / "b" / "000007.log", format="leveldb_log")
+    write_records(tmp_path / "folder" / "b" / "000007.log", [b"x"] * 9)
     for directory, pages in ((tmp_path / "folder", ["1-1", "1-2", "2"]), (tmp_path / "folder" / "a", ["1", "2"])):
         output = tmp_path / directory.name / "pages" / "map.html"
         done = run("map", directory, "--output", output)
@@ -155,7 +155,7 @@ def test_each_part_of_a_folder_is_described(folder: Path, run: Run) -> None:
 
 def test_a_folder_is_repaired_part_by_part(tmp_path: Path, run: Run) -> None:
     root = tmp_path / "all"
-    sawlog.write(pa.table({"record": [b"x" * 100] * 9}), root / "logs" / "000007.log", format="leveldb_log")
+    write_records(root / "logs" / "000007.log", [b"x" * 100] * 9)
     sawlog.write(pa.table({"key": [b"a"], "value": [b"b"]}), root / "tables" / "000009.ldb", format="leveldb_table")
     sawlog.write(pa.table({"n": [1, 2]}), root / "N.T.bin", format="deephaven_log")
     shown = run("repair", root, tmp_path / "new")

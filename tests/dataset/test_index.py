@@ -42,6 +42,7 @@ from sawlog.stream.limits import StreamOptions
 from sawlog.stream.offset import Offset
 from tests.cli.conftest import Run, run
 from tests.samples import samples
+from tests.support import write_records
 
 __all__ = ["run", "samples"]
 
@@ -84,7 +85,7 @@ def remote() -> Iterator[str]:
     fsspec.filesystem("memory").rm(f"/{name}", recursive=True)
 
 
-def put(root: str, number: int, start: int, columns: tuple[str, ...] = ("i",)) -> str:
+def write_trades(root: str, number: int, start: int, columns: tuple[str, ...] = ("i",)) -> str:
     """A log that was written a minute ago."""
     path = f"{root}/Trades.bin.{number:06}"
     sawlog.write(pa.table({name: range(start, start + 3) for name in columns}), path, format="deephaven_log")
@@ -106,7 +107,7 @@ def logs(tmp_path: Path) -> str:
     root = str(tmp_path / "logs")
     os.mkdir(root)
     for number in range(8):
-        path = put(root, number, 10 * number, ("i", "j") if number % 2 else ("i",))
+        path = write_trades(root, number, 10 * number, ("i", "j") if number % 2 else ("i",))
         data = bytearray(Path(path).read_bytes())
         if number == 3:
             data[-3] ^= 1
@@ -157,7 +158,7 @@ def test_what_has_changed_is_looked_into(logs: str, change: str, monkeypatch: py
     elif change == "gone":
         os.unlink(path)
     else:
-        put(logs, 9, 90, ("k",))
+        write_trades(logs, 9, 90, ("k",))
     age(path) if change == "grown" else None
     assert answers(logs, index=True) == answers(logs)
     done = sawlog.index(logs)
@@ -216,7 +217,7 @@ def test_what_only_looks_like_an_index_is_not_used(logs: str, step: int) -> None
 
 def test_who_writes_an_index_is_trusted(tmp_path: Path) -> None:
     """Limits and deletions that are not those of the data leave rows out, as if the files were others."""
-    path = put(str(tmp_path), 1, 0)
+    path = write_trades(str(tmp_path), 1, 0)
     (file,) = Storage().find(path)
     place = tmp_path / "index"
 
@@ -245,9 +246,9 @@ def header(path: str) -> bytes:
 
 
 def test_a_header_that_is_not_the_files_is_noticed(tmp_path: Path) -> None:
-    path = put(str(tmp_path), 1, 0)
+    path = write_trades(str(tmp_path), 1, 0)
     (file,) = Storage().find(path)
-    other = put(str(tmp_path), 2, 0, ("j",))
+    other = write_trades(str(tmp_path), 2, 0, ("j",))
     place = tmp_path / "index"
     place.write_bytes(Index.of({file: IndexedFileFacts({HEADER: header(other)})}).to_bytes())
     for view in ("rows", "frames"):
@@ -257,7 +258,7 @@ def test_a_header_that_is_not_the_files_is_noticed(tmp_path: Path) -> None:
 
 def test_indexed_files_are_asked_for_nothing_but_rows(requests: Counter[str], remote: str) -> None:
     for number in range(FILES):
-        put(remote, number, 0)
+        write_trades(remote, number, 0)
     requests.clear()
     assert sawlog.index(remote, format="deephaven_log").read == FILES
     heads = {name: count for name, count in requests.items() if name.startswith("cat_file Trades")}
@@ -270,7 +271,7 @@ def test_indexed_files_are_asked_for_nothing_but_rows(requests: Counter[str], re
     assert (requests["cat_file"], requests[f"cat_file {INDEX_NAME}"]) == (1, 1), "no header is read"
     assert dataset.count_rows() == 3 * FILES
     for number in range(5):
-        put(remote, number, 7, ("i", "j"))
+        write_trades(remote, number, 7, ("i", "j"))
     requests.clear()
     assert sawlog.open(remote, index=True, format="deephaven_log").schema.names == ["i", "j"]
     assert requests["cat_file"] == 1 + 5, "those that have changed"
@@ -315,7 +316,7 @@ def test_on_the_command_line(run: Run, logs: str, tmp_path: Path) -> None:
 def test_settings_that_an_index_cannot_have_are_refused(
     logs: str, path: Callable[[str], str], settings: dict[str, Any], message: str
 ) -> None:
-    sawlog.write(pa.table({"record": [b"x"]}), f"{logs}/../log/000001.log", format="leveldb_log")
+    write_records(f"{logs}/../log/000001.log", [b"x"])
     with pytest.raises(OptionError, match=message):
         sawlog.index(path(logs), **settings)
 
@@ -326,7 +327,7 @@ def gauges(start: int) -> pa.Table:
     return pa.table({"timestamp": times, "value": [1.0, 2.0, float(start)], "_metric_": ["m"] * 3, "tags": tags})
 
 
-def numbers(start: int) -> pa.Table:
+def make_inserts(start: int) -> pa.Table:
     texts = [f"{number:06}" for number in range(start, start + 3)]
     return pa.table({"pk": range(start, start + 3), "text": texts, "x": [0.5, float("nan"), float(start)]})
 
@@ -341,7 +342,12 @@ def instant(milliseconds: int) -> dt.datetime:
 
 
 GROUPS: dict[str, tuple[str, Callable[[int], pa.Table], dict[str, Any], list[Any]]] = {
-    "deephaven_log": ("N.T.System.h.2024-01-0{0}.bin.{0}", numbers, {}, [("pk", ">", 30), ("text", "=", "000021")]),
+    "deephaven_log": (
+        "N.T.System.h.2024-01-0{0}.bin.{0}",
+        make_inserts,
+        {},
+        [("pk", ">", 30), ("text", "=", "000021")],
+    ),
     "filodb_record": (
         "{}.container",
         gauges,
@@ -349,8 +355,8 @@ GROUPS: dict[str, tuple[str, Callable[[int], pa.Table], dict[str, Any], list[Any
         [("timestamp", ">=", instant(30)), ("value", "in", [20.0, 30.0])],
     ),
     "leveldb_table": ("{}.ldb", keys, {}, [("key", "<", b"000012"), ("key", "=", b"000021")]),
-    "deephaven_table": ("Intraday/N/T/w/2024-01-0{}/T", numbers, {}, [("pk", ">", 30), ("text", "=", "000021")]),
-    "milvus_binlog": ("", numbers, {"timestamp": 1 << 40}, [("100", ">", 30), ("Timestamp", "<", 5)]),
+    "deephaven_table": ("Intraday/N/T/w/2024-01-0{}/T", make_inserts, {}, [("pk", ">", 30), ("text", "=", "000021")]),
+    "milvus_binlog": ("", make_inserts, {"timestamp": 1 << 40}, [("100", ">", 30), ("Timestamp", "<", 5)]),
     "leveldb_log": ("{:06}.log", lambda start: pa.table({"record": [b"%d" % start]}), {}, [("record", "=", b"20")]),
 }
 """Of each format the name of a file, its rows, options to write it with, and conditions."""
@@ -379,7 +385,7 @@ def some(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     return name, root
 
 
-def rows(root: str, name: str, **settings: Any) -> pa.Table:
+def read_intact(root: str, name: str, **settings: Any) -> pa.Table:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = sawlog.read(root, format=name, on_damage="skip", **settings)
@@ -390,8 +396,8 @@ def check_same(root: str, name: str) -> None:
     """With the index as without it."""
     conditions = GROUPS[name][3]
     for filters in ([], *([one] for one in conditions), [[one] for one in conditions]):
-        expected = rows(root, name, filters=filters)
-        found = rows(root, name, filters=filters, index=True)
+        expected = read_intact(root, name, filters=filters)
+        found = read_intact(root, name, filters=filters, index=True)
         assert found.schema == expected.schema
         assert found.to_pylist().__repr__() == expected.to_pylist().__repr__(), filters
 
@@ -477,7 +483,7 @@ def test_files_are_left_out_by_their_limits(some: tuple[str, str]) -> None:
         dataset = sawlog.open(root, format=name, filters=[condition], index=True)
         few = len(dataset.fragments()) < len(sawlog.open(root, format=name, filters=[condition]).fragments())
         assert few == (name in APART and condition[0] != "x")
-        assert dataset.count_rows() == len(rows(root, name, filters=[condition]))
+        assert dataset.count_rows() == len(read_intact(root, name, filters=[condition]))
 
 
 def test_not_a_number_has_no_limits(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import sys
 import warnings
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import sawlog
 from sawlog.format.recognition import explain_unselected
 from sawlog.format.scan import Scan
 from tests.cli.conftest import Run, run
+from tests.support import write_records
 
 __all__ = ["run"]
 
@@ -120,7 +120,7 @@ def test_the_version_is_kept_once() -> None:
 
 def test_a_table_of_nothing_is_without_skipped_files(tmp_path: Path) -> None:
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": pa.array([b"x"])}), path, format="leveldb_log")
+    write_records(path, [b"x"])
     assert sawlog.open(path).skipped == []
 
 

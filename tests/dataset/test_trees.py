@@ -15,7 +15,7 @@ import sawlog
 from sawlog.dataset.folder import open_folder
 from sawlog.storage import File
 from tests.cli.conftest import Run, run
-from tests.support import DATABASE, damage_file, folder, nested
+from tests.support import DATABASE, damage_file, folder, nested, write_records
 
 __all__ = ["folder", "nested", "run"]
 
@@ -70,7 +70,7 @@ def test_one_dataset_is_converted_into_a_directory(folder: Path, tmp_path: Path,
 def test_each_collection_becomes_a_file_and_is_compared(tmp_path: Path, run: Run) -> None:
     root = tmp_path / "a"
     shutil.copytree(GOLDEN / "milvus/2.3.5-multi", root / "milvus")
-    sawlog.write(pa.table({"record": [b"x"] * 9}), root / "logs" / "000007.log", format="leveldb_log")
+    write_records(root / "logs" / "000007.log", [b"x"] * 9)
     assert run("convert", root, tmp_path / "tables").code == 0
     tables = [f"milvus/default.{name}.parquet" for name in ("idx", "multi")]
     assert files_below(tmp_path / "tables") == ["logs.parquet", *tables]
@@ -87,7 +87,7 @@ def test_two_folders_are_compared_part_by_part(folder: Path, tmp_path: Path, run
     rows = sawlog.verify(folder).rows
     same = run("diff", folder, other)
     assert (same.code, f"equal: 4 of 4 parts equal, {rows} rows" in same.out) == (0, True)
-    sawlog.write(pa.table({"record": [b"x" * 100] * 8 + [b"y"]}), other / "logs" / "000007.log", format="leveldb_log")
+    write_records(other / "logs" / "000007.log", [b"x" * 100] * 8 + [b"y"])
     shutil.rmtree(other / "milvus")
     shutil.copytree(folder / "logs", other / "more")
     done = run("diff", folder, other)
@@ -191,7 +191,7 @@ def test_tables_of_one_folder_are_parts(tmp_path: Path, run: Run) -> None:
 def test_each_of_several_parts_that_are_looked_at_at_a_time_has_its_own_warnings(tmp_path: Path, run: Run) -> None:
     for number in range(6):
         sawlog.write(pa.table({"pk": [number]}), tmp_path / f"milvus_{number}", format="milvus_binlog")
-        sawlog.write(pa.table({"record": [b"x"]}), tmp_path / f"logs_{number}" / "000007.log", format="leveldb_log")
+        write_records(tmp_path / f"logs_{number}" / "000007.log", [b"x"])
     parts = json.loads(run("ls", str(tmp_path), "--json").out)["parts"]
     noted = {Path(part["path"]).name: len(part["remarks"]) for part in parts}
     assert noted == {f"logs_{number}": 0 for number in range(6)} | {f"milvus_{number}": 1 for number in range(6)}

@@ -10,18 +10,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import sawlog
 from sawlog.cli.cat import follow_rows
 from tests.cli.conftest import Run, run
+from tests.support import write_records
 
 __all__ = ["run"]
 
 
 def add(path: Path, *records: bytes) -> None:
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log", append=path.exists())
+    write_records(path, records, append=path.exists())
 
 
 def look(watch: sawlog.dataset.watch.Watch) -> list[bytes]:
@@ -54,13 +54,13 @@ def test_what_is_watched_may_be_anywhere(tmp_path: Path, monkeypatch: pytest.Mon
     add(path, b"a")
     there = path.read_bytes()
     url = f"memory://{tmp_path.name}"
-    sawlog.write(pa.table({"record": [b"a"]}), f"{url}/000001.log", format="leveldb_log")
+    write_records(f"{url}/000001.log", [b"a"])
     watches = [sawlog.open(place, format="leveldb_log").watch() for place in (".", path, tmp_path, there, url)]
     for watch in watches:
         assert look(watch) == [b"a"]
         assert look(watch) == []
     add(path, b"b")
-    sawlog.write(pa.table({"record": [b"c"]}), f"{url}/000002.log", format="leveldb_log")
+    write_records(f"{url}/000002.log", [b"c"])
     assert [look(watch) for watch in watches] == [[b"b"], [b"b"], [b"b"], [], [b"c"]]
 
 

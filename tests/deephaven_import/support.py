@@ -88,7 +88,7 @@ def plan(
     return planner((Partition("Ns", "T", "vm1", DATE), dataset.logs, progress))
 
 
-def rows(split: Split) -> list[int]:
+def read_numbers(split: Split) -> list[int]:
     """The numbers of a split's rows."""
     batches = (batch for fragment in split.fragments for batch in fragment.to_batches())
     return [number for batch in batches for number in batch.column("N").to_pylist()]

@@ -26,7 +26,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seconds
 
 
-def numbers(db: Path, table: str = "T") -> list[int]:
+def read_intraday(db: Path, table: str = "T") -> list[int]:
     return sawlog.read(db / "Intraday" / "Ns" / table).column("N").to_pylist()
 
 
@@ -57,8 +57,8 @@ def test_following_takes_turns(logs: Logs, db: Path, slept: list[float]) -> None
     assert sum(look.done.rows for look in looks) == 31_000
     whole = sum(path.stat().st_size for path in logs.directory.iterdir())
     assert whole * 0.99 < sum(look.done.bytes for look in looks) < whole
-    assert numbers(db) == [*range(21_000), *range(5000)]
-    assert numbers(db, "U") == list(range(5000))
+    assert read_intraday(db) == [*range(21_000), *range(5000)]
+    assert read_intraday(db, "U") == list(range(5000))
 
 
 def test_rows_come_with_the_next_look(logs: Logs, db: Path, slept: list[float]) -> None:
@@ -71,7 +71,7 @@ def test_rows_come_with_the_next_look(logs: Logs, db: Path, slept: list[float]) 
             logger.write(batch(start, start + 100))
             look = next(looks)
             assert (look.done.rows, look.done.lag, look.done.limited, look.errors) == (100, {}, False, [])
-            assert numbers(db) == list(range(start + 100))
+            assert read_intraday(db) == list(range(start + 100))
         logger.command(1)
     assert [look.done.rows for look in islice(looks, 2)] == [0, 0]
     assert len(slept) == 5
@@ -83,7 +83,7 @@ def test_a_table_that_is_locked_keeps_no_other(logs: Logs, db: Path) -> None:
     logs.write(0, 20, table="U")
     with IntradayTable(str(db), "Ns", "T").lock(), pytest.raises(SawlogError, match="another import"):
         import_logs(None, logs.directory, db)
-    assert numbers(db, "U") == list(range(20))
+    assert read_intraday(db, "U") == list(range(20))
     assert import_logs(None, logs.directory, db).rows == 10
 
 
@@ -123,7 +123,7 @@ def test_a_look_costs_no_more_the_more_there_were(
             if number == 1:
                 monkeypatch.setattr(tree, "sweep", lambda *args: pytest.fail("swept"))
     assert len(read) == len(set(read)) == 11
-    assert numbers(db) == list(range(120))
+    assert read_intraday(db) == list(range(120))
 
 
 @pytest.mark.parametrize("given", [{"max_bytes": 0}, {"on_unstorable": "drop"}, {"max_byte": 1}])

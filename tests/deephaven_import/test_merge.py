@@ -45,7 +45,7 @@ def history(db: Path) -> list[list[dict[str, Any]]]:
     return [sawlog.read(place / name, format="deephaven_table").to_pylist() for name in names]
 
 
-def numbers(db: Path) -> list[int]:
+def read_history(db: Path) -> list[int]:
     return [row["N"] for rows in history(db) for row in rows]
 
 
@@ -69,7 +69,7 @@ def test_groups_are_spread_and_rows_stay_in_order(db: Path, monkeypatch: pytest.
     for rows in found:
         keys = [(row["Sym"] or "", row["N"]) for row in rows]
         assert keys == sorted(keys)
-    assert sorted(numbers(db)) == list(range(ROWS))
+    assert sorted(read_history(db)) == list(range(ROWS))
     assert not [path for path in db.rglob(".*") if path.name != ".sawlog.lock"]
 
 
@@ -83,7 +83,7 @@ def test_without_groups_rows_are_cut_by_their_order(
         small_pieces(monkeypatch)
     merge(None, db, "Ns", "T", DATE, sort=sort, internal_partitions=4)
     names = ["" if n % 11 == 0 else f"s{n % 5}é" for n in range(ROWS)]
-    assert numbers(db) == sorted(range(ROWS), key=lambda n: (names[n] if "Sym" in sort else "", n))
+    assert read_history(db) == sorted(range(ROWS), key=lambda n: (names[n] if "Sym" in sort else "", n))
     counts = [len(rows) for rows in history(db)]
     assert len(counts) == 4
     assert max(counts) < ROWS / 2
@@ -105,11 +105,11 @@ def test_merges_during_the_day_keep_followed_locations_few(tmp_path: Path) -> No
         assert len(list((root / "Intraday/Ns/T").glob("vm1*"))) == 1
     assert looks is not None
     assert next(looks).done.rows == 0
-    assert sorted(numbers(root)) == list(range(120))
+    assert sorted(read_history(root)) == list(range(120))
     logs.write(120, 130)
     assert next(looks).done.rows == 10
     merge(None, root, "Ns", "T", DATE, group=["Sym"], replace=True, delete_intraday=True)
-    assert sorted(numbers(root)) == list(range(130))
+    assert sorted(read_history(root)) == list(range(130))
     assert len(history(root)) == 1
 
 
@@ -123,7 +123,7 @@ def test_a_record_of_very_many_parts_is_read(tmp_path: Path) -> None:
 
 def test_nightly_without_spark(db: Path) -> None:
     assert not nightly(None, db, before="2999-01-01", group=["Sym"]).failed
-    assert sorted(numbers(db)) == list(range(ROWS))
+    assert sorted(read_history(db)) == list(range(ROWS))
 
 
 def test_a_tree_that_is_not_there_is_not_made(tmp_path: Path) -> None:

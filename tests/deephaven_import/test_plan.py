@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sawlog.deephaven.ingest.records import ImportedRange, Partition, PositionRecord, Progress
 from sawlog.errors import DamageError, FormatError, SawlogError
 
-from .support import Logs, batch, logs, plan, rows
+from .support import Logs, batch, logs, plan, read_numbers
 
 __all__ = ["logs"]
 
@@ -20,7 +20,7 @@ def test_rows_in_order_of_the_logs(logs: Logs) -> None:
     logs.write(0, 100)
     logs.write(100, 200)
     (split,) = plan(logs, Progress()).splits
-    assert rows(split) == list(range(200))
+    assert read_numbers(split) == list(range(200))
     assert (split.record.sequence, split.record.truncates, len(split.record.logs)) == (0, False, 2)
 
 
@@ -35,7 +35,7 @@ def test_only_what_is_new(logs: Logs) -> None:
     (first,) = plan(logs, Progress()).splits
     logs.write(100, 200)
     (second,) = plan(logs, Progress.of([first.record])).splits
-    assert rows(second) == list(range(100, 200))
+    assert read_numbers(second) == list(range(100, 200))
     assert (first.record.sequence, second.record.sequence) == (0, 1)
 
 
@@ -43,7 +43,7 @@ def test_a_location_has_about_the_bytes_that_are_asked_for(logs: Logs) -> None:
     for start in range(0, 3000, 500):
         logs.write(start, start + 500)
     splits = plan(logs, Progress(), 8000).splits
-    assert [number for split in splits for number in rows(split)] == list(range(3000))
+    assert [number for split in splits for number in read_numbers(split)] == list(range(3000))
     assert [split.record.sequence for split in splits] == list(range(len(splits)))
     sizes = [sum(fragment.size for fragment in split.fragments) for split in splits]
     assert len(sizes) > 10
@@ -67,12 +67,12 @@ def test_restarts_at_any_location_and_with_other_sizes(sizes: list[int], locatio
             total += size + 50 * (index == 1)
         live = sum(sizes[:2]) if len(sizes) > 1 else 0
         splits = plan(logs, Progress(), location_bytes).splits
-        assert [n for split in splits for n in rows(split)] == list(range(live, total))
+        assert [n for split in splits for n in read_numbers(split)] == list(range(live, total))
         published = [split.record for split in splits[:kept]]
         assert [PositionRecord.from_json(record.to_json(), "here") for record in published] == published
         rest = plan(logs, Progress.of(published), location_bytes // 2).splits
-        before = [n for split in splits[:kept] for n in rows(split)]
-        assert before + [n for split in rest for n in rows(split)] == list(range(live, total))
+        before = [n for split in splits[:kept] for n in read_numbers(split)]
+        assert before + [n for split in rest for n in read_numbers(split)] == list(range(live, total))
         assert not any(split.record.truncates for split in rest if published)
 
 
@@ -84,13 +84,13 @@ def test_a_deleted_partition_knows_what_its_past_knew(logs: Logs) -> None:
         logger.delete_partition()
         logger.write(batch(200, 210))
     (split,) = plan(logs, Progress.of(first)).splits
-    assert rows(split) == list(range(200, 210))
+    assert read_numbers(split) == list(range(200, 210))
     assert (split.record.truncates, split.record.sequence) == (True, 1)
     # The void location and its record are gone: nothing of the first log comes back.
     assert plan(logs, Progress.of([split.record])).splits == ()
     # Its deletion was under way, and nothing else: all is planned again.
     (again,) = plan(logs, Progress()).splits
-    assert rows(again) == list(range(200, 210))
+    assert read_numbers(again) == list(range(200, 210))
 
 
 def test_a_late_log_before_a_deletion_is_void(logs: Logs) -> None:
@@ -111,7 +111,7 @@ def test_a_late_log_is_imported_and_told(logs: Logs) -> None:
     records = [split.record for split in plan(logs, Progress()).splits]
     hidden.rename(early)
     found = plan(logs, Progress.of(records))
-    assert [rows(split) for split in found.splits] == [list(range(100))]
+    assert [read_numbers(split) for split in found.splits] == [list(range(100))]
     assert "came after later logs" in found.remarks[0]
 
 
@@ -120,11 +120,11 @@ def test_what_is_being_written_waits(logs: Logs) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-3])
     found = plan(logs, Progress())
-    assert rows(found.splits[0]) == list(range(99))
+    assert read_numbers(found.splits[0]) == list(range(99))
     assert "wait for their end" in found.remarks[0]
     path.write_bytes(whole)
     (rest,) = plan(logs, Progress.of([found.splits[0].record])).splits
-    assert rows(rest) == [99]
+    assert read_numbers(rest) == [99]
 
 
 def test_a_log_without_its_header_is_left_out_and_told(logs: Logs) -> None:
@@ -136,7 +136,7 @@ def test_a_log_without_its_header_is_left_out_and_told(logs: Logs) -> None:
     with pytest.raises(FormatError):
         plan(logs, Progress())
     found = plan(logs, Progress(), on_damage="skip")
-    assert [rows(split) for split in found.splits] == [list(range(100, 200))]
+    assert [read_numbers(split) for split in found.splits] == [list(range(100, 200))]
     assert str(path) in found.skipped[0]
     # One that is only begun waits.
     path.write_bytes(data[:30])
@@ -148,10 +148,10 @@ def test_damage_at_the_end_waits_while_a_log_grows(logs: Logs) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    assert rows(plan(logs, Progress()).splits[0]) == list(range(99))
+    assert read_numbers(plan(logs, Progress()).splits[0]) == list(range(99))
     logs.write(100, 200)
     with pytest.raises(DamageError):
-        rows(plan(logs, Progress()).splits[0])
+        read_numbers(plan(logs, Progress()).splits[0])
 
 
 @pytest.mark.parametrize("change", ["shrunk", "replaced"])

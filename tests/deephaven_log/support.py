@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 
-from sawlog.format.damage import FileReport
+import sawlog
+from sawlog.format.damage import DamageWarning, FileReport
 from sawlog.testing import Sample, check
 
 from .reference import DELETE, Col, entry, header, row
@@ -87,3 +90,11 @@ def checked(data: bytes, **options: object) -> tuple[list[int], FileReport]:
     """Rows and report of damaged bytes that keep the laws."""
     found = check(LOG, data, **options)
     return found.table["N"].to_pylist(), found.report
+
+
+def read_numbers(path: Path | str, **options: Any) -> list[int]:
+    """Return the column N of a log, whatever is damaged."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)
+        numbers: list[int] = sawlog.read(path, format="deephaven_log", **options).column("N").to_pylist()
+    return numbers

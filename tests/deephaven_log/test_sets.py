@@ -16,13 +16,7 @@ from sawlog.errors import DamageError, OptionError
 from sawlog.format.damage import DamageWarning, Findings
 
 from .reference import Col, committed, header, row
-from .support import FLAGS, HEADER, make, put
-
-
-def read(path: str, **options) -> list[int]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DamageWarning)
-        return sawlog.read(path, format="deephaven_log", **options).column("N").to_pylist()
+from .support import FLAGS, HEADER, make, put, read_numbers
 
 
 @given(FLAGS)
@@ -32,9 +26,9 @@ def read(path: str, **options) -> list[int]:
 def test_the_state_machine(flags):
     path = put(make(flags))
     try:
-        assert read(path) == committed(flags)
-        assert read(path, verify_checksums=False) == committed(flags)
-        assert read(path, deletes="ignore") == committed(flags, deletes=False)
+        assert read_numbers(path) == committed(flags)
+        assert read_numbers(path, verify_checksums=False) == committed(flags)
+        assert read_numbers(path, deletes="ignore") == committed(flags, deletes=False)
         (report,) = sawlog.verify(path, format="deephaven_log").files
         assert report.account.total == report.size
         assert not report.damaged
@@ -125,7 +119,7 @@ def test_an_unfinished_set_as_an_error(tmp_path: Path):
     path.write_bytes(make([3, 1, 0]))
     with pytest.raises(DamageError, match="incomplete_set"):
         sawlog.read(path, incomplete="error")
-    assert read(str(path), incomplete="error", on_damage="skip") == [0]
+    assert read_numbers(str(path), incomplete="error", on_damage="skip") == [0]
     (report,) = sawlog.verify(path, incomplete="error").files
     assert report.kinds == {"incomplete_set": 1}
     assert report.account.total == report.size
@@ -134,17 +128,17 @@ def test_an_unfinished_set_as_an_error(tmp_path: Path):
 def test_strict_readers_take_orphans_for_damage(tmp_path: Path):
     path = tmp_path / "orphan.bin"
     path.write_bytes(make([3, 0, 2, 3]))
-    assert read(str(path)) == [0, 1, 2, 3]
+    assert read_numbers(str(path)) == [0, 1, 2, 3]
     assert sawlog.verify(path).files[0].notes == {"orphan_rows": 2}
     with pytest.raises(DamageError, match="orphan_row"):
         sawlog.read(path, strict=True)
-    assert read(str(path), strict=True, on_damage="skip") == [0, 3]
+    assert read_numbers(str(path), strict=True, on_damage="skip") == [0, 3]
 
 
 def test_aborted_sets_are_counted(tmp_path: Path):
     path = tmp_path / "aborted.bin"
     path.write_bytes(make([1, 0, 1, 2, 1, 3]))
-    assert read(str(path)) == [2, 3, 5]
+    assert read_numbers(str(path)) == [2, 3, 5]
     assert sawlog.verify(path).files[0].notes == {"aborted_rows": 3}
 
 
@@ -208,7 +202,7 @@ def test_following_a_growing_log_with_damage(flags, place, fractions):
     data[start + 6] ^= 0x55
     path = put(bytes(data))
     try:
-        expected = read(path, on_damage="skip")
+        expected = read_numbers(path, on_damage="skip")
         positions: dict = {}
         rows: list[int] = []
         for fraction in [*sorted(fractions), 1.0]:

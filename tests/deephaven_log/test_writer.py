@@ -16,22 +16,15 @@ import pytest
 import sawlog
 from sawlog.deephaven.log import DELETE_PARTITION, Logger, read_bin, read_bin_dir
 from sawlog.errors import DamageError, OptionError, SchemaError
-from sawlog.format.damage import DamageWarning
 
 from .reference import Col, header, row
-from .support import COLS, make
+from .support import COLS, make, read_numbers
 
 SCHEMA = pa.schema([pa.field("N", pa.int32()), pa.field("S", pa.string())])
 
 
 def table(*numbers: int) -> pa.Table:
     return pa.table({"N": pa.array(numbers, pa.int32()), "S": [f"s{n}" for n in numbers]}, SCHEMA)
-
-
-def rows(path, **options) -> list[int]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DamageWarning)
-        return sawlog.read(path, **options).column("N").to_pylist()
 
 
 def kinds(path) -> list[str]:
@@ -47,7 +40,7 @@ def test_rows_sets_and_commands(tmp_path: Path):
         log.transaction(table())
         log.command(77, b"data")
         log.write(table(7, 8))
-    assert rows(path) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert read_numbers(path) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert kinds(path) == ["single", "first", "row", "row", "last", "single", "record", "single", "single"]
     (command,) = sawlog.read(path, view="commands").to_pylist()
     assert (command["command_id"], command["data"]) == (77, b"data")
@@ -59,7 +52,7 @@ def test_deleting_a_partition(tmp_path: Path):
         log.write(table(1))
         log.delete_partition()
         log.write(table(2))
-    assert rows(path) == [2]
+    assert read_numbers(path) == [2]
     sawlog.repair(path, tmp_path / "fixed.bin")
     assert (tmp_path / "fixed.bin").read_bytes() == path.read_bytes()
 
@@ -79,7 +72,7 @@ def test_names_and_rolling(tmp_path: Path):
         "Ns.T.System.host_1.2024-05-06.bin.2024-05-06.235958.500+0000",
         "Ns.T.System.host_1.2024-05-07.bin.2024-05-07.000000.750+0000",
     ]
-    assert [rows(tmp_path / name) for name in names] == [[1, 2, 3, 4], [5, 6, 7]]
+    assert [read_numbers(tmp_path / name) for name in names] == [[1, 2, 3, 4], [5, 6, 7]]
     assert read_bin_dir(str(tmp_path)).column("Date").to_pylist() == ["2024-05-06"] * 4 + ["2024-05-07"] * 3
     assert read_bin(str(tmp_path / names[0]), columns=["N"]).num_rows == 4
 
@@ -90,7 +83,7 @@ def test_rolling_by_size_never_tears_a_set(tmp_path: Path):
             log.transaction(table(*range(start, start + 10)))
     assert len(log.files) > 3
     assert all(os.path.getsize(path) <= 1400 for path in log.files)
-    assert rows(tmp_path) == list(range(200))
+    assert read_numbers(tmp_path) == list(range(200))
     assert all(not sawlog.verify(path).damaged for path in log.files)
 
 
@@ -182,9 +175,9 @@ def test_appending_after_a_crash(tmp_path: Path, torn):
         Logger(path, SCHEMA)
     with Logger(path, SCHEMA, append=True) as log:
         log.write(table(3))
-    assert rows(path) == [1, 2, 3]
+    assert read_numbers(path) == [1, 2, 3]
     sawlog.write(table(4), path, format="deephaven_log", append=True)
-    assert rows(path) == [1, 2, 3, 4]
+    assert read_numbers(path) == [1, 2, 3, 4]
     assert sawlog.verify(path).files[0].tail.status == "clean"
 
 
@@ -208,7 +201,7 @@ def test_one_writer_at_a_time(tmp_path: Path):
         with pytest.raises(OptionError, match="another process"):
             Logger(path, SCHEMA, append=True)
         log.write(table(2))
-    assert rows(path) == [1, 2]
+    assert read_numbers(path) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -235,10 +228,10 @@ def test_buffered_entries_wait(tmp_path: Path):
         log.write(table(1))
         assert path.stat().st_size == size
         log.flush()
-        assert rows(path) == [1]
+        assert read_numbers(path) == [1]
     with Logger(tmp_path / "b.bin", SCHEMA, fsync="write") as log:
         log.write(table(1))
-        assert rows(tmp_path / "b.bin") == [1]
+        assert read_numbers(tmp_path / "b.bin") == [1]
 
 
 def _log_on(path: str, started, sets: int) -> None:
@@ -262,7 +255,7 @@ def test_a_reader_at_work_sees_whole_sets_only(tmp_path: Path):
         positions: dict = {}
         followed: list[int] = []
         while seen < 400 * 50:
-            found = rows(path)
+            found = read_numbers(path)
             assert len(found) % 50 == 0
             assert found == list(range(len(found)))
             assert len(found) >= seen

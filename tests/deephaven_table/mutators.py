@@ -26,7 +26,7 @@ def metadata(sample: Sample, dice: Random) -> Mutation:
     return change_file(sample, name, head + data[start:], "metadata changed below its length")
 
 
-def numbers(sample: Sample, dice: Random) -> Mutation:
+def change_offset(sample: Sample, dice: Random) -> Mutation:
     """One of the numbers in the data of a column made something else that may be in order."""
     names = [name for name, data in sample.content.items() if name.endswith((".dat", ".sym")) and len(data) > 72]
     if not names:
@@ -43,7 +43,7 @@ def numbers(sample: Sample, dice: Random) -> Mutation:
     return change_file(sample, name, bytes(data), f"{new} at byte {at}")
 
 
-def rows(sample: Sample, dice: Random) -> Mutation:
+def change_row_count(sample: Sample, dice: Random) -> Mutation:
     """Another count of rows."""
     names = [name for name in sample.content if name.endswith("table.size")]
     if not names:
@@ -76,4 +76,4 @@ def markup(sample: Sample, dice: Random) -> Mutation:
     return change_file(sample, names[0], ET.tostring(root), "markup changed")
 
 
-MUTATORS = (metadata, numbers, rows, markup)
+MUTATORS = (metadata, change_offset, change_row_count, markup)

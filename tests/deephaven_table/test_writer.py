@@ -29,7 +29,7 @@ from sawlog.storage import Storage
 HEADER = bytes.fromhex("80000005 00001000 aced000570").ljust(4096, b"\0")
 
 
-def write(path: Path, data: pa.Table, **options: Any) -> dict[str, bytes]:
+def write_location(path: Path, data: pa.Table, **options: Any) -> dict[str, bytes]:
     """Write a location; its files, without headers where they are the plain ones."""
     given = {"compact_header": True, **options}
     writer = LocationWriter(str(path), data.schema, WriteOptions(**given), Storage())
@@ -51,7 +51,7 @@ def column(
     data = pa.table({"C": pa.array(values, kind)})
     if type is not None:
         options["types"] = {"C": type}
-    found = write(path, data, **options)
+    found = write_location(path, data, **options)
     assert found.pop("table.size") == len(values).to_bytes(4, "big")
     return {name[1:]: content for name, content in found.items()}
 
@@ -73,7 +73,7 @@ def test_metadata_beyond_the_header_goes_to_the_end() -> None:
 
 
 def test_the_header_of_the_product(tmp_path: Path) -> None:
-    write(tmp_path / "t", pa.table({"I": pa.array([1], pa.int32())}), compact_header=False)
+    write_location(tmp_path / "t", pa.table({"I": pa.array([1], pa.int32())}), compact_header=False)
     data = (tmp_path / "t" / "I.dat").read_bytes()
     assert len(data) == 131072 + 4
     assert data[:13] == bytes.fromhex("80000005 00020000 aced000570")
@@ -143,7 +143,7 @@ def test_symbols_of_several_batches_and_odd_dictionaries(tmp_path: Path) -> None
     first = pa.DictionaryArray.from_arrays(pa.array([2, None, 0], pa.int32()), ["x", "unused", "y", "x", None])
     second = pa.DictionaryArray.from_arrays(pa.array([3, 4, 1], pa.int32()), ["y", "new", "unused", "x", None])
     data = pa.Table.from_batches([pa.record_batch({"C": one}) for one in (first, second)])
-    found = write(tmp_path / "t", data)
+    found = write_location(tmp_path / "t", data)
     assert found["C.sym.bytes"] == b"yxnew"
     assert found["C.dat"] == struct.pack("<6i", 0, -(1 << 31), 1, 1, -(1 << 31), 2)
 
@@ -174,7 +174,7 @@ def test_charset_of_metadata_and_option(tmp_path: Path) -> None:
         "C", pa.string(), metadata={"sawlog.type": "String", "sawlog.symbol_table": "None", "sawlog.charset": "UTF-8"}
     )
     data = pa.table({"C": ["é"], "D": ["é"]}, pa.schema([field, pa.field("D", pa.string())]))
-    found = write(tmp_path / "t", data, charset="UTF-16BE")
+    found = write_location(tmp_path / "t", data, charset="UTF-16BE")
     assert found["C.bytes"] == "é".encode()
     assert found["D.sym.bytes"] == b"\0\xe9"
 
@@ -291,8 +291,8 @@ def test_slices_are_written_as_they_are_seen(tmp_path: Path) -> None:
         }
     )
     types = {"T": "String(None)"}
-    sliced = write(tmp_path / "sliced", data.slice(1, 2), types=types)
-    copied = write(tmp_path / "copied", pa.concat_tables([data.slice(1, 2).take([0, 1])]), types=types)
+    sliced = write_location(tmp_path / "sliced", data.slice(1, 2), types=types)
+    copied = write_location(tmp_path / "copied", pa.concat_tables([data.slice(1, 2).take([0, 1])]), types=types)
     assert sliced == copied
     assert sliced["I.dat"] == struct.pack("<ii", 1, -(1 << 31))
     assert sliced["L.bytes"].endswith(bytes.fromhex("00000002 0001 0002"))
@@ -302,7 +302,7 @@ def test_groups_are_found_across_batches(tmp_path: Path) -> None:
     data = pa.table({"Sym": ["A", "A", None, "B"], "N": pa.array([7, 7, 7, 8], pa.int32()), "X": [1, 2, 3, 4]})
     batches = pa.Table.from_batches([batch for i in range(4) for batch in data.slice(i, 1).to_batches()])
     for number, table in enumerate((data, batches)):
-        found = write(tmp_path / str(number), table, group=("Sym", "N"))
+        found = write_location(tmp_path / str(number), table, group=("Sym", "N"))
         for name, groups in (
             ("Sym", (Group("A", 0, 2), Group(None, 2, 3), Group("B", 3, 4))),
             ("N", (Group(7, 0, 3), Group(8, 3, 4))),
@@ -317,7 +317,7 @@ def test_groups_are_found_across_batches(tmp_path: Path) -> None:
 
 def test_groups_beyond_the_header_go_to_the_end(tmp_path: Path) -> None:
     names = [f"S{i:05}" for i in range(20_000)]
-    found = write(tmp_path / "t", pa.table({"Sym": names}), group=("Sym",), compact_header=False)
+    found = write_location(tmp_path / "t", pa.table({"Sym": names}), group=("Sym",), compact_header=False)
     header = found["Sym.dat"][:131072]
     size = int.from_bytes(header[:4], "big") & 0x7FFFFFFF
     assert size > 131072
@@ -342,13 +342,13 @@ def test_scattered_values_are_not_grouped(values: list[Any], kind: pa.DataType, 
     data = pa.table({"C": pa.array(values, kind)})
     for number, table in enumerate((data, pa.concat_tables([data.slice(0, 2), data.slice(2)]))):
         with pytest.raises(SchemaError, match=f"column 'C', row {row}: .* must follow one another"):
-            write(tmp_path / str(number), table, group=("C",))
+            write_location(tmp_path / str(number), table, group=("C",))
     assert os.listdir(tmp_path) == []
 
 
 def test_equal_neighbours_are_one_group(tmp_path: Path) -> None:
     nans = pa.array([float("nan"), float("nan"), -0.0, 0.0])
-    found = write(tmp_path / "t", pa.table({"C": nans}), group=("C",))["C.dat"]
+    found = write_location(tmp_path / "t", pa.table({"C": nans}), group=("C",))["C.dat"]
     grouping = read_grouping(found[8:4096], "C")
     assert grouping is not None
     assert [(group.first, group.end) for group in grouping.groups] == [(0, 2), (2, 3), (3, 4)]
@@ -418,7 +418,7 @@ def test_what_cannot_be_written(kind: str, arrow: pa.DataType, values: list[Any]
         }
     )
     with pytest.raises(SchemaError, match=f"column 'C', {shifted}"):
-        write(tmp_path / "t", pa.concat_tables([first, data]), types={"C": kind})
+        write_location(tmp_path / "t", pa.concat_tables([first, data]), types={"C": kind})
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_what_no_location_is_begun_for(
     data: pa.Table, options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=message):
-        write(tmp_path / "t", data, **options)
+        write_location(tmp_path / "t", data, **options)
     assert os.listdir(tmp_path) == []
 
 
@@ -496,10 +496,10 @@ def test_partitions_stay_in_the_names_of_directories(tmp_path: Path) -> None:
     ]
     data = pa.table({"A": [1, 2], "Date": ["d1"] * 2, "In": ["7"] * 2}, pa.schema(fields))
     path = tmp_path / "Systems" / "Ns" / "Partitions" / "7" / "d1" / "T"
-    assert sorted(write(path, data)) == ["A.dat", "table.size"]
+    assert sorted(write_location(path, data)) == ["A.dat", "table.size"]
     with pytest.raises(SchemaError, match="column 'Date', row 0: d1 does not belong into a location of 'd2'"):
-        write(tmp_path / "Ns" / "Partitions" / "7" / "d2" / "T", data)
-    assert "Date.sym" in write(tmp_path / "splayed", data)
+        write_location(tmp_path / "Ns" / "Partitions" / "7" / "d2" / "T", data)
+    assert "Date.sym" in write_location(tmp_path / "splayed", data)
 
 
 def test_many_columns_need_few_descriptors(tmp_path: Path) -> None:
@@ -507,7 +507,7 @@ def test_many_columns_need_few_descriptors(tmp_path: Path) -> None:
     data = pa.table({f"C{i}": ["x"] for i in range(150)})
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
     try:
-        found = write(tmp_path / "t", data)
+        found = write_location(tmp_path / "t", data)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert len(found) == 3 * 150 + 1
@@ -516,7 +516,7 @@ def test_many_columns_need_few_descriptors(tmp_path: Path) -> None:
 def test_a_symbol_table_forgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.deephaven.table.symbol_table.MAX_KNOWN_SYMBOLS", 2)
     batches = [pa.record_batch({"C": values}) for values in (["a", "b"], ["b", "c"], ["c", "a"], ["a"])]
-    found = write(tmp_path / "t", pa.Table.from_batches(batches))
+    found = write_location(tmp_path / "t", pa.Table.from_batches(batches))
     assert found["C.sym.bytes"] == b"abcca"
     assert found["C.dat"] == struct.pack("<7i", 0, 1, 1, 2, 3, 4, 4)
     assert sawlog.read(tmp_path / "t").column("C").to_pylist() == ["a", "b", "b", "c", "c", "a", "a"]
@@ -551,12 +551,12 @@ def test_types_of_a_schema_file(tmp_path: Path) -> None:
         </Table>"""
     )
     data = pa.table({"S": ["é"], "N": [7], "X": [1.5]})
-    found = write(tmp_path / "t", data, schema=str(tmp_path / "Ns.T.schema"), types={"X": "double"})
+    found = write_location(tmp_path / "t", data, schema=str(tmp_path / "Ns.T.schema"), types={"X": "double"})
     assert found["N.dat"] == struct.pack("<i", 7)
     assert found["S.bytes"] == "é".encode()
     assert "Gone.dat" not in found
     with pytest.raises(SchemaError, match="'N' is string, which cannot be written as int"):
-        write(tmp_path / "u", pa.table({"N": ["x"]}), schema=str(tmp_path / "Ns.T.schema"))
+        write_location(tmp_path / "u", pa.table({"N": ["x"]}), schema=str(tmp_path / "Ns.T.schema"))
 
 
 def test_many_symbols_take_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

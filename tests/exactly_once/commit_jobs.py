@@ -32,7 +32,7 @@ LOCAL = ("rename", "replace", "link", "unlink", "rmdir", "mkdir", "fsync")
 REQUESTS = ("copy", "delete", "get", "head", "list", "list_with_delimiter", "open_writer", "put")
 
 
-def rows(generation: int, task: int) -> pa.RecordBatch:
+def make_sides(generation: int, task: int) -> pa.RecordBatch:
     sides = ["left", "right"]
     return pa.record_batch({"generation": [generation] * 2, "task": [task] * 2, "side": sides})
 
@@ -55,7 +55,7 @@ def commit(asked: dict[str, Any]) -> Callable[[], None]:
 
 def _staged(writer: SawlogWriter, job: sawlog.storage.commit.Job, generation: int, task: int) -> list[Any]:
     writing = writer.begin(job, task)
-    writing.write(rows(generation, task))
+    writing.write(make_sides(generation, task))
     return writing.finish()
 
 
@@ -98,7 +98,7 @@ def run(asked: dict[str, Any], answer: int) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:  # every job finds the kernels loaded
-        sawlog.write(rows(0, 0), f"{scratch}/1.bin", format="deephaven_log")
+        sawlog.write(make_sides(0, 0), f"{scratch}/1.bin", format="deephaven_log")
     for line in sys.stdin:
         reading, writing = os.pipe()
         child = os.fork()

@@ -18,7 +18,7 @@ SPAN = 10**8
 """Keys of one incarnation of the writer."""
 
 
-def rows(key: int, count: int) -> pa.RecordBatch:
+def make_rows(key: int, count: int) -> pa.RecordBatch:
     """Rows of consecutive keys."""
     keys = list(range(key, key + count))
     return pa.record_batch([pa.array(keys), pa.array([f"row {k}" for k in keys])], schema=SCHEMA)
@@ -37,7 +37,7 @@ def main(directory: str, number: int, name: str, skew: float) -> None:
         clock=lambda: time.time() + skew,
     ) as logger:
         while True:
-            batch = rows(key, chance.randrange(1, 50))
+            batch = make_rows(key, chance.randrange(1, 50))
             if chance.random() < 0.5:
                 logger.transaction(batch)
             else:

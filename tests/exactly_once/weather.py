@@ -16,7 +16,7 @@ import pyarrow as pa
 import sawlog
 from sawlog.deephaven.log import Logger
 
-from .log_rows import SCHEMA, SPAN, rows
+from .log_rows import SCHEMA, SPAN, make_rows
 
 WEATHER = {"night": 2, "archive": 3, "copytruncate": 2, "late": 3, "clock": 3, "reboot": 2, "recycle": 4}
 """What may happen, and how often in comparison; clocks are an hour off for the next writer."""
@@ -101,7 +101,7 @@ class Weather:
             internal_partition=f"late{self._late}",
             clock=lambda: time.time() - self._chance.randrange(1, 5) * HOUR,
         ) as logger:
-            logger.write(rows(-self._late * SPAN, LATE))
+            logger.write(make_rows(-self._late * SPAN, LATE))
         for path in aside.iterdir():
             path.rename(self._logs / path.name)
 

@@ -107,7 +107,7 @@ def gauges(rows: list[tuple]) -> pa.Table:
     )
 
 
-def write(data: Any, place: Path, **options: Any) -> bytes:
+def write_containers(data: Any, place: Path, **options: Any) -> bytes:
     sawlog.write(data, place, format="filodb_record", **{"container_timestamp": golden.TIMESTAMP, **options})
     return place.read_bytes()
 

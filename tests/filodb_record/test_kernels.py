@@ -15,7 +15,7 @@ from sawlog.filodb.values import find_shards, hash_series
 from sawlog.kernels.jit import MODE, PYTHON
 
 from . import golden
-from .support import DATA, LABELS, checked, gauges, in_every_view, nested_rows, write
+from .support import DATA, LABELS, checked, gauges, in_every_view, nested_rows, write_containers
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 
@@ -55,9 +55,9 @@ def test_golden_bytes_both_ways(tmp_path: Path, name: str) -> None:
     schemas = Schemas([golden.STR_LONG]) if name == "str_long_12" else None
     table = sawlog.read(golden.path(name), schema=schemas, verify_hashes=True)
     table.validate(full=True)
-    assert write(table, tmp_path / "a.container", container_size=2048, whole=True)
+    assert write_containers(table, tmp_path / "a.container", container_size=2048, whole=True)
     assert sawlog.read(tmp_path / "a.container", schema=schemas).equals(table)
-    assert write(table, tmp_path / "b.container") == golden.data(name)
+    assert write_containers(table, tmp_path / "b.container") == golden.data(name)
 
 
 @pytest.mark.parametrize("name", ["geometric", "geometric_1", "custom", "exponential"])
@@ -80,7 +80,7 @@ def test_kernel_and_decoder_agree_on_histograms(tmp_path: Path, name: str) -> No
     table = sawlog.read(path, statistics="count,sum", quantiles="0.5,0.9")
     assert [row["h"]["count"] for row in table.to_pylist()] == [row["h"]["values"][-1] for row in table.to_pylist()]
     plain = sawlog.read(path)
-    assert write(plain, tmp_path / "b.container") == path.read_bytes()
+    assert write_containers(plain, tmp_path / "b.container") == path.read_bytes()
 
 
 def test_distinct_series_of_any_size(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_distinct_series_of_any_size(tmp_path: Path) -> None:
     series = [(f"m{k % 5}", {"k" * (k % 11): "é" * (k % 9), "job": str(k)}) for k in range(40)]
     rows = [(n, 1.0, *series[rng.randrange(40)]) for n in range(200)]
     path = tmp_path / "a.container"
-    data = write(gauges([(t, v, m, list(tags.items())) for t, v, m, tags in rows]), path, table="gauge")
+    data = write_containers(gauges([(t, v, m, list(tags.items())) for t, v, m, tags in rows]), path, table="gauge")
     assert data == path.read_bytes()
     keys = sawlog.read(path, view="partkeys")
     met = list(dict.fromkeys((m, tuple(sorted(tags.items()))) for _, _, m, tags in rows))
@@ -99,7 +99,7 @@ def test_distinct_series_of_any_size(tmp_path: Path) -> None:
 
 def test_nested_records_are_written_as_they_were_built(tmp_path: Path) -> None:
     schemas, table, containers = nested_rows()
-    made = write(table.slice(0, 20), tmp_path / "a.container", schema=schemas, table="result")
+    made = write_containers(table.slice(0, 20), tmp_path / "a.container", schema=schemas, table="result")
     assert made[16:] == containers[0][16 : len(made)]
     again = sawlog.read(tmp_path / "a.container", schema=schemas, table="result")
     assert again["series"].to_pylist() == table["series"].to_pylist()[:20]

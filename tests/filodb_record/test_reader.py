@@ -35,7 +35,7 @@ def builder(size: int = 262144) -> RecordBuilder:
     return RecordBuilder(size, clock=lambda: golden.TIMESTAMP)
 
 
-def save(place: Path, *parts: bytes) -> str:
+def write_container(place: Path, *parts: bytes) -> str:
     place.write_bytes(b"".join(parts))
     return str(place)
 
@@ -70,7 +70,7 @@ def test_types_of_columns_follow_the_schema() -> None:
 
 @pytest.mark.parametrize("container_size", [None, 2048])
 def test_whole_containers_back_to_back(tmp_path: Path, container_size: int | None) -> None:
-    path = save(tmp_path / "a.container", *(Path(one).read_bytes() for one in SMALL))
+    path = write_container(tmp_path / "a.container", *(Path(one).read_bytes() for one in SMALL))
     assert_gauge_100(sawlog.read(path, container_size=container_size))
     (report,) = sawlog.verify(path).files
     unused = sum(2048 - 4 - one["num_bytes_header"] for one in golden.facts("gauge_100_small")["containers"][:-1])
@@ -89,10 +89,10 @@ def test_whole_containers_back_to_back(tmp_path: Path, container_size: int | Non
 def test_trimmed_containers_and_several_files(tmp_path: Path) -> None:
     sizes = [one["num_bytes_header"] + 4 for one in golden.facts("gauge_100_small")["containers"]]
     trimmed = [Path(one).read_bytes()[:size] for one, size in zip(SMALL, sizes, strict=True)]
-    assert_gauge_100(sawlog.read(save(tmp_path / "a.container", *trimmed)))
+    assert_gauge_100(sawlog.read(write_container(tmp_path / "a.container", *trimmed)))
     assert_gauge_100(sawlog.read(SMALL))
     for number, part in enumerate(trimmed):
-        save(
+        write_container(
             tmp_path / "d" / f"{number}.container" if (tmp_path / "d").mkdir(exist_ok=True) is None else tmp_path, part
         )
     assert_gauge_100(sawlog.read(tmp_path / "d"))
@@ -102,7 +102,7 @@ def test_a_size_of_whole_containers_that_cannot_be_guessed(tmp_path: Path) -> No
     target = builder(3000)
     for n in range(100):
         target.add_from_reader((n, float(n), "metric", {"n": str(n)}), GAUGE)
-    path = save(tmp_path / "a.container", *target.optimal_container_bytes())
+    path = write_container(tmp_path / "a.container", *target.optimal_container_bytes())
     assert sawlog.read(path, container_size=3000)["value"].to_pylist() == [float(n) for n in range(100)]
     with pytest.raises(DamageError, match="expected a container header"):
         sawlog.read(path)
@@ -142,7 +142,7 @@ def test_every_kind_of_histogram(tmp_path: Path, group: str) -> None:
         target.add_string("m")
         target.add_map({})
         target.end_record()
-    path = save(tmp_path / "a.container", *target.optimal_container_bytes())
+    path = write_container(tmp_path / "a.container", *target.optimal_container_bytes())
     options = {"schema": Schemas([schema]), "quantiles": (0.9,), "statistics": ("count",)}
     found = sawlog.read(path, **options)["h"].to_pylist()
     for one, case in zip(found, cases, strict=True):
@@ -205,7 +205,7 @@ def test_known_schemas_that_come_later_are_told(tmp_path: Path) -> None:
     for n in range(2000):
         target.add_from_reader((n, 1.0, "metric", {"n": str(n)}), GAUGE)
     target.add_from_reader((0, 1.0, "metric", {}), BUILT_IN["prom-counter"])
-    path = save(tmp_path / "a.container", *target.optimal_container_bytes())
+    path = write_container(tmp_path / "a.container", *target.optimal_container_bytes())
     with pytest.raises(DamageError, match=r"schema ID 5903, whose columns are not being read.*table=\"all\""):
         sawlog.read(path)
     assert sawlog.read(path, table="gauge").num_rows == 2000
@@ -219,7 +219,7 @@ def test_records_of_unknown_schemas_are_passed_over(tmp_path: Path) -> None:
     target.add_from_reader((7, "x"), odd, 4711)
     target.add_from_reader((2, 2.0, "m", {}), GAUGE)
     records = [bytes(record) for record in target.all_containers[0]]
-    path = save(tmp_path / "a.container", *target.optimal_container_bytes())
+    path = write_container(tmp_path / "a.container", *target.optimal_container_bytes())
     with pytest.raises(sawlog.UnsupportedError, match="schema ID 4711, which is not among the known schemas"):
         sawlog.read(path)
     with pytest.warns(sawlog.DamageWarning, match="28 bytes in 1 ranges that this version"):
@@ -237,7 +237,7 @@ def test_records_of_unknown_schemas_are_passed_over(tmp_path: Path) -> None:
 def test_predefined_keys_can_be_renamed(tmp_path: Path) -> None:
     target = builder()
     target.add_from_reader((1, 1.0, "m", {"_pi_": "60"}), GAUGE)
-    path = save(tmp_path / "a.container", *target.optimal_container_bytes())
+    path = write_container(tmp_path / "a.container", *target.optimal_container_bytes())
     older = Schemas.parse(BUILT_IN.to_json(["gauge"]).replace("_pi_", "_step_"))
     assert sawlog.read(path, schema=older)["tags"].to_pylist() == [[("_step_", "60")]]
     shorter = Schemas.parse(BUILT_IN.to_json(["gauge"]).replace(', "_pi_"', ""))
@@ -293,12 +293,12 @@ def test_nested_records_become_structs(tmp_path: Path) -> None:
         scratch.add_from_reader((f"s{n}", {"k": "v" * n}, n), inner)
         nested = bytes(next(iter(scratch.all_containers[0])))
         target.add_from_reader((n, nested), outer)
-    path = save(tmp_path / "a.container", *target.optimal_container_bytes())
+    path = write_container(tmp_path / "a.container", *target.optimal_container_bytes())
     table = sawlog.read(path, schema=Schemas([outer]), table="outer", format="filodb_record")
     table.validate(full=True)
     assert table["series"].to_pylist() == [{"name": f"s{n}", "labels": [("k", "v" * n)], "n": n} for n in range(5)]
     data = Path(path).read_bytes().replace(b"s3", b"\xff3")
-    broken = save(tmp_path / "b.container", data)
+    broken = write_container(tmp_path / "b.container", data)
     options = {"schema": Schemas([outer]), "table": "outer", "format": "filodb_record"}
     with pytest.raises(DamageError, match="column series: the nested record is damaged"):
         sawlog.read(broken, **options)
@@ -326,7 +326,7 @@ def test_part_keys_of_a_container_are_distinct(tmp_path: Path) -> None:
         target.add_map_key_value("n", str(n % 4500))
         target.end_map(bulk_hash=False)
         target.end_record()
-    path = save(tmp_path / "a.container", *target.optimal_container_bytes())
+    path = write_container(tmp_path / "a.container", *target.optimal_container_bytes())
     keys = sawlog.read(path, view="partkeys")
     assert [dict(tags)["n"] for tags in keys["tags"].to_pylist()] == [str(n) for n in range(4500)]
     assert len(set(keys["partition_hash"].to_pylist())) == 1
@@ -345,7 +345,7 @@ def test_hashes_are_compared_on_request(tmp_path: Path) -> None:
     assert sawlog.read(golden.path("mixed_schemas_4"), verify_hashes=True).num_rows == 4
     influx = bytes.fromhex(golden.facts("external_known")["influx_style_endMap_false"]["hex"])
     header = (12 + len(influx) + -len(influx) % 4).to_bytes(4, "little") + b"\0\0\0\1" + bytes(8)
-    path = save(tmp_path / "a.container", header, influx, bytes(-len(influx) % 4))
+    path = write_container(tmp_path / "a.container", header, influx, bytes(-len(influx) % 4))
     assert sawlog.read(path, extras="hash")["_hash"].to_pylist() == [-859275062]
     with pytest.raises(DamageError, match="the stored partition hash is -859275062, the computed one"):
         sawlog.read(path, verify_hashes="true")
@@ -353,7 +353,7 @@ def test_hashes_are_compared_on_request(tmp_path: Path) -> None:
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     data = golden.data("gauge_100").replace("München".encode(), b"M\xffnchen!")
-    path = save(tmp_path / "a.container", data)
+    path = write_container(tmp_path / "a.container", data)
     for columns in (None, ["timestamp", "_metric_"], []):
         with pytest.raises(DamageError, match=r"column tags: not UTF-8 \(byte 1 of the payload\)"):
             sawlog.read(path, columns=columns)
@@ -378,7 +378,7 @@ def test_containers_are_recognised_by_content(tmp_path: Path) -> None:
         place.write_bytes(golden.data(name))
         assert sawlog.open(place).format.name == "filodb_record"
     with pytest.raises(sawlog.FormatError, match="not recognised"):
-        sawlog.open(save(tmp_path / "zeros", bytes(4096)))
+        sawlog.open(write_container(tmp_path / "zeros", bytes(4096)))
 
 
 def test_a_growing_container_is_followed(tmp_path: Path) -> None:
@@ -443,7 +443,7 @@ def test_maps_that_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for memo in (maps.MEMO_BYTES, 1 << 10, 64):
         monkeypatch.setattr(maps, "MEMO_BYTES", memo)
         for strings in ("utf8", "binary"):
-            path = save(tmp_path / "a.container", container)
+            path = write_container(tmp_path / "a.container", container)
             found = sawlog.read(path, table="gauge", columns=["tags"], strings=strings)
             found.validate(full=True)
             rows = [dict(one) for one in found["tags"].cast(pa.map_(pa.string(), pa.string())).to_pylist()]
@@ -461,7 +461,7 @@ def test_maps_that_come_again_and_are_damaged(tmp_path: Path) -> None:
     assert data.count(b"ABCD") == 20
     data = data.replace(b"ABCD", b"A\xff\xfeD")
     data = data.replace(b"\x08\0zzzzzzzz", b"\x09\0zzzzzzzz")
-    path = save(tmp_path / "a.container", data)
+    path = write_container(tmp_path / "a.container", data)
     with pytest.warns(DamageWarning, match="20 bad_map, 20 invalid_utf8"):
         found = sawlog.read(path, table="gauge", columns=["timestamp", "tags"], on_damage="skip")
     assert milliseconds(found["timestamp"]) == list(range(0, 60, 3))

@@ -30,7 +30,7 @@ def records(container: bytes) -> list[int]:
     return found
 
 
-def read(path: Path, data: bytes) -> pa.Table:
+def read_intact(path: Path, data: bytes) -> pa.Table:
     path.write_bytes(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)
@@ -43,7 +43,7 @@ def test_after_the_first_container(tmp_path: Path) -> None:
     unknown = bytearray(first)
     for at in records(first):
         unknown[at + 4] ^= 0xFF
-    table = read(tmp_path / "a.container", bytes(unknown) + second)
+    table = read_intact(tmp_path / "a.container", bytes(unknown) + second)
     assert "_schema" not in table.schema.names, "only gauges are found"
     assert table.num_rows == len(records(second))
 
@@ -54,7 +54,7 @@ def test_a_record_that_cannot_be_read_names_none(tmp_path: Path) -> None:
     changed = bytearray(data)
     changed[HEADER + 4 : HEADER + 6] = HISTOGRAM.to_bytes(2, "little")
     path = tmp_path / "a.container"
-    table = read(path, bytes(changed))
+    table = read_intact(path, bytes(changed))
     assert table.num_rows == len(records(data)) - 1
     sawlog.repair(path, tmp_path / "b.container", format="filodb_record")
     assert sawlog.read(tmp_path / "b.container", format="filodb_record").equals(table)
@@ -62,10 +62,10 @@ def test_a_record_that_cannot_be_read_names_none(tmp_path: Path) -> None:
 
 def test_part_keys_are_known_after_a_damaged_one(tmp_path: Path) -> None:
     data = golden.data("gauge_100_partkeys")
-    intact = read(tmp_path / "a.container", data)
+    intact = read_intact(tmp_path / "a.container", data)
     first = records(data)[0]
     changed = data[: first + 6] + b"\xff\xff\xff\x7f" + data[first + 10 :]
-    assert read(tmp_path / "b.container", changed).schema == intact.schema
+    assert read_intact(tmp_path / "b.container", changed).schema == intact.schema
 
 
 def test_files_of_a_read_share_memory_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

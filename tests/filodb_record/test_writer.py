@@ -19,7 +19,7 @@ from sawlog import DamageError, OptionError, SchemaError
 from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schema, Schemas
 
 from . import golden
-from .support import BUILT_IN, GAUGE, HISTOGRAM_FIELDS, LABELS, NESTED, gauges, nested_rows, rows, write
+from .support import BUILT_IN, GAUGE, HISTOGRAM_FIELDS, LABELS, NESTED, gauges, nested_rows, rows, write_containers
 
 
 @pytest.mark.parametrize(
@@ -28,20 +28,20 @@ from .support import BUILT_IN, GAUGE, HISTOGRAM_FIELDS, LABELS, NESTED, gauges, 
 def test_reading_and_writing_gives_the_same_bytes(tmp_path: Path, name: str) -> None:
     schemas = Schemas([golden.STR_LONG]) if name == "str_long_12" else None
     table = sawlog.read(golden.path(name), schema=schemas)
-    assert write(table, tmp_path / "a.container") == golden.data(name)
+    assert write_containers(table, tmp_path / "a.container") == golden.data(name)
     dataset = sawlog.open(golden.path(name), schema=schemas)
-    assert write(dataset, tmp_path / "b.container") == golden.data(name)
+    assert write_containers(dataset, tmp_path / "b.container") == golden.data(name)
 
 
 def test_records_without_partition_columns(tmp_path: Path) -> None:
     schemas = Schemas([golden.RESULT])
     table = sawlog.read(golden.path("no_partition_5"), schema=schemas, table="result")
-    assert write(table, tmp_path / "a.container") == golden.data("no_partition_5")
+    assert write_containers(table, tmp_path / "a.container") == golden.data("no_partition_5")
 
 
 def test_part_keys_of_samples(tmp_path: Path) -> None:
     series = sawlog.read(golden.path("gauge_100"), view="partkeys").select(["_metric_", "tags"])
-    assert write(series, tmp_path / "a.container", table="gauge", records="partkeys") == golden.data(
+    assert write_containers(series, tmp_path / "a.container", table="gauge", records="partkeys") == golden.data(
         "gauge_100_partkeys"
     )
 
@@ -63,13 +63,13 @@ def test_one_hundred_thousand_records_have_filodbs_checksum(tmp_path: Path) -> N
             "tags": pa.array(labels, LABELS).take(pa.array(i % 1000)),
         }
     )
-    data = write(table, tmp_path / "a.container")
+    data = write_containers(table, tmp_path / "a.container")
     assert len(data) == facts["total_trimmed_bytes"]
     assert hashlib.sha256(data).hexdigest() == facts["sha256_of_concatenated_trimmed_containers"]
     containers = sawlog.read(tmp_path / "a.container", view="frames")
     assert containers["num_records"].to_pylist() == facts["records_per_container"]
     assert containers["num_bytes"].to_pylist() == facts["num_bytes_header_per_container"]
-    whole = write(table.slice(0, 2000), tmp_path / "b.container", whole=True)
+    whole = write_containers(table.slice(0, 2000), tmp_path / "b.container", whole=True)
     first = golden.data("bench_gauge_first_262144")
     assert whole[: facts["num_bytes_header_per_container"][0] + 4] == first[: 262004 + 4]
     assert sawlog.read(tmp_path / "b.container").num_rows == 2000
@@ -92,12 +92,12 @@ def test_tables_and_builder_make_the_same_bytes(
     expected = b"".join(one.trimmed_bytes() for one in target.all_containers)
     place = tmp_path_factory.mktemp("w") / "a.container"
     table = gauges([(*row[:3], list(row[3].items())) for row in given])
-    assert write(table, place, table="gauge", container_size=size) == expected
+    assert write_containers(table, place, table="gauge", container_size=size) == expected
     if given:
         again = sawlog.read(place)
         assert again["_metric_"].to_pylist() == [row[2] for row in given]
         assert [dict(tags) for tags in again["tags"].to_pylist()] == [row[3] for row in given]
-        assert write(again, place, container_size=size) == expected
+        assert write_containers(again, place, container_size=size) == expected
 
 
 def test_hashes_and_container_timestamps_are_taken_over(tmp_path: Path) -> None:
@@ -105,27 +105,27 @@ def test_hashes_and_container_timestamps_are_taken_over(tmp_path: Path) -> None:
     times = pa.array([5, 5, 9, 9, 9, 5], pa.timestamp("ms", "UTC"))
     table = table.append_column("_hash", pa.array(range(6), pa.int32())).append_column("_container_timestamp", times)
     place = tmp_path / "a.container"
-    write(table, place)
+    write_containers(table, place)
     found = sawlog.read(place, extras=["hash", "container_timestamp"])
     assert found["_hash"].to_pylist() == list(range(6))
     assert found["_container_timestamp"].cast(pa.int64()).to_pylist() == [5, 5, 9, 9, 9, 5]
     assert sawlog.read(place, view="frames")["num_records"].to_pylist() == [2, 3, 1]
     first = place.read_bytes()
-    assert write(found, place) == first
+    assert write_containers(found, place) == first
 
 
 def test_whole_records(tmp_path: Path) -> None:
     table = sawlog.read(golden.path("mixed_schemas_4"), extras="record").select(["_record"])
-    assert write(table, tmp_path / "a.container") == golden.data("mixed_schemas_4")
+    assert write_containers(table, tmp_path / "a.container") == golden.data("mixed_schemas_4")
     with pytest.raises(SchemaError, match="column '_record', row 1: not one whole record"):
-        write(pa.table({"_record": [table["_record"][0].as_py(), b"12345"]}), tmp_path / "b.container")
+        write_containers(pa.table({"_record": [table["_record"][0].as_py(), b"12345"]}), tmp_path / "b.container")
     with pytest.raises(SchemaError, match="column 'value': whole records"):
-        write(pa.table({"_record": [b""], "value": [1.0]}), tmp_path / "b.container")
+        write_containers(pa.table({"_record": [b""], "value": [1.0]}), tmp_path / "b.container")
 
 
 def test_arrow_types_that_mean_the_same(tmp_path: Path) -> None:
     plain = gauges([(1000, 1.0, "m", [("_ws_", "demo")]), (2000, 2.0, "n", [])])
-    expected = write(plain, tmp_path / "a.container")
+    expected = write_containers(plain, tmp_path / "a.container")
     other = pa.table(
         {
             "tags": plain["tags"].cast(pa.map_(pa.large_string(), pa.large_string())),
@@ -134,9 +134,9 @@ def test_arrow_types_that_mean_the_same(tmp_path: Path) -> None:
             "timestamp": plain["timestamp"].cast(pa.timestamp("ns", "Europe/Zurich")),
         }
     )
-    assert write(other, tmp_path / "b.container", table="gauge") == expected
+    assert write_containers(other, tmp_path / "b.container", table="gauge") == expected
     naive = plain.set_column(0, "timestamp", plain["timestamp"].cast(pa.int64()))
-    assert write(naive, tmp_path / "c.container", table="gauge") == expected
+    assert write_containers(naive, tmp_path / "c.container", table="gauge") == expected
 
 
 def test_histograms_without_a_definition_get_custom_buckets(tmp_path: Path) -> None:
@@ -148,7 +148,9 @@ def test_histograms_without_a_definition_get_custom_buckets(tmp_path: Path) -> N
     h = pa.array([{"tops": tops, "values": values}, {"tops": [], "values": []}])
     table = gauges([(1, 3.0, "m", []), (2, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
     table = table.append_column("count", pa.array([7.0, 7.0])).append_column("h", h)
-    assert [write(table, tmp_path / "a.container", table="prom-histogram")] == target.optimal_container_bytes()
+    assert [
+        write_containers(table, tmp_path / "a.container", table="prom-histogram")
+    ] == target.optimal_container_bytes()
 
 
 def bad(**columns: Any) -> pa.Table:
@@ -177,33 +179,33 @@ def bad(**columns: Any) -> pa.Table:
 )
 def test_what_cannot_be_written(tmp_path: Path, table: pa.Table, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
-        write(table, tmp_path / "a.container", table="gauge")
+        write_containers(table, tmp_path / "a.container", table="gauge")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_choosing_the_schema(tmp_path: Path) -> None:
     table = gauges([(1, 1.0, "m", [])])
-    write(table, tmp_path / "a.container")
+    write_containers(table, tmp_path / "a.container")
     assert sawlog.read(tmp_path / "a.container", extras="schema")["_schema"].to_pylist() == ["gauge"]
     counter = table.rename_columns(["timestamp", "count", "_metric_", "tags"])
     with pytest.raises(SchemaError, match="these are prom-counter or delta-counter; name one with table="):
-        write(counter, tmp_path / "b.container")
+        write_containers(counter, tmp_path / "b.container")
     with pytest.raises(SchemaError, match="none of the known schemas"):
-        write(table.drop_columns(["tags"]), tmp_path / "b.container")
+        write_containers(table.drop_columns(["tags"]), tmp_path / "b.container")
     named = table.append_column("_schema", pa.array(["nope"]))
     with pytest.raises(SchemaError, match="column '_schema', row 0: no schema 'nope'"):
-        write(named, tmp_path / "b.container")
+        write_containers(named, tmp_path / "b.container")
     named = table.append_column("_schema", pa.array(["prom-counter"]))
     with pytest.raises(
         SchemaError,
         match=r"column 'value', row 0: has a value, but the row's schema has no|column 'count'; it is missing",
     ):
-        write(named, tmp_path / "b.container")
+        write_containers(named, tmp_path / "b.container")
     with pytest.raises(OptionError, match="container_size=100"):
-        write(table, tmp_path / "b.container", container_size=100)
+        write_containers(table, tmp_path / "b.container", container_size=100)
     long = gauges([(1, 1.0, "m", []), (1, 1.0, "m" * 3000, [])])
     with pytest.raises(SchemaError, match="row 1: the record is too long for containers of 2048"):
-        write(long, tmp_path / "b.container", container_size=2048)
+        write_containers(long, tmp_path / "b.container", container_size=2048)
     assert [one.name for one in tmp_path.iterdir()] == ["a.container"]
 
 
@@ -215,7 +217,7 @@ def test_tops_that_another_machine_rounded_otherwise_are_taken(tmp_path: Path) -
         h = {"tops": tops, "values": [float(n) for n in range(40)], "buckets": b"\x03" + buckets.definition}
         table = gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
         table = table.append_column("count", pa.array([7.0])).append_column("h", pa.array([h]))
-        write(table, tmp_path / "a.container", table="prom-histogram")
+        write_containers(table, tmp_path / "a.container", table="prom-histogram")
         assert sawlog.read(tmp_path / "a.container")["h"][0].as_py()["tops"] == list(buckets.tops)
 
 
@@ -237,22 +239,22 @@ def test_bad_histograms(tmp_path: Path, h: dict, message: str) -> None:
     table = gauges([(1, 3.0, "m", [])]).rename_columns(["timestamp", "sum", "_metric_", "tags"])
     table = table.append_column("count", pa.array([7.0])).append_column("h", pa.array([h]))
     with pytest.raises(SchemaError, match=f"column 'h', row 0: .*{message}"):
-        write(table, tmp_path / "a.container", table="prom-histogram")
+        write_containers(table, tmp_path / "a.container", table="prom-histogram")
 
 
 def test_empty_tables(tmp_path: Path) -> None:
-    assert write(gauges([]), tmp_path / "a.container") == b""
+    assert write_containers(gauges([]), tmp_path / "a.container") == b""
 
 
 def test_nested_records(tmp_path: Path) -> None:
     schemas, table, containers = nested_rows()
-    made = write(table, tmp_path / "a.container", schema=schemas, table="result")
+    made = write_containers(table, tmp_path / "a.container", schema=schemas, table="result")
     assert made == b"".join(containers)
     again = sawlog.read(tmp_path / "a.container", schema=schemas, table="result")
     assert again["series"].to_pylist() == table["series"].to_pylist()
     # What was read says how it is written.
-    assert write(again, tmp_path / "b.container") == made
-    write(again.slice(7, 20), tmp_path / "c.container")
+    assert write_containers(again, tmp_path / "b.container") == made
+    write_containers(again.slice(7, 20), tmp_path / "c.container")
     assert sawlog.read(tmp_path / "c.container", schema=schemas, table="result").equals(again.slice(7, 20))
 
 
@@ -289,7 +291,7 @@ def test_nested_records_with_a_schema_id(tmp_path: Path) -> None:
     table = sawlog.read(path, schema=schemas)
     table.validate(full=True)
     assert table["series"].to_pylist() == rows
-    assert write(table, tmp_path / "b.container") == data
+    assert write_containers(table, tmp_path / "b.container") == data
     known = table["series"].combine_chunks()
     names = [field.name for field in known.type if field.name != "_hash"]
     fields = [known.type.field(name) for name in names]
@@ -298,14 +300,14 @@ def test_nested_records_with_a_schema_id(tmp_path: Path) -> None:
         return table.set_column(1, "series", pa.StructArray.from_arrays(arrays, fields=fields))
 
     arrays = [known.field(name) for name in names]
-    assert write(with_series(arrays), tmp_path / "b.container", schema=schemas) == data
+    assert write_containers(with_series(arrays), tmp_path / "b.container", schema=schemas) == data
     for wrong in (-1, 65536):
         arrays[-1] = pa.array([1, wrong] + [1] * 298, pa.int32())
         with pytest.raises(SchemaError, match=rf"'series._schema_id', row 1: {wrong} is no schema ID"):
-            write(with_series(arrays), tmp_path / "b.container", schema=schemas)
+            write_containers(with_series(arrays), tmp_path / "b.container", schema=schemas)
     fields.pop()
     with pytest.raises(SchemaError, match=r"has a column 'series._schema_id'; it is missing"):
-        write(with_series(arrays[:-1]), tmp_path / "b.container", schema=schemas)
+        write_containers(with_series(arrays[:-1]), tmp_path / "b.container", schema=schemas)
     with pytest.raises(SchemaError, match="partition-start is True; expected the number of a column"):
         Schemas.parse(PART_KEYS.replace("partition-start = 0", "partition-start = true"))
     start = data.index(b"m1") - 30
@@ -322,7 +324,7 @@ def test_nested_records_with_a_schema_id(tmp_path: Path) -> None:
 
 def test_records_without_schema_id_are_of_the_only_schema(tmp_path: Path) -> None:
     schemas, table, _ = nested_rows()
-    write(table, tmp_path / "a.container", schema=schemas)
+    write_containers(table, tmp_path / "a.container", schema=schemas)
     found = sawlog.read(tmp_path / "a.container", schema=schemas)
     assert found.num_rows == table.num_rows
     assert found.equals(sawlog.read(tmp_path / "a.container", schema=schemas, table="result"))
@@ -338,7 +340,9 @@ def test_nested_records_that_cannot_be_written(tmp_path: Path) -> None:
     def refused(series: Any, message: str, row: int = 3) -> None:
         changed = [*rows[:row], {**rows[row], "series": series}, *rows[row + 1 :]]
         with pytest.raises(SchemaError, match=message):
-            write(pa.Table.from_pylist(changed, table.schema), tmp_path / "a.container", schema=schemas, table="result")
+            write_containers(
+                pa.Table.from_pylist(changed, table.schema), tmp_path / "a.container", schema=schemas, table="result"
+            )
 
     good = rows[3]["series"]
     refused(None, "column 'series', row 3: is null")
@@ -348,12 +352,12 @@ def test_nested_records_that_cannot_be_written(tmp_path: Path) -> None:
     refused({**good, "name": "x" * 40000, "labels": [("k", "v" * 40000)]}, r"column 'series', row 3: 80\d\d\d bytes")
     refused({**good, "inner": {**good["inner"], "x": None}}, "column 'series.inner.x', row 3: is null")
     with pytest.raises(SchemaError, match=r"row 0: schema 'series' has a column 'series\.labels'; it is missing"):
-        write(table_of(rows, without="labels"), tmp_path / "a.container", schema=schemas, table="result")
+        write_containers(table_of(rows, without="labels"), tmp_path / "a.container", schema=schemas, table="result")
     with pytest.raises(SchemaError, match="column 'series': there is no 'extra' in the nested records"):
-        write(table_of(rows, extra=1), tmp_path / "a.container", schema=schemas, table="result")
+        write_containers(table_of(rows, extra=1), tmp_path / "a.container", schema=schemas, table="result")
     unsaid = Schemas.parse(NESTED.partition("[schemas.result.nested.series]")[0])
     with pytest.raises(SchemaError, match="its schema does not say what is nested in it"):
-        write(table, tmp_path / "a.container", schema=unsaid, table="result")
+        write_containers(table, tmp_path / "a.container", schema=unsaid, table="result")
     with pytest.raises(SchemaError, match=r"nested\.x: there is no column of that name and type br"):
         Schemas.parse(NESTED.replace("nested.series]", "nested.x]").partition("[schemas.result.nested.series.")[0])
 

@@ -6,11 +6,11 @@ import json
 import struct
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import sawlog
 from tests.cli.conftest import Run, run
+from tests.support import write_records
 
 __all__ = ["run"]
 
@@ -75,7 +75,7 @@ def test_repair_says_that_the_meaning_is_damaged(
 ) -> None:
     """The framing is sound, and kept; the view finds the same damage in the copy."""
     path, copy = tmp_path / name, tmp_path / "new" / name
-    sawlog.write(pa.table({"record": records}), path, format="leveldb_log")
+    write_records(path, records)
     done = run("repair", path, copy)
     assert done.code == 0
     assert f"meaning   {path}: {what} no valid " in done.out
@@ -84,14 +84,14 @@ def test_repair_says_that_the_meaning_is_damaged(
     document = json.loads(run("repair", path, copy, "--json").out)
     assert [one["path"] for one in document["remarks"]] == [str(path)]
     assert sawlog.verify(copy, format="leveldb_log", view=view).damaged
-    sawlog.write(pa.table({"record": records[:1]}), path, format="leveldb_log")
+    write_records(path, records[:1])
     assert "everything kept; written to" in run("repair", path, copy).out
 
 
 def test_records_that_never_were_batches_are_no_damage(tmp_path: Path, run: Run) -> None:
     """A log holds whatever its writer puts into it."""
     path = tmp_path / "000007.log"
-    sawlog.write(pa.table({"record": [b"hello", b"world"]}), path, format="leveldb_log")
+    write_records(path, [b"hello", b"world"])
     assert "everything kept; written to" in run("repair", path, tmp_path / "copy.log").out
 
 

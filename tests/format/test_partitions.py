@@ -18,7 +18,7 @@ DATES = ["2024-01-02", "2024-01-03", "2024-01-02", "2024-01-04"]
 TRADES = pa.table({"Date": DATES, "Px": [1.5, 2.5, 3.5, 4.5], "Sym": ["A", "B", "A", None]})
 
 
-def write(data: pa.Table, path: Path, **options: object) -> list[sawlog.Written]:
+def write_by_date(data: pa.Table, path: Path, **options: object) -> list[sawlog.Written]:
     return sawlog.write(data, path, format="deephaven_table", partition_by="Date", **options)  # type: ignore[arg-type]
 
 
@@ -28,14 +28,14 @@ def left(path: Path) -> list[str]:
 
 def test_a_table_is_spread_over_locations(tmp_path: Path) -> None:
     path = tmp_path / "Intraday" / "Market" / "Trades" / "w1"
-    made = write(pa.Table.from_batches(TRADES.to_batches(max_chunksize=2)), path)
+    made = write_by_date(pa.Table.from_batches(TRADES.to_batches(max_chunksize=2)), path)
     assert sorted(os.path.relpath(one.path, path) for one in made) == [f"{date}/Trades" for date in sorted(set(DATES))]
     found = sawlog.read(tmp_path / "Intraday")
     assert found.select(["Date", "Px", "Sym"]).sort_by("Px").to_pydict() == TRADES.to_pydict()
     assert sawlog.open(tmp_path / "Intraday", filters=[("Date", "=", "2024-01-02")]).count_rows() == 2
-    assert write(found, tmp_path / "again" / "Trades" / "w1")
+    assert write_by_date(found, tmp_path / "again" / "Trades" / "w1")
     assert sawlog.read(tmp_path / "again").equals(found)
-    assert write(TRADES.slice(3), path), "a location that is there is replaced, the others stay"
+    assert write_by_date(TRADES.slice(3), path), "a location that is there is replaced, the others stay"
     assert sawlog.open(tmp_path / "Intraday").count_rows() == 4
 
 
@@ -43,11 +43,11 @@ def test_all_partitions_appear_or_none(tmp_path: Path) -> None:
     strange = tmp_path / "Trades" / "w1" / "2024-01-04" / "Trades" / "notes"
     strange.mkdir(parents=True)
     with pytest.raises(sawlog.OptionError, match="'notes', which does not belong to a location"):
-        write(TRADES, tmp_path / "Trades" / "w1")
+        write_by_date(TRADES, tmp_path / "Trades" / "w1")
     for wrong in ("", "..", "a/b", "_x", ".x", "a\\b", "a\nb", None):
         table = TRADES.set_column(0, "Date", pa.array(["2024-01-02", wrong, "x", "y"], pa.string()))
         with pytest.raises(sawlog.SchemaError, match=r"column 'Date', row 1: .* cannot name a partition"):
-            write(table, tmp_path / "Trades" / "w1")
+            write_by_date(table, tmp_path / "Trades" / "w1")
     assert left(tmp_path) == []
     assert not [one for one in tmp_path.rglob("*") if one.name.endswith(".sawlog-staged")]
 
@@ -63,7 +63,7 @@ def test_what_cannot_tell_partitions_is_refused(tmp_path: Path) -> None:
         (TRADES, "N/Partitions/0", "takes the path of an internal partition"),
     ):
         with pytest.raises((sawlog.SchemaError, sawlog.OptionError), match=message):
-            write(table, tmp_path / path)
+            write_by_date(table, tmp_path / path)
     with pytest.raises(sawlog.OptionError, match="partition_by='n': leveldb_log has no partitions"):
         sawlog.write(pa.table({"n": ["a"]}), tmp_path / "1.log", format="leveldb_log", partition_by="n")
     assert list(tmp_path.iterdir()) == []

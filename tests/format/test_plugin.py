@@ -9,11 +9,10 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-import sawlog
 from sawlog.format import lazy
+from tests.support import write_records
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 
@@ -102,7 +101,7 @@ print(len(sawlog.formats()), sawlog.open(sys.argv[1]).format.name, sawlog.read(s
 def test_sawlog_on_the_path_without_being_installed(tmp_path: Path) -> None:
     """As a copy of the package, or `--py-files`, puts it there: no metadata names its formats."""
     path = tmp_path / "000003.log"
-    sawlog.write(pa.table({"record": [b"x"]}), path, format="leveldb_log")
+    write_records(path, [b"x"])
     command = [sys.executable, "-c", WITHOUT_METADATA, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["7", "leveldb_log", "1"], done.stderr[-2000:]

@@ -20,6 +20,7 @@ from sawlog.format.scan import Scan
 from sawlog.storage import File, Storage
 from tests.cli.conftest import Run, run
 from tests.samples import law_samples
+from tests.support import write_records
 
 __all__ = ["run"]
 
@@ -49,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     root = tmp_path / "a folder"
     database(root / "kv", 300)
     sawlog.write(pa.table({"n": [1, 2]}), root / "kv" / "old" / "000009.log.d" / "N.T.bin", format="deephaven_log")
-    sawlog.write(pa.table({"record": [b"x"]}), root / "logs" / "000007.log", format="leveldb_log")
+    write_records(root / "logs" / "000007.log", [b"x"])
     for table in "TU":
         name = f"N.{table}.System.w.2026-01-02.bin.2026-01-02.00-00-00.000+0000"
         sawlog.write(pa.table({"n": [1, 2, 3]}), root / "logs" / name, format="deephaven_log")
@@ -147,7 +148,7 @@ def test_what_another_format_reads_is_named_by_each(folder: Path, run: Run) -> N
 
 
 def test_commands_for_what_another_format_reads_work(tmp_path: Path, run: Run) -> None:
-    sawlog.write(pa.table({"record": [b"x" * 100_000]}), tmp_path / "000007.log", format="leveldb_log")
+    write_records(tmp_path / "000007.log", [b"x" * 100_000])
     for id in (101, 102):
         rows = pa.table({"pk": list(range(id))})
         sawlog.write(rows, tmp_path / "milvus", format="milvus_binlog", collection_id=id, first_id=id * 1000)
@@ -158,10 +159,10 @@ def test_commands_for_what_another_format_reads_work(tmp_path: Path, run: Run) -
 
 
 def test_the_format_that_explains_most_bytes_is_read(tmp_path: Path) -> None:
-    sawlog.write(pa.table({"record": [b"x" * 100]}), tmp_path / "000007.log", format="leveldb_log")
+    write_records(tmp_path / "000007.log", [b"x" * 100])
     shutil.copy(CONTAINER, tmp_path / "kafka.container")
     assert sawlog.open(tmp_path).format.name == "filodb_record"
-    sawlog.write(pa.table({"record": [b"x" * 100_000]}), tmp_path / "000008.log", format="leveldb_log")
+    write_records(tmp_path / "000008.log", [b"x" * 100_000])
     assert sawlog.open(tmp_path).format.name == "leveldb_log"
 
 
@@ -176,7 +177,7 @@ def test_a_tree_explains_what_is_in_it_and_nothing_beside_it(tmp_path: Path) -> 
 
 
 def test_damage_and_unfinished_tails_are_listed(tmp_path: Path, run: Run) -> None:
-    sawlog.write(pa.table({"record": [b"x" * 100] * 9}), tmp_path / "000007.log", format="leveldb_log")
+    write_records(tmp_path / "000007.log", [b"x" * 100] * 9)
     whole = (tmp_path / "000007.log").read_bytes()
     (tmp_path / "000007.log").write_bytes(whole[:-1])
     assert "8 rows, tail" in run("ls", tmp_path).out
@@ -220,7 +221,7 @@ def test_loose_files_above_others_of_their_format_are_listed_once(tmp_path: Path
     shutil.copytree(database, tmp_path / "db")
     for number, place in enumerate([".", ".", "a", "a/b", "db/notes", "x.log"]):
         path = tmp_path / place / f"{900 + number:06}.log"
-        sawlog.write(pa.table({"record": [b"x"] * (number + 1)}), path, format="leveldb_log")
+        write_records(path, [b"x"] * (number + 1))
     listed = {part["path"]: part for part in json.loads(run("ls", tmp_path, "--json").out)["parts"]}
     rows = {Path(path).relative_to(tmp_path).as_posix(): part["rows"] for path, part in listed.items()}
     inside = sawlog.open(database).count_rows()

@@ -152,7 +152,7 @@ def directory_of(name: str, directory: Path) -> None:
         server.kill()
 
 
-def rows(path: Path, **options: Any) -> Any:
+def read_or_refuse(path: Path, **options: Any) -> Any:
     """Rows of a collection, or what is said where there is none."""
     try:
         return sawlog.read(path, **options)
@@ -168,10 +168,10 @@ def test_rows_are_those_with_a_dump(name: str, tmp_path: Path) -> None:
     for collection in manifest(name):
         for time in [None, *times(name, collection)]:
             options = {"table": collection, "as_of": time}
-            expected = rows(tmp_path / "files", metadata=str(GOLDEN / name / "etcd.json"), **options)
+            expected = read_or_refuse(tmp_path / "files", metadata=str(GOLDEN / name / "etcd.json"), **options)
             assert not isinstance(expected, str) or time is not None
             for metadata in (tmp_path / "data", database):
-                assert rows(tmp_path / "files", metadata=str(metadata), **options) == expected
+                assert read_or_refuse(tmp_path / "files", metadata=str(metadata), **options) == expected
 
 
 def times(name: str, collection: str) -> list[int]:
@@ -217,9 +217,9 @@ def test_a_collection_whose_keys_are_gone_is_read_as_of_before(tmp_path: Path) -
     options["metadata"] = str(tmp_path / "data")
     assert sawlog.read(tmp_path / "files", as_of=before, **options).equals(expected)
     for time in (None, dropped):
-        assert "there is none" in rows(tmp_path / "files", as_of=time, **options)
+        assert "there is none" in read_or_refuse(tmp_path / "files", as_of=time, **options)
     options["metadata"] = str(tmp_path / "compacted")
-    assert "there is none" in rows(tmp_path / "files", as_of=before, **options)
+    assert "there is none" in read_or_refuse(tmp_path / "files", as_of=before, **options)
 
 
 def make_golden(directory: Path, name: str = "etcd") -> None:

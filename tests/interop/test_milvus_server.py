@@ -68,7 +68,7 @@ def meta(kind: str, element: str | None = None, **more: str) -> dict[str, str]:
     return found | ({"sawlog.milvus.element_type": element} if element else {})
 
 
-def rows() -> list[dict[str, Any]]:
+def make_rows() -> list[dict[str, Any]]:
     rng = np.random.default_rng(5)
     made = []
     for i in range(ROWS):
@@ -143,7 +143,7 @@ def expected(made: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
 
 
 def test_milvus_imports_what_sawlog_writes(server: Milvus, tmp_path: Path) -> None:
-    made = rows()
+    made = make_rows()
     table = pa.Table.from_pylist(made, arrow_schema())
     # Small batches and segments: several binlogs per field, and several segments.
     sawlog.write(table, tmp_path, format="milvus_binlog", timestamp=NOW, binlog_bytes=16 << 10, segment_bytes=64 << 10)
@@ -206,7 +206,7 @@ def backup_program() -> str:
 def test_milvus_backup_restores_what_sawlog_writes(server: Milvus, tmp_path: Path) -> None:
     """The tree of a backup, under its names: fields of every type, several segments, deletes."""
     program = backup_program()
-    backups, made = tmp_path / "backups", rows()
+    backups, made = tmp_path / "backups", make_rows()
     table = pa.Table.from_pylist(made, arrow_schema())
     options = {"format": "milvus_binlog", "tree": "backup", "collection_name": "products"}
     sawlog.write(table, backups / "mine", timestamp=NOW, segment_bytes=64 << 10, **options)
@@ -241,7 +241,7 @@ def test_milvus_backup_restores_what_sawlog_writes(server: Milvus, tmp_path: Pat
 
 
 def test_sawlog_reads_what_milvus_writes(server: Milvus, tmp_path: Path) -> None:
-    made = rows()
+    made = make_rows()
     prepared(server, "written", SCHEMA, shards=1)
     sent = [{**row, "j": json.loads(row["j"]), **json.loads(row["$meta"])} for row in made]
     for row in sent:

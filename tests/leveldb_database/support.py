@@ -26,6 +26,7 @@ from sawlog.testing.sample import Files
 from tests.bytes import encode_varint, mask_crc
 from tests.leveldb_log.fragments import write
 from tests.leveldb_log.support import length_prefixed
+from tests.support import write_records
 
 
 def state_new_size(table: Path, size_before: int) -> None:
@@ -46,7 +47,7 @@ def rename_comparator(database: Path, name: str, other: str) -> None:
     records = sawlog.read(manifest, format="leveldb_log").column("record").to_pylist()
     renamed = [record.replace(name.encode(), other.encode()) for record in records]
     assert renamed != records
-    sawlog.write(pa.table({"record": pa.array(renamed, pa.binary())}), manifest, format="leveldb_log")
+    write_records(manifest, renamed)
 
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"

@@ -35,7 +35,7 @@ from tests.leveldb_database.support import (
 from . import test_bitcoin, test_chromium_services, test_chromium_sites, test_cometbft, test_ethereum
 
 
-def rows(view: str, path: Path | None = None, **options: Any) -> list[dict[str, Any]]:
+def read_view(view: str, path: Path | None = None, **options: Any) -> list[dict[str, Any]]:
     return sawlog.read(path or APPLICATION_PATHS[view], view=view, **options).to_pylist()
 
 
@@ -46,7 +46,7 @@ def shown(text: str) -> str:
 
 @pytest.mark.parametrize(("view", "area"), [("local_storage", "local"), ("session_storage", "session")])
 def test_items_are_what_the_page_has_stored(view: str, area: str) -> None:
-    found = [row for row in rows(view) if row["kind"] == "item"]
+    found = [row for row in read_view(view) if row["kind"] == "item"]
     assert {row["key"]: row["value"] for row in found} == {
         key: shown(value) for key, value in read_application_truth()["storage"][area].items()
     }
@@ -57,7 +57,7 @@ def test_items_are_what_the_page_has_stored(view: str, area: str) -> None:
 
 @pytest.mark.parametrize("view", ["local_storage", "session_storage"])
 def test_history_has_older_items_and_deleted_ones(view: str) -> None:
-    found = [(row["key"], row["value"], row["operation"], row["live"]) for row in rows(view, history=True)]
+    found = [(row["key"], row["value"], row["operation"], row["live"]) for row in read_view(view, history=True)]
     assert [one for one in found if one[0] in ("changed", "gone")] == [
         ("changed", "second", "put", True),
         ("changed", "first", "put", False),
@@ -67,7 +67,7 @@ def test_history_has_older_items_and_deleted_ones(view: str) -> None:
 
 
 def test_local_storage_knows_when_an_origin_was_written() -> None:
-    found = {row["kind"]: row for row in rows("local_storage")}
+    found = {row["kind"]: row for row in read_view("local_storage")}
     assert found["modified"]["time"].year == found["accessed"]["time"].year == 2026
     items = read_application_truth()["storage"]["local"]
     assert found["modified"]["size"] >= sum(map(len, (*items, *items.values())))
@@ -75,7 +75,7 @@ def test_local_storage_knows_when_an_origin_was_written() -> None:
 
 
 def test_session_storage_knows_the_tab() -> None:
-    found = rows("session_storage")
+    found = read_view("session_storage")
     (tab,) = (row for row in found if row["kind"] == "namespace")
     assert all(row["namespaces"] == tab["namespaces"] for row in found if row["kind"] == "item")
     (path,) = APPLICATION_PATHS["session_storage"].glob("*.log")
@@ -85,19 +85,19 @@ def test_session_storage_knows_the_tab() -> None:
 @pytest.mark.parametrize("area", ["local", "sync"])
 def test_chrome_storage_is_what_the_extension_has_stored(area: str) -> None:
     told = read_application_truth()["extension"]
-    found = rows("chrome_storage", APPLICATION_OPTIONS[area] / told["id"])
+    found = read_view("chrome_storage", APPLICATION_OPTIONS[area] / told["id"])
     assert {row["key"]: json.loads(row["value"]) for row in found} == told[area]
     assert {(row["area"], row["extension"], row["reason"]) for row in found} == {(area, told["id"], None)}
     gone = [
         row
-        for row in rows("chrome_storage", APPLICATION_OPTIONS[area] / told["id"], history=True)
+        for row in read_view("chrome_storage", APPLICATION_OPTIONS[area] / told["id"], history=True)
         if row["key"] == "gone"
     ]
     assert {(row["operation"], row["value"]) for row in gone} == {("delete", None), ("put", '"deleted"')}
 
 
 def records(store: str, **options: Any) -> list[dict[str, Any]]:
-    found = rows("indexed_db", **options)
+    found = read_view("indexed_db", **options)
     return [row for row in found if row["kind"] == "record" and row["object_store"] == store]
 
 
@@ -135,7 +135,7 @@ def test_keys_paths_and_indexes() -> None:
     people = {json.loads(row["key"]): json.loads(row["value"]) for row in records("people")}
     assert [people[one["id"]] | {"id": one["id"]} for one in told["people"]] == told["people"]
     assert [json.loads(row["key"]) for row in records("nested")] == [[1, "x"]]
-    every = rows("indexed_db")
+    every = read_view("indexed_db")
     entries = [(row["index"], row["key"], row["value"]) for row in every if row["kind"] == "index_entry"]
     assert {("by tags", '"code"', "2"), ("by both", '["Grace",1906]', "2")} < set(entries)
     assert len([one for one in entries if one[0] == "by tags"]) == 4
@@ -193,7 +193,7 @@ def test_values_in_blobs_and_objects_of_the_browser() -> None:
     assert values["image"]["bytes"] == "AQIDBA=="
     assert [values["aes"]["bytes"], values["hmac"]["bytes"]] == ["AAAAAAAAAAAAAAAAAAAAAA==", "AQID"]
     assert values["rsa"]["numbers"][2:4] == [1024, 65537]
-    external = [row for row in rows("indexed_db") if row["kind"] == "external_objects"]
+    external = [row for row in read_view("indexed_db") if row["kind"] == "external_objects"]
     listed = {json.loads(row["key"]): json.loads(row["value"])[0] for row in external}
     assert listed["file"] == {
         "type": "file",
@@ -210,14 +210,14 @@ def test_a_blob_that_is_gone_is_a_reason(tmp_path: Path) -> None:
     place.mkdir()
     for path in APPLICATION_PATHS["indexed_db"].iterdir():
         (place / path.name).write_bytes(path.read_bytes())
-    found = [row for row in rows("indexed_db", place) if row["reason"]]
+    found = [row for row in read_view("indexed_db", place) if row["reason"]]
     assert [(row["key"], row["value"], row["version"]) for row in found] == [('"wrapped"', None, 2)]
     assert found[0]["reason"] == "value: the value is in 4, a file that is not there"
 
 
 def test_blobs_are_found_from_inside_of_the_directory_and_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(APPLICATION_PATHS["indexed_db"])
-    assert not [row for row in rows("indexed_db", Path()) if row["reason"]]
+    assert not [row for row in read_view("indexed_db", Path()) if row["reason"]]
     assert "decoded by" in sawlog.open(".").info()
     memory = fsspec.filesystem("memory")
     for path in APPLICATION_PATHS["indexed_db"].parent.rglob("*"):
@@ -272,7 +272,7 @@ def stored() -> Iterator[tuple[str, bytes, bytes]]:
         *test_chromium_services.PLACES.items(),
         *test_chromium_sites.PLACES.items(),
     ):
-        for row in test_chromium_services.read(path, "all"):
+        for row in test_chromium_services.read_view(path, "all"):
             yield name, row["key"], row["value"]
     chains = {
         "ethereum": test_ethereum.PLACES["leveldb"] / "chaindata",

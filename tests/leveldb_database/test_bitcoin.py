@@ -18,7 +18,7 @@ from .support import GENESIS
 GENESIS_HASH = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f"
 
 
-def rows(path: Path, view: str, **options: Any) -> list[dict[str, Any]]:
+def read_view(path: Path, view: str, **options: Any) -> list[dict[str, Any]]:
     return sawlog.read(path, view=view, **options).to_pylist()
 
 
@@ -28,7 +28,7 @@ def test_coins_are_those_of_the_published_vectors(tmp_path: Path) -> None:
     }
     path = make_bitcoin_database(tmp_path / "chainstate", OBFUSCATION | coins)
     assert sawlog.open(path).info()["decoded by"] == "--view bitcoin_chainstate"
-    found = rows(path, "bitcoin_chainstate")
+    found = read_view(path, "bitcoin_chainstate")
     assert not [row for row in found if row["reason"]]
     assert [
         (row["height"], row["coinbase"], row["amount"], row["script"].hex()) for row in found if row["kind"] == "coin"
@@ -44,7 +44,7 @@ def test_a_spent_coin_is_in_the_history(tmp_path: Path) -> None:
     key, value = b"C" + TXID + b"\0", obfuscate(bytes.fromhex(next(iter(COINS))))
     path = make_bitcoin_database(tmp_path / "chainstate", OBFUSCATION | {key: value})
     make_bitcoin_database(path, {key: None})
-    found = [row for row in rows(path, "bitcoin_chainstate", history=True) if row["kind"] == "coin"]
+    found = [row for row in read_view(path, "bitcoin_chainstate", history=True) if row["kind"] == "coin"]
     assert [(row["operation"], row["amount"], row["output"]) for row in found] == [
         ("delete", None, 0),
         ("put", 60000000000, 0),
@@ -57,7 +57,7 @@ def test_a_script_that_cannot_be_expanded_costs_itself(tmp_path: Path) -> None:
     path = make_bitcoin_database(
         tmp_path / "chainstate", OBFUSCATION | {b"C" + TXID + b"\0": obfuscate(b"\x07\x09" + stored)}
     )
-    (row,) = [row for row in rows(path, "bitcoin_chainstate") if row["kind"] == "coin"]
+    (row,) = [row for row in read_view(path, "bitcoin_chainstate") if row["kind"] == "coin"]
     assert (row["height"], row["coinbase"], row["amount"], row["script"]) == (3, True, 10**8, stored)
     assert row["reason"] == "value: a public key that is not on the curve: the script is as it is stored"
 
@@ -109,7 +109,7 @@ def test_blocks_files_and_transactions(tmp_path: Path) -> None:
     }
     path = make_bitcoin_database(tmp_path / "index", entries)
     assert sawlog.open(path).info()["decoded by"] == "--view bitcoin_blocks"
-    found = {row["kind"]: row for row in rows(path, "bitcoin_blocks")}
+    found = {row["kind"]: row for row in read_view(path, "bitcoin_blocks")}
     block = found["block"]
     assert (block["hash"], block["height"], block["file"], block["offset"]) == (GENESIS_HASH, 0, 0, 8)
     assert (block["time"], block["bits"], block["nonce"]) == (1231006505, 0x1D00FFFF, 2083236893)
@@ -123,7 +123,7 @@ def test_blocks_files_and_transactions(tmp_path: Path) -> None:
 def test_the_history_of_an_index_has_files_of_blocks_and_those_of_the_database(tmp_path: Path) -> None:
     path = make_bitcoin_database(tmp_path / "index", {b"t" + TXID: bytes.fromhex("01 08 50")})
     make_bitcoin_database(path, {b"t" + TXID: None})
-    found = rows(path, "bitcoin_blocks", history=True)
+    found = read_view(path, "bitcoin_blocks", history=True)
     assert [(row["operation"], row["file"]) for row in found] == [("delete", None), ("put", 1)]
     assert all(row["raw_file"].endswith((".log", ".ldb")) for row in found)
 
@@ -140,7 +140,7 @@ def truth() -> dict[str, Any]:
 
 def decoded(database: str, view: str) -> list[dict[str, Any]]:
     assert sawlog.open(REAL / database).info()["decoded by"] == f"--view {view}"
-    found = rows(REAL / database, view)
+    found = read_view(REAL / database, view)
     assert not [row for row in found if row["reason"]]
     return found
 
@@ -154,7 +154,7 @@ def test_coins_are_those_of_the_node(truth: dict[str, Any]) -> None:
     assert len(coins) == truth["sums"]["txouts"]
     assert sum(amount for *_, amount, _ in coins) == round(truth["sums"]["total_amount"] * 100_000_000)
     assert [row["blocks"] for row in found if row["kind"] == "best_block"] == [[truth["sums"]["bestblock"]]]
-    history = rows(REAL / "chainstate", "bitcoin_chainstate", history=True)
+    history = read_view(REAL / "chainstate", "bitcoin_chainstate", history=True)
     assert {row["operation"] for row in history} == {"put", "delete"}
     assert not [row for row in history if row["reason"]]
 

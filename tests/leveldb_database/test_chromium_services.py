@@ -45,7 +45,7 @@ def truth() -> dict[str, Any]:
     return told
 
 
-def read(path: Path, view: str) -> list[dict[str, Any]]:
+def read_view(path: Path, view: str) -> list[dict[str, Any]]:
     """Rows of a database; that there is another in it is said, and nothing else."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*/(Encryption|metadata)/000003.log and 2 more were not read")
@@ -54,12 +54,12 @@ def read(path: Path, view: str) -> list[dict[str, Any]]:
 
 
 @cache
-def rows(view: str, place: str = "") -> list[dict[str, Any]]:
-    return read(PLACES[view] / place, view)
+def read_place(view: str, place: str = "") -> list[dict[str, Any]]:
+    return read_view(PLACES[view] / place, view)
 
 
 def test_sites_are_what_the_browser_shows_of_them() -> None:
-    sites = {row["host_md5"]: row for row in rows("site_characteristics") if row["kind"] == "site"}
+    sites = {row["host_md5"]: row for row in read_place("site_characteristics") if row["kind"] == "site"}
     compared = 0
     for shown in truth()["sites"]:
         host = shown["origin"].partition("//")[2].partition(":")[0]
@@ -77,7 +77,7 @@ def test_sites_are_what_the_browser_shows_of_them() -> None:
 
 def test_push_messages_are_what_the_browser_shows_of_them() -> None:
     kinds: dict[str, list[dict[str, Any]]] = {}
-    for row in rows("gcm_store"):
+    for row in read_place("gcm_store"):
         kinds.setdefault(row["kind"], []).append(row)
     shown, extension = truth()["push"], truth()["extension"]
     (device,), (checked_in,), (message,) = (kinds[kind] for kind in ("device_id", "last_checkin", "outgoing_message"))
@@ -96,20 +96,20 @@ def test_push_messages_are_what_the_browser_shows_of_them() -> None:
         "gcm_hostname": "push.example",
         "checkin_interval": "172800",
     }
-    assert [row["kind"] for row in rows("gcm_store") if row["reason"]] == ["device_token"]
+    assert [row["kind"] for row in read_place("gcm_store") if row["reason"]] == ["device_token"]
     assert kinds["device_token"][0]["reason"] == "value: encrypted by the browser (v10)"
 
 
 def test_keys_of_push_messages_are_those_that_the_page_was_given() -> None:
-    (row,) = rows("gcm_store", "Encryption")
-    (token,) = (one for one in rows("gcm_store") if one["kind"] == "token")
+    (row,) = read_place("gcm_store", "Encryption")
+    (token,) = (one for one in read_place("gcm_store") if one["kind"] == "token")
     assert (row["kind"], row["app"], row["sender"]) == ("encryption_keys", token["app"], token["sender"])
     secret = json.loads(row["value"])["auth_secret"]["$bytes"]
     assert secret.translate(str.maketrans("+/", "-_")).rstrip("=") == truth()["subscription"]["keys"]["auth"]
 
 
 def test_a_download_is_in_the_shared_database_while_it_goes_on() -> None:
-    entries = rows("shared_proto")
+    entries = read_place("shared_proto")
     assert not [row for row in entries if row["reason"]]
     (row,) = (row for row in entries if row["database"] == "DownloadDB")
     download = json.loads(row["value"])["download_info"]
@@ -123,7 +123,7 @@ def test_a_download_is_in_the_shared_database_while_it_goes_on() -> None:
     )
     assert progress["target_path"].endswith("/download")
     assert progress["current_path"] == progress["target_path"] + ".crdownload"
-    (checked_in,) = (row for row in rows("gcm_store") if row["kind"] == "last_checkin")
+    (checked_in,) = (row for row in read_place("gcm_store") if row["kind"] == "last_checkin")
     assert 0 < (row["time"] - checked_in["time"]).total_seconds() < 60
     signals = [row["key"].split(":") for row in entries if row["database"] == "SignalDatabase"]
     configured = json.loads(next(row for row in entries if row["key"] == "config")["value"])["signals"]
@@ -141,7 +141,7 @@ def test_databases_apart_have_the_same_entries_without_numbers() -> None:
     view = SharedProto()
     directories = {"SegmentInfoDatabase": "SegmentInfoDB", "SignalDatabase": "SignalDB"}
     compared = 0
-    for row in rows("shared_proto"):
+    for row in read_place("shared_proto"):
         if (directory := directories.get(row["database"])) is not None:
             path = f"/profile/Segmentation Platform/{directory}"
             assert view.recognizes(path, "leveldb.BytewiseComparator", [])
@@ -160,10 +160,10 @@ def test_numbers_of_databases_that_are_too_large_are_refused() -> None:
 
 
 def test_metadata_names_the_databases_that_share_one() -> None:
-    entries = rows("shared_proto", "metadata")
+    entries = read_place("shared_proto", "metadata")
     assert not [row for row in entries if row["reason"]]
     names = {row["database"] for row in entries if row["number"] is not None}
-    assert {row["database"] for row in rows("shared_proto")} <= names
+    assert {row["database"] for row in read_place("shared_proto")} <= names
     assert [row["value"] for row in entries if row["key"] == "__global"] == ['{"corruptions":0,"failure_count":0}']
 
 
@@ -205,7 +205,7 @@ def missing(shown: Any, decoded: Any, path: str = "") -> Iterator[str]:
 
 def test_entities_are_what_the_browser_shows_of_them() -> None:
     """Fields that have no declaration are there by number."""
-    entries = rows("sync_data")
+    entries = read_place("sync_data")
     assert not [row for row in entries if row["reason"]]
     values = {(row["kind"], row["data_type"], row["key"]): told(json.loads(row["value"])) for row in entries}
     keys = {values[kind, name, key]["client_tag_hash"]: (name, key) for kind, name, key in values if kind == "metadata"}
@@ -229,10 +229,10 @@ def test_entities_are_what_the_browser_shows_of_them() -> None:
 
 
 def test_times_of_entities_are_those_in_them() -> None:
-    reading = {row["key"]: row["time"] for row in rows("sync_data") if row["data_type"] == "reading_list"}
+    reading = {row["key"]: row["time"] for row in read_place("sync_data") if row["data_type"] == "reading_list"}
     for shown in truth()["extension"]["reading"]:
         assert int(reading[shown["url"]].timestamp() * 1000) == shown["lastUpdateTime"]
-    groups = [row["time"] for row in rows("sync_data") if row["data_type"] == "saved_tab_group" and row["time"]]
+    groups = [row["time"] for row in read_place("sync_data") if row["data_type"] == "saved_tab_group" and row["time"]]
     assert max(groups) - min(groups) < timedelta(seconds=10)
 
 
@@ -294,7 +294,7 @@ def test_databases_of_electron_are_recognized_in_their_folders(above: str, tmp_p
     outcome = CliRunner().invoke(app, ["ls", str(tmp_path), "--json"])
     listed = {part["path"]: part["decoders"] for part in json.loads(outcome.stdout)["parts"] if part["format"]}
     assert listed == {f"{tmp_path}/{above}/{place}": [view] for place, view in places.items()}
-    assert not [row for row in read(bucket / "indexeddb.leveldb", "indexed_db") if row["reason"]]
+    assert not [row for row in read_view(bucket / "indexeddb.leveldb", "indexed_db") if row["reason"]]
 
 
 MESSAGES = Messages("""

@@ -46,13 +46,13 @@ def truth() -> dict[str, Any]:
 
 
 @cache
-def rows(view: str, *, history: bool = False) -> list[dict[str, Any]]:
+def read_place(view: str, *, history: bool = False) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = sawlog.read(PLACES[view], view=view, history=history).to_pylist()
     return entries
 
 
 def test_files_are_what_the_page_lists() -> None:
-    files = {row["path"]: row for row in rows("file_system") if row["kind"] in ("file", "directory")}
+    files = {row["path"]: row for row in read_place("file_system") if row["kind"] in ("file", "directory")}
     listed = truth()["files"]["temporary"]
     assert files.keys() == {entry["path"] for entry in listed}
     for entry in listed:
@@ -70,22 +70,22 @@ def test_files_are_what_the_page_lists() -> None:
 
 
 def test_names_in_directories_lead_to_the_files() -> None:
-    files = {row["file_id"]: row for row in rows("file_system") if row["kind"] in ("file", "directory")}
-    children = [row for row in rows("file_system") if row["kind"] == "child"]
+    files = {row["file_id"]: row for row in read_place("file_system") if row["kind"] in ("file", "directory")}
+    children = [row for row in read_place("file_system") if row["kind"] == "child"]
     assert {row["file_id"] for row in children} == files.keys() - {0}
     for row in children:
         assert [row[name] for name in ("path", "name", "parent_id", "storage", "directory")] == [
             files[row["file_id"]][name] for name in ("path", "name", "parent_id", "storage", "directory")
         ]
     assert {(row["storage"], row["directory"]) for row in files.values()} == {("temporary", "000")}
-    (last,) = (row["number"] for row in rows("file_system") if row["kind"] == "last_file_id")
+    (last,) = (row["number"] for row in read_place("file_system") if row["kind"] == "last_file_id")
     assert last >= max(files)
 
 
 def test_deleted_and_moved_files_are_in_the_history() -> None:
     past = [
         (row["path"], row["operation"], row["live"])
-        for row in rows("file_system", history=True)
+        for row in read_place("file_system", history=True)
         if row["kind"] == "file" and not row["path"].startswith("/private")
     ]
     assert [entry for entry in past if "gone" in entry[0]] == [
@@ -225,7 +225,7 @@ def test_what_explains_entries_is_read_together_with_them(
 
 
 def test_workers_are_what_the_browser_says_of_them() -> None:
-    entries = rows("service_worker")
+    entries = read_place("service_worker")
     assert not [row for row in entries if row["reason"]]
     found = {str(row["registration_id"]): row for row in entries if row["kind"] == "registration"}
     shown = truth()["registrations"]
@@ -255,7 +255,7 @@ def test_workers_are_what_the_browser_says_of_them() -> None:
 
 
 def test_scripts_of_workers_have_the_size_and_the_hash_of_what_was_served() -> None:
-    scripts = {row["url"].rpartition("/")[2]: row for row in rows("service_worker") if row["kind"] == "resource"}
+    scripts = {row["url"].rpartition("/")[2]: row for row in read_place("service_worker") if row["kind"] == "resource"}
     assert {name: row["registration_id"] for name, row in scripts.items()} == {
         "worker.js": 0,
         "part.js": 0,
@@ -272,7 +272,9 @@ def test_scripts_of_workers_have_the_size_and_the_hash_of_what_was_served() -> N
 def test_what_services_keep_for_a_worker_is_what_the_page_says() -> None:
     told = truth()["worker"]
     data = {
-        re.sub("_[0-9a-f-]{36}.*", "", row["name"]): row for row in rows("service_worker") if row["kind"] == "user_data"
+        re.sub("_[0-9a-f-]{36}.*", "", row["name"]): row
+        for row in read_place("service_worker")
+        if row["kind"] == "user_data"
     }
     values = {name: json.loads(row["value"]) for name, row in data.items()}
     assert values["cookie_store_subscriptions"]["subscriptions"] == told["cookies"]
@@ -288,7 +290,7 @@ def test_what_services_keep_for_a_worker_is_what_the_page_says() -> None:
     assert data["bgfetch_registration"]["time"].year >= 2026
     past = [
         json.loads(row["value"])
-        for row in rows("service_worker", history=True)
+        for row in read_place("service_worker", history=True)
         if row["value"] and row["name"] == "BackgroundSyncUserData"
     ]
     assert "tag of sync" in [one["tag"] for syncs in past for one in syncs.get("registration", [])]
@@ -297,14 +299,14 @@ def test_what_services_keep_for_a_worker_is_what_the_page_says() -> None:
 def test_an_unregistered_worker_is_in_the_history() -> None:
     past = [
         row
-        for row in rows("service_worker", history=True)
+        for row in read_place("service_worker", history=True)
         if row["registration_id"] == 2 and row["kind"] == "registration"
     ]
     assert [row["operation"] for row in past][:2] == ["delete", "put"]
     assert past[1]["scope"] == truth()["registrations"]["2"]["scopeURL"]
     (script,) = (
         row
-        for row in rows("service_worker", history=True)
+        for row in read_place("service_worker", history=True)
         if row["version_id"] == 2 and row["kind"] == "resource" and row["value"]
     )
     assert script["registration_id"] == 2
@@ -346,7 +348,7 @@ def test_entries_of_service_workers(key: bytes, value: bytes, columns: dict[str,
 
 
 def test_notifications_are_what_the_page_has_shown() -> None:
-    entries = {row["title"]: row for row in rows("notifications")}
+    entries = {row["title"]: row for row in read_place("notifications")}
     assert not [row for row in entries.values() if row["reason"]]
     told = {one["title"]: one for one in truth()["notifications"]}
     assert entries.keys() == told.keys()
@@ -380,7 +382,9 @@ def test_what_a_notification_carries_may_be_deep() -> None:
 
 
 def test_a_notification_that_was_closed_is_in_the_history() -> None:
-    past = [row for row in rows("notifications", history=True) if str(row["notification_id"]).endswith("#1closed")]
+    past = [
+        row for row in read_place("notifications", history=True) if str(row["notification_id"]).endswith("#1closed")
+    ]
     assert [(row["kind"], row["title"], row["operation"]) for row in past] == [
         ("notification", None, "delete"),
         ("notification", "Closed", "put"),

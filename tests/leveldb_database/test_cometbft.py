@@ -53,14 +53,14 @@ def without_empty(value: Any) -> Any:
     return [without_empty(one) for one in value] if isinstance(value, list) else value
 
 
-def rows() -> dict[tuple[str, int, int | None], dict[str, Any]]:
+def read_blocks() -> dict[tuple[str, int, int | None], dict[str, Any]]:
     entries = sawlog.read(PLACE / "blockstore.db", view="cometbft_blocks").to_pylist()
     assert not [row for row in entries if row["reason"]]
     return {(row["kind"], row["height"], row["part"]): row for row in entries}
 
 
 def test_blocks_are_what_the_node_shows_of_them() -> None:
-    entries = rows()
+    entries = read_blocks()
     truth = json.loads((PLACE / "truth.json").read_text())
     for height, shown in enumerate(truth, 1):
         meta = entries["meta", height, None]

@@ -14,6 +14,7 @@ from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.database.catalog import RemoteObject, read_remote_objects
 from sawlog.storage import Storage
 from tests.leveldb_database.support import GOLDEN, read_answers, read_live_state
+from tests.support import write_records
 
 LOGS = {
     "rocksdb-11.8.1-wal-dir": "waldir-wal",
@@ -229,7 +230,7 @@ def catalog(database: Path, records: list[bytes]) -> None:
     """Write what Pebble has in remote storage."""
     name = "REMOTE-OBJ-CATALOG-000001"
     log = database / "000099.log"
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), log, format="leveldb_log")
+    write_records(log, records)
     log.rename(database / name)
     database.joinpath(f"marker.remote-obj-catalog.000001.{name}").touch()
 

@@ -20,7 +20,7 @@ DERIVED = ("hash", "blockHash", "blockNumber", "transactionIndex", "transactionH
 """Fields that go-ethereum works out."""
 
 
-def rows(engine: str) -> list[dict[str, Any]]:
+def read_chain(engine: str) -> list[dict[str, Any]]:
     return sawlog.read(PLACES[engine] / "chaindata", view="ethereum").to_pylist()
 
 
@@ -39,7 +39,7 @@ def without_derived(value: Any) -> Any:
 
 @pytest.mark.parametrize("engine", PLACES)
 def test_blocks_are_what_the_node_shows_of_them(engine: str) -> None:
-    entries = rows(engine)
+    entries = read_chain(engine)
     assert not [row for row in entries if row["reason"]]
     found = {(row["kind"], row["hash"]): row for row in entries if row["hash"]}
     for number, block in enumerate(truth(engine)):
@@ -67,7 +67,7 @@ def test_blocks_are_what_the_node_shows_of_them(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", PLACES)
 def test_settings_and_state(engine: str) -> None:
-    entries = rows(engine)
+    entries = read_chain(engine)
     settings = {row["name"]: row for row in entries if row["kind"] == "setting"}
     assert settings["LastBlock"]["hash"] == settings["LastHeader"]["hash"] == truth(engine)[-1]["hash"]
     assert settings["DatabaseVersion"]["value"] == '"0x9"'

@@ -70,7 +70,7 @@ def pebble(path: Path) -> Held:
 ENGINES = pytest.mark.parametrize("make", [leveldb, rocksdb, pebble])
 
 
-def rows(path: Path, **options: object) -> Held:
+def read_live(path: Path, **options: object) -> Held:
     table = sawlog.read(path, format="leveldb_database", view="live", **options)
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
@@ -78,14 +78,14 @@ def rows(path: Path, **options: object) -> Held:
 def skipped(path: Path) -> Held:
     """What `skip` delivers of an incomplete database, after `fail` was refused and every byte was counted."""
     with pytest.raises(IncompleteError):
-        rows(path)
+        read_live(path)
     report = sawlog.verify(path)
     assert report.incomplete
     assert all(file.account.total == file.size for file in report.files)
     for name in data_files(path):
         assert str(path / name) in {one.path for one in (*report.files, *report.skipped)}
     with pytest.warns(sawlog.DamageWarning, match="what is there is read from"):
-        return rows(path, on_damage="skip")
+        return read_live(path, on_damage="skip")
 
 
 def believed(held: Held) -> Held:
@@ -104,7 +104,7 @@ def manifest(path: Path) -> Path:
 @ENGINES
 def test_a_whole_database_is_clean(make: Callable[[Path], Held], tmp_path: Path) -> None:
     held = make(tmp_path / "db")
-    assert rows(tmp_path / "db") == held
+    assert read_live(tmp_path / "db") == held
     report = sawlog.verify(tmp_path / "db")
     assert report.verdict == "clean"
 
@@ -139,7 +139,7 @@ def test_a_manifest_cut_anywhere(make: Callable[[Path], Held], tmp_path: Path) -
     for length in [*range(0, len(data), step), len(data) - 1]:
         file.write_bytes(data[:length])
         report = sawlog.verify(tmp_path / "db")
-        found = rows(tmp_path / "db", on_damage="skip")
+        found = read_live(tmp_path / "db", on_damage="skip")
         assert believed(found).items() >= believed(held).items() if report.incomplete else found == held, length
         assert report.incomplete or report.verdict == "clean"
 
@@ -155,7 +155,7 @@ def test_a_manifest_that_is_damaged_or_gone(make: Callable[[Path], Held], tmp_pa
         report = sawlog.verify(tmp_path / "db")
         assert report.incomplete, place
         assert all(one.account.total == one.size for one in report.files)
-        found = rows(tmp_path / "db", on_damage="skip")
+        found = read_live(tmp_path / "db", on_damage="skip")
         assert believed(found).items() >= believed(held).items(), place
     file.unlink()
     assert believed(skipped(tmp_path / "db")).items() >= believed(held).items()
@@ -174,7 +174,7 @@ def test_without_any_file(make: Callable[[Path], Held], tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "db", tmp_path / "less")
         (tmp_path / "less" / name).unlink()
         report = sawlog.verify(tmp_path / "less", format="leveldb_database")
-        assert report.incomplete or (report.verdict == "clean" and rows(tmp_path / "less") == held), name
+        assert report.incomplete or (report.verdict == "clean" and read_live(tmp_path / "less") == held), name
         shutil.rmtree(tmp_path / "less")
 
 
@@ -195,8 +195,8 @@ def test_an_edit_that_is_torn_after_all_that_an_engine_needs(tmp_path: Path) -> 
     data = file.read_bytes()
     file.write_bytes(data + write(b"\1\x1aleveldb.BytewiseComparator")[:-3])
     with pytest.raises(IncompleteError, match="cut in its last edit"):
-        rows(tmp_path / "db")
-    assert rows(tmp_path / "db", on_damage="skip") == held
+        read_live(tmp_path / "db")
+    assert read_live(tmp_path / "db", on_damage="skip") == held
 
 
 def test_the_log_that_comes_next_is_missing(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_the_log_that_comes_next_is_missing(tmp_path: Path) -> None:
     (log,) = (tmp_path / "db").glob("*.log")
     log.unlink()
     with pytest.raises(IncompleteError, match=rf"{log.name}: missing_file.*writes after sequence number \d+ may be"):
-        rows(tmp_path / "db")
+        read_live(tmp_path / "db")
     assert skipped(tmp_path / "db").keys() < held.keys()
     assert log.name in str(sawlog.open(tmp_path / "db").info()["incomplete"])
 
@@ -218,10 +218,10 @@ def test_a_log_that_rocksdb_keeps_track_of_is_missing(tmp_path: Path) -> None:
     tracked = encode_varint(Tag.WAL_ADDITION) + length_prefixed(b"\4\2\x50\1")
     (tmp_path / "MANIFEST-000005").write_bytes(write(edit, tracked))
     with pytest.raises(IncompleteError, match=r"000004\.log: missing_file: the MANIFEST names this log.*number 5 may"):
-        rows(tmp_path)
+        read_live(tmp_path)
     (tmp_path / "000004.log").write_bytes(b"")
     with pytest.raises(IncompleteError, match=r"mismatched_file: expected at least 80 bytes.*found 0"):
-        rows(tmp_path)
+        read_live(tmp_path)
     (tmp_path / "000004.log").unlink()
     deleted = encode_varint(Tag.WAL_DELETION) + length_prefixed(b"\5")
     (tmp_path / "MANIFEST-000005").write_bytes(write(edit, tracked, deleted))
@@ -255,10 +255,10 @@ def test_a_table_that_was_written_after_the_last_edit(tmp_path: Path) -> None:
     leveldb(tmp_path / "db")
     leveldb(tmp_path / "other")
     (table, *_) = (tmp_path / "other").glob("*.ldb")
-    held = rows(tmp_path / "db")
+    held = read_live(tmp_path / "db")
     later = tmp_path / "db" / "000999.ldb"
     shutil.copy(table, later)
-    assert rows(tmp_path / "db") == held
+    assert read_live(tmp_path / "db") == held
     (one,) = (one for one in sawlog.open(tmp_path / "db").skipped if one.path == str(later))
     assert (one.missed, "after the MANIFEST's last edit" in one.reason) == (False, True)
     entries = sawlog.read(table).to_pylist()
@@ -269,7 +269,7 @@ def test_a_table_that_was_written_after_the_last_edit(tmp_path: Path) -> None:
     (one,) = (one for one in sawlog.open(tmp_path / "db").skipped if one.path == str(later))
     assert one.missed
     with pytest.warns(sawlog.DamageWarning, match=r"000999\.ldb was not read"):
-        assert rows(tmp_path / "db") == held
+        assert read_live(tmp_path / "db") == held
     assert sawlog.verify(tmp_path / "db").incomplete
     assert sawlog.repair(tmp_path / "db", tmp_path / "repaired").incomplete
     later.write_bytes(b"")  # as an engine that was killed before it wrote
@@ -315,7 +315,7 @@ def test_logs_alone_and_tables_alone_are_what_they_are(tmp_path: Path) -> None:
 def clean(path: Path, held: Held) -> None:
     report: Report = sawlog.verify(path)
     assert report.verdict == "clean"
-    assert rows(path) == held
+    assert read_live(path) == held
 
 
 def test_checkpoints_and_copies_without_a_log_are_whole(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_checkpoints_and_copies_without_a_log_are_whole(tmp_path: Path) -> None:
     for log in (tmp_path / "db").glob("*.log"):
         log.unlink()
     with pytest.raises(IncompleteError, match="a log with this number or a higher one, and there is none"):
-        rows(tmp_path / "db")
+        read_live(tmp_path / "db")
 
 
 def test_new_empty_and_repaired_databases_are_whole(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_a_table_of_another_state_under_the_same_name(make: Callable[[Path], Hel
     size = small.stat().st_size
     shutil.copyfile(large, small)
     with pytest.raises(IncompleteError, match=rf"expected a table of {size:,} bytes, as the MANIFEST says"):
-        rows(tmp_path / "db")
+        read_live(tmp_path / "db")
     report = sawlog.verify(tmp_path / "db")
     assert report.incomplete
     (wrong,) = (file for file in report.files if file.path == str(small))
@@ -425,7 +425,7 @@ def test_a_table_of_another_state_of_the_same_size(
     assert [file.path for file in report.files if file.kinds["mismatched_file"]] == [str(table)]
     # A key outside of the MANIFEST's bounds is read before the end of the table is.
     with pytest.raises((IncompleteError, DamageError), match=r"of another state of the database|misplaced_key"):
-        rows(tmp_path / "db", on_damage="fail")
+        read_live(tmp_path / "db", on_damage="fail")
 
 
 def test_a_table_that_another_session_wrote(tmp_path: Path) -> None:
@@ -439,9 +439,9 @@ def test_a_table_that_another_session_wrote(tmp_path: Path) -> None:
     (other,) = (tmp_path / "earlier").glob("*.sst")
     table.write_bytes(other.read_bytes())
     with pytest.raises(IncompleteError, match="another session"):
-        rows(tmp_path / "db")
+        read_live(tmp_path / "db")
     with pytest.warns(sawlog.DamageWarning, match="another session"):
-        assert rows(tmp_path / "db", on_damage="skip") == {b"key": b"old"}
+        assert read_live(tmp_path / "db", on_damage="skip") == {b"key": b"old"}
 
 
 def say_otherwise(path: Path, table: int, what: str) -> None:

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from rocksdict import Options, Rdict
 
@@ -19,6 +18,7 @@ from sawlog.errors import OptionError, SawlogError
 from sawlog.format.damage import DamageWarning, Verdict
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.view import UnknownBytesError
+from tests.support import write_records
 
 from .support import family_files
 
@@ -28,7 +28,7 @@ INDEXED_DB = Path(__file__).parents[1] / "golden/leveldb_database/chromium-156/I
 Row = tuple[bytes, bytes]
 
 
-def rows(path: Path, **options: str | bool) -> list[Row]:
+def read_pairs(path: Path, **options: str | bool) -> list[Row]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)
         table = sawlog.read(path, on_damage="skip", **options)
@@ -88,7 +88,7 @@ def test_leveldb_opens_what_is_repaired(change: Callable[[Path], None], tmp_path
     leveldb(source)
     change(source)
     report = sawlog.repair(source, target)
-    assert answers(target) == rows(source)
+    assert answers(target) == read_pairs(source)
     assert report.rows == len(answers(target))
     if change is not log_cut:  # the cut may be at the end of a write
         assert (report.verdict is Verdict.CLEAN) == (change is untouched)
@@ -140,8 +140,8 @@ def test_keys_in_reverse(tmp_path: Path) -> None:
             db.put(b"k%06d" % (number * 7 % 3000), bytes(number % 90))
     sawlog.repair(source, target)
     with plyvel.DB(str(target), **order) as db:
-        assert list(db) == rows(source)  # in the order of the database
-        assert db.get(b"k000123") == dict(rows(source))[b"k000123"]
+        assert list(db) == read_pairs(source)  # in the order of the database
+        assert db.get(b"k000123") == dict(read_pairs(source))[b"k000123"]
 
 
 @pytest.mark.parametrize("are_values_apart", [False, True])
@@ -164,11 +164,11 @@ def test_rocksdb_opens_what_is_repaired(are_values_apart: bool, tmp_path: Path) 
     db.delete_range(b"k000100", b"k000200")
     more.close()
     db.close()
-    assert sawlog.repair(source, target).rows == len(rows(source)) + len(rows(source, table="more"))
+    assert sawlog.repair(source, target).rows == len(read_pairs(source)) + len(read_pairs(source, table="more"))
     db = Rdict(str(target), options=options(), column_families={"more": options()})
     more = db.get_column_family("more")
-    assert list(db.items()) == rows(source)
-    assert list(more.items()) == rows(source, table="more")
+    assert list(db.items()) == read_pairs(source)
+    assert list(more.items()) == read_pairs(source, table="more")
     more.close()
     db.close()
 
@@ -203,8 +203,8 @@ def test_range_keys_are_not_lost_without_a_word(tmp_path: Path) -> None:
 
 def test_logs_in_another_directory_are_repaired_along(tmp_path: Path) -> None:
     source = INDEXED_DB.parents[1] / "rocksdb-11.8.1-wal-dir/db"
-    assert sawlog.repair(source, tmp_path / "target").rows == len(rows(source)) > 0
-    assert rows(tmp_path / "target") == rows(source)
+    assert sawlog.repair(source, tmp_path / "target").rows == len(read_pairs(source)) > 0
+    assert read_pairs(tmp_path / "target") == read_pairs(source)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +220,11 @@ def test_indexed_db_without_a_manifest(name: str, is_flushed: bool, tmp_path: Pa
     else:
         shutil.copytree(intact, source)
     manifest_gone(source)
-    assert rows(source) == rows(intact)
-    assert len(rows(source)) == 269
+    assert read_pairs(source) == read_pairs(intact)
+    assert len(read_pairs(source)) == 269
     assert sawlog.open(source, on_damage="skip").info()["comparator"] == "idb_cmp1"
     sawlog.repair(source, tmp_path / "target")
-    assert rows(tmp_path / "target") == rows(intact)
+    assert read_pairs(tmp_path / "target") == read_pairs(intact)
     assert sawlog.open(tmp_path / "target").info()["comparator"] == "idb_cmp1"
     (table,) = (tmp_path / "target").glob("*.ldb")
     places = [order_of(key) for key in sawlog.read(table)["key"].to_pylist()]
@@ -271,14 +271,14 @@ def test_what_a_log_holds_until_the_commit_is_said_to_be_left_out(tmp_path: Path
         struct.pack("<QI", 102, 0) + b"\x0b\x02t2",
     ]
     log = max(source.glob("*.log"))
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), log, format="leveldb_log")
+    write_records(log, records)
     every = sawlog.read(source, format="leveldb_database", view="all").to_pylist()
     shown = [(row["key"], row["live"], row["sequence"], row["transaction"], row["file"]) for row in every]
     assert (b"b", False, -1, "prepared", log.name) in shown
     assert (b"c", True, 102, None, log.name) in shown
     report = sawlog.repair(source, tmp_path / "target")
     assert [(one.path, one.reason) for one in report.skipped if one.missed] == [(str(log), f"1 entry {WITHOUT}")]
-    assert rows(tmp_path / "target") == [(b"a", b"1"), (b"c", b"3")]
+    assert read_pairs(tmp_path / "target") == [(b"a", b"1"), (b"c", b"3")]
 
 
 def every_byte_the_same(path: Path) -> None:
@@ -304,7 +304,7 @@ def test_exit_codes(
     change(source)
     assert main(["repair", str(source), str(target)]) == code
     assert f"{outcome}; written to {target}" in capsys.readouterr().out
-    assert answers(target) == rows(source)
+    assert answers(target) == read_pairs(source)
     assert (len(answers(target)) > 0) == (code != 1)
 
 
@@ -335,7 +335,7 @@ def test_a_table_without_its_end_does_not_say_whose_database_it_is(
     leveldb(source)
     change(source)
     sawlog.repair(source, target)
-    assert answers(target) == rows(source)
+    assert answers(target) == read_pairs(source)
     assert len(answers(target)) > 1000
 
 
@@ -351,8 +351,8 @@ def test_blocks_with_other_checksums_are_read_without_them_and_without_a_manifes
     data[data.rindex(b"v" * 50)] ^= 1
     table.write_bytes(data)
     manifest_gone(source)
-    assert len(rows(source)) < 2000
-    assert len(rows(source, verify_checksums=False)) == 2000
+    assert len(read_pairs(source)) < 2000
+    assert len(read_pairs(source, verify_checksums=False)) == 2000
     sawlog.repair(source, tmp_path / "target", verify_checksums=False)
     assert len(answers(tmp_path / "target")) == 2000
 

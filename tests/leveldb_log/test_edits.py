@@ -34,7 +34,7 @@ def new_file(level: int, number: int, size: int = 10, low: bytes = b"a", high: b
     )
 
 
-def save(directory: Path, *edits: bytes, name: str = "MANIFEST-000001") -> Path:
+def write_manifest(directory: Path, *edits: bytes, name: str = "MANIFEST-000001") -> Path:
     (directory / name).write_bytes(write(*edits))
     return directory / name
 
@@ -52,7 +52,9 @@ def live(path: Path, **arguments: Any) -> list[tuple[int, int]]:
 
 def test_leveldb_fields(tmp_path: Path) -> None:
     pointer = b"\x05\x02" + internal(b"p", 77)
-    path = save(tmp_path, MANIFEST, pointer + b"\x06\x01" + encode_varint(300) + new_file(1, 301, 1 << 40), b"")
+    path = write_manifest(
+        tmp_path, MANIFEST, pointer + b"\x06\x01" + encode_varint(300) + new_file(1, 301, 1 << 40), b""
+    )
     first, second, third = edits(path)
     assert first == {"comparator": "leveldb.BytewiseComparator", "next_file": 2}
     assert second["compact_pointers"] == [{"level": 2, "key": b"p", "sequence": 77}]
@@ -135,7 +137,7 @@ def test_rocksdb_fields(tmp_path: Path) -> None:
     )
     skipped = encode_varint(8192 + 1000) + length_prefixed(b"whatever")
     (row,) = edits(
-        save(
+        write_manifest(
             tmp_path,
             v2 + v3 + v4 + blob + garbage + wals + family + skipped + encode_varint(8193) + length_prefixed(b"uuid"),
         )
@@ -173,7 +175,7 @@ DAMAGED = [
 
 @pytest.mark.parametrize(("edit", "detail"), DAMAGED)
 def test_a_record_that_is_no_edit_is_damage(tmp_path: Path, edit: bytes, detail: str) -> None:
-    path = save(tmp_path, MANIFEST, new_file(0, 1), edit, new_file(0, 2))
+    path = write_manifest(tmp_path, MANIFEST, new_file(0, 1), edit, new_file(0, 2))
     with pytest.raises(DamageError, match="bad_edit") as caught:
         sawlog.read(path, view="edits")
     assert detail in caught.value.damage.detail
@@ -205,7 +207,7 @@ NEWER = [
 
 @pytest.mark.parametrize(("edit", "detail"), NEWER)
 def test_a_field_of_a_newer_engine_is_unsupported(tmp_path: Path, edit: bytes, detail: str) -> None:
-    path = save(tmp_path, MANIFEST, new_file(0, 1), edit, new_file(0, 2))
+    path = write_manifest(tmp_path, MANIFEST, new_file(0, 1), edit, new_file(0, 2))
     with pytest.raises(UnsupportedError) as caught:
         sawlog.read(path, view="edits")
     assert detail in caught.value.damage.detail
@@ -228,7 +230,7 @@ def test_fields_that_may_be_skipped_are(tmp_path: Path) -> None:
         + b"\x00"
     )
     table = TABLE[:2] + b"\x09" + TABLE[3:] + b"\x3f" + length_prefixed(b"") + b"\x01"
-    path = save(tmp_path, MANIFEST, skipped + new_file(0, 1) + blob, table)
+    path = write_manifest(tmp_path, MANIFEST, skipped + new_file(0, 1) + blob, table)
     assert live(path) == [(0, 1), (0, 9)]
 
 
@@ -237,7 +239,7 @@ EXCISE = b"\x0a" + length_prefixed(b"a") + length_prefixed(b"c") + b"\x00\x31"
 
 def test_pebbles_tags_of_2026(tmp_path: Path) -> None:
     references = encode_varint(70) + b"\x01\x01" + b"\x05\x07\x08"
-    path = save(tmp_path, MANIFEST, TABLE + references + b"\x01" + EXCISE + b"\x0b\x02\x09")
+    path = write_manifest(tmp_path, MANIFEST, TABLE + references + b"\x01" + EXCISE + b"\x0b\x02\x09")
     row = edits(path)[-1]
     assert row["excises"] == [{"low": b"a", "high": b"c", "inclusive": False, "sequence": 49}]
     assert row["marked_files"] == [{"level": 2, "file": 9}]
@@ -253,7 +255,7 @@ def test_pebbles_tags_of_2026(tmp_path: Path) -> None:
 def test_live_files(tmp_path: Path) -> None:
     family = encode_varint(200) + b"\x02"
     gone = encode_varint(200) + b"\x03"
-    path = save(
+    path = write_manifest(
         tmp_path,
         MANIFEST + new_file(0, 5) + new_file(0, 4),
         b"\x06\x00\x05" + new_file(1, 5),
@@ -281,8 +283,8 @@ def test_live_files(tmp_path: Path) -> None:
 
 
 def test_current_names_the_live_manifest(tmp_path: Path) -> None:
-    save(tmp_path, MANIFEST, new_file(0, 1), name="MANIFEST-000009")
-    save(tmp_path, MANIFEST, new_file(0, 2), name="MANIFEST-000010")
+    write_manifest(tmp_path, MANIFEST, new_file(0, 1), name="MANIFEST-000009")
+    write_manifest(tmp_path, MANIFEST, new_file(0, 2), name="MANIFEST-000010")
     (tmp_path / "000003.log").write_bytes(b"")
     with pytest.warns(DamageWarning, match="nothing says which MANIFEST is the live one"):
         assert live(tmp_path) == [(0, 2)]

@@ -51,18 +51,18 @@ ALICE_JSON = {
 }
 
 
-def save(place: Path, *records: bytes) -> Path:
+def write_export(place: Path, *records: bytes) -> Path:
     path = place / "output-0"
     path.write_bytes(write(*records))
     return path
 
 
-def read(path: Path, **arguments: Any) -> list[dict]:
+def read_entities(path: Path, **arguments: Any) -> list[dict]:
     return sawlog.read(path, format="leveldb_log", view="entities", **arguments).to_pylist()
 
 
 def properties(path: Path, **arguments: Any) -> list[dict]:
-    return [json.loads(row["properties"]) for row in read(path, **arguments)]
+    return [json.loads(row["properties"]) for row in read_entities(path, **arguments)]
 
 
 VALUES = [
@@ -112,7 +112,7 @@ VALUES = [
 @pytest.mark.parametrize(("value", "expected"), VALUES, ids=str)
 def test_every_type_as_json(tmp_path: Path, value: Any, expected: Any, indexed: bool) -> None:
     record = entity({"before": 1, "it": value, "after": [True, False]}, indexed=indexed)
-    found = properties(save(tmp_path, record, entity({"it": "plain"})))
+    found = properties(write_export(tmp_path, record, entity({"it": "plain"})))
     empty_first = {} if value != [] else {"it": []}
     assert found == [{**empty_first, "before": 1, "it": expected, "after": [True, False]}, {"it": "plain"}]
 
@@ -120,17 +120,17 @@ def test_every_type_as_json(tmp_path: Path, value: Any, expected: Any, indexed: 
 def test_a_timestamp_that_no_calendar_has_stays_a_number(tmp_path: Path) -> None:
     message = pb.EntityProto.FromString(entity({}))
     add(message, "late", 2**62, meaning=pb.Property.GD_WHEN)
-    assert properties(save(tmp_path, message.SerializeToString())) == [{"late": 2**62}]
+    assert properties(write_export(tmp_path, message.SerializeToString())) == [{"late": 2**62}]
 
 
 def test_keys_of_entities_are_read_part_by_part(tmp_path: Path) -> None:
-    path = save(
+    path = write_export(
         tmp_path,
         entity({}, [("users", "alice")]),
         entity({"r": ALICE}, [("teams", 7), ("users", "älice"), ("posts", 2**62)], "dev~p", "ns", "db"),
         entity({}, [("a/b", "c/d")], "no partition"),
     )
-    assert read(path, columns=["project", "database", "namespace", "kind", "id", "name", "key", "path"]) == [
+    assert read_entities(path, columns=["project", "database", "namespace", "kind", "id", "name", "key", "path"]) == [
         {
             "project": "demo",
             "database": "",
@@ -175,7 +175,7 @@ def test_app_engine_reads_the_same(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         from google.appengine.api import datastore
     assert dict(datastore.Entity.FromPb(pb.EntityProto.FromString(record))) == value
-    assert properties(save(tmp_path, record)) == [value]
+    assert properties(write_export(tmp_path, record)) == [value]
 
 
 NOT_PLAIN = (Raw, Reference, User, Nested)
@@ -322,9 +322,9 @@ def test_an_export_of_one_kind_has_its_columns(tmp_path: Path) -> None:
     users = [entity({"a": i}, [("users", i + 1)]) for i in range(3)]
     odd = entity({"r": ALICE}, [("users", "odd"), ("posts", 1)])
     root = save_export(tmp_path, {"users": [[*users, odd]], "posts": [[entity({"b": 1}, [("posts", 9)])]]})
-    assert [row["key"] for row in read(root, table="posts", columns=["key"])] == ["posts/9"]
-    assert [row["key"] for row in read(root, table="users")] == ["users/1", "users/2", "users/3"]
-    assert read(root, filters=[("kind", "=", "posts")], columns=["key"]) == [
+    assert [row["key"] for row in read_entities(root, table="posts", columns=["key"])] == ["posts/9"]
+    assert [row["key"] for row in read_entities(root, table="users")] == ["users/1", "users/2", "users/3"]
+    assert read_entities(root, filters=[("kind", "=", "posts")], columns=["key"]) == [
         {"key": "posts/9"},
         {"key": "users/odd/posts/1"},
     ]
@@ -333,7 +333,7 @@ def test_an_export_of_one_kind_has_its_columns(tmp_path: Path) -> None:
     schema = sawlog.open(root, view="entities", properties="infer", table="users").schema
     assert schema.names == ["__key__", "a"]
     (flat := tmp_path / "output-7").write_bytes(write(*users, odd))
-    assert [row["key"] for row in read(flat, table="posts")] == ["users/odd/posts/1"]
+    assert [row["key"] for row in read_entities(flat, table="posts")] == ["users/odd/posts/1"]
 
 
 def test_the_metadata_tree(tmp_path: Path) -> None:
@@ -354,14 +354,14 @@ def test_the_metadata_tree(tmp_path: Path) -> None:
     (kind.parent / "output-1").unlink()
     for path in (root, overall, kind):
         with pytest.raises(FormatError, match="output-1, which is missing"):
-            read(path)
+            read_entities(path)
     assert properties(kind.parent / "output-0") == [{"a": 1}]
     overall.write_bytes(write(b"\x34", field(1, b"")))
     with pytest.raises(FormatError, match="version 33; found 34"):
-        read(overall)
+        read_entities(overall)
     kind.write_bytes(b"\xff")
     with pytest.raises(FormatError, match="expected the metadata of an export"):
-        read(kind)
+        read_entities(kind)
 
 
 @pytest.mark.parametrize(("label", "slash"), [(b"", "/"), (b"__all__", "/"), (b"", "\\")])
@@ -375,7 +375,7 @@ def test_metadata_that_leads_out_of_the_export(tmp_path: Path, name: str) -> Non
     path = tmp_path / "x.export_metadata"
     path.write_bytes(field(1, field(1, b"x")) + field(2, field(2, name.encode())))
     with pytest.raises(FormatError, match="expected the name of a file of the export"):
-        read(path)
+        read_entities(path)
 
 
 def test_an_empty_export(tmp_path: Path) -> None:
@@ -407,27 +407,29 @@ DAMAGED = [
 
 def test_repair_says_that_the_meaning_is_damaged(tmp_path: Path) -> None:
     """The framing is sound, and kept; the view of entities finds the same damage in the copy."""
-    path = save(tmp_path, entity({"a": 1}), DAMAGED[0][0], entity({"a": 2}))
+    path = write_export(tmp_path, entity({"a": 1}), DAMAGED[0][0], entity({"a": 2}))
     report = sawlog.repair(path, tmp_path / "copy", format="leveldb_log")
     text = "1 record is no valid entity: damaged in meaning, not in framing; the copy has it unchanged"
     assert report.remarks == [sawlog.format.damage.Remark(str(path), text)]
     assert (report.verdict, report.rows, report.skipped) == ("clean", 3, [])
-    path = save(tmp_path, entity({"a": 1}), DAMAGED[0][0], b"", entity({"a": 2}))
+    path = write_export(tmp_path, entity({"a": 1}), DAMAGED[0][0], b"", entity({"a": 2}))
     (said,) = sawlog.repair(path, tmp_path / "copy", format="leveldb_log").remarks
     assert said.text.startswith("2 records are no valid entity: ")
     assert said.text.endswith("the copy has them unchanged")
-    assert sawlog.repair(save(tmp_path, entity({"a": 1})), tmp_path / "other", format="leveldb_log").remarks == []
+    assert (
+        sawlog.repair(write_export(tmp_path, entity({"a": 1})), tmp_path / "other", format="leveldb_log").remarks == []
+    )
 
 
 @pytest.mark.parametrize(("record", "detail"), DAMAGED, ids=[str(i) for i in range(len(DAMAGED))])
 @pytest.mark.parametrize("schema", ["json", "infer"])
 def test_a_record_that_is_no_entity_is_damage(tmp_path: Path, record: bytes, detail: str, schema: str) -> None:
     records = [entity({"a": 1}), record, entity({"a": 2, "r": ALICE}), entity({"a": 3})]
-    path = save(tmp_path, *records)
+    path = write_export(tmp_path, *records)
     with pytest.warns(DamageWarning, match="bad_entity"):
-        assert len(read(path, on_damage="skip", properties=schema)) == 3
+        assert len(read_entities(path, on_damage="skip", properties=schema)) == 3
     with pytest.raises(DamageError, match=detail) as caught:
-        read(path, properties=schema)
+        read_entities(path, properties=schema)
     start, end = offsets(*records)[1:3]
     assert (caught.value.damage.offset, caught.value.damage.length) == (start, end - start)
     (report,) = sawlog.verify(path, view="entities").files
@@ -435,7 +437,7 @@ def test_a_record_that_is_no_entity_is_damage(tmp_path: Path, record: bytes, det
 
 
 def test_what_precedes_damage_is_delivered(tmp_path: Path) -> None:
-    path = save(tmp_path, entity({"a": 1}), entity({"r": ALICE}), b"\xff", entity({"a": 2}))
+    path = write_export(tmp_path, entity({"a": 1}), entity({"r": ALICE}), b"\xff", entity({"a": 2}))
     seen: list[int] = []
     with pytest.raises(DamageError):
         seen.extend(batch.num_rows for batch in sawlog.open(path, view="entities").to_batches())
@@ -448,7 +450,7 @@ def test_fragments_together_have_every_entity_once(tmp_path: Path, task_bytes: i
         entity({"i": i, "text": "x" * (i * 37 % 900), "r": ALICE if i % 5 == 0 else None}, [("k", i + 1)])
         for i in range(400)
     ]
-    path = save(tmp_path, *records)
+    path = write_export(tmp_path, *records)
     fragments = sawlog.open(path, view="entities", provenance=True).fragments(task_bytes)
     rows = [row for one in fragments for batch in one.to_batches() for row in batch.to_pylist()]
     assert [row["id"] for row in rows] == list(range(1, 401))
@@ -461,7 +463,7 @@ def test_typed_columns_take_room_as_the_entities_do(tmp_path: Path, monkeypatch:
     """Each entity takes room in every column: properties are few, and a batch has a bounded number of values."""
     monkeypatch.setattr("sawlog.leveldb.datastore.typed.MAX_FIELDS", 50)
     monkeypatch.setattr("sawlog.leveldb.datastore.entities.CELLS", 1000)
-    path = save(tmp_path, *(entity({f"p{i % 49}": i, "r": ALICE if i % 9 == 0 else None}) for i in range(300)))
+    path = write_export(tmp_path, *(entity({f"p{i % 49}": i, "r": ALICE if i % 9 == 0 else None}) for i in range(300)))
     batches = list(sawlog.open(path, view="entities", properties="infer").to_batches())
     assert sum(batch.num_rows for batch in batches) == 300
     assert max(batch.num_rows * batch.num_columns for batch in batches) <= 1000
@@ -472,5 +474,5 @@ def test_typed_columns_take_room_as_the_entities_do(tmp_path: Path, monkeypatch:
         [entity({f"p{i}": i, f"m{i}": {"x": 1, "y": 2}}) for i in range(25)],
     ):
         with pytest.raises(SchemaError, match="at most 50 can be columns"):
-            read(save(tmp_path, *unlike), properties="infer")
-        assert len(read(path)) == len(unlike)
+            read_entities(write_export(tmp_path, *unlike), properties="infer")
+        assert len(read_entities(path)) == len(unlike)

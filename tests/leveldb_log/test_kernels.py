@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from tests.support import write_records
 
 from .fragments import BLOCK, FIRST, LAST, MIDDLE, agrees, fragment, scan, write
 
@@ -31,7 +32,7 @@ def test_write_and_read(log: int | None, tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     records = [*RECORDS, b"z" * (BLOCK - 300), *RECORDS]
     options = {} if log is None else {"dialect": "rocksdb", "log_number": log}
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log", **options)
+    write_records(path, records, **options)
     data = path.read_bytes()
     assert data == write(*records, log=log)
     assert scan(data).records == records

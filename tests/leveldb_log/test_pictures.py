@@ -11,6 +11,7 @@ import pytest
 
 import sawlog
 from tests.map.pictures import pictures
+from tests.support import write_records
 
 TITLE = "Operations along the log"
 
@@ -52,14 +53,14 @@ def test_operations_along_logs(logs: Path, view: str) -> None:
 
 def test_records_that_are_something_else_have_no_such_chart(tmp_path: Path) -> None:
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": [b"x" * 20, b"y" * 30] * 50}), path, format="leveldb_log")
+    write_records(path, [b"x" * 20, b"y" * 30] * 50)
     assert TITLE not in pictures(path)
     assert "Largest rows" in pictures(path)
-    sawlog.write(pa.table({"record": [b"x" * 20] * 100}), path, format="leveldb_log")
+    write_records(path, [b"x" * 20] * 100)
     assert pictures(path) == {}, "all rows are of one size"
     header = (7).to_bytes(8, "little") + (1).to_bytes(4, "little")
     batches = [header + b"\x01\x01k\x01v"] * 50
-    sawlog.write(pa.table({"record": batches}), path, format="leveldb_log")
+    write_records(path, batches)
     assert TITLE in pictures(path)
-    sawlog.write(pa.table({"record": [*batches, header + b"\xee" * 20]}), path, format="leveldb_log")
+    write_records(path, [*batches, header + b"\xee" * 20])
     assert TITLE not in pictures(path), "the last one has an operation that nobody knows"

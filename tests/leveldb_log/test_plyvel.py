@@ -7,10 +7,10 @@ import re
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import sawlog
+from tests.support import write_records
 
 from .fragments import BLOCK, batch, fragment, reference, scan_file, write
 from .reference_cases import CASES, CLEAN
@@ -21,14 +21,10 @@ DROP = re.compile(r"dropping (\d+) bytes; Corruption: (.*)")
 EDIT = b"\x01\x1aleveldb.BytewiseComparator\x02\x00\x09\x00\x03\x02\x04\x00"
 
 
-def put(path: Path, records: list[bytes]) -> None:
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
-
-
 def database(directory: Path) -> Path:
     """An empty database, made by sawlog: all it needs is a MANIFEST and the name of it."""
     directory.mkdir()
-    put(directory / "MANIFEST-000001", [EDIT])
+    write_records(directory / "MANIFEST-000001", [EDIT])
     (directory / "CURRENT").write_text("MANIFEST-000001\n")
     return directory
 
@@ -82,7 +78,7 @@ def test_leveldb_recovers_what_sawlog_wrote(tmp_path: Path) -> None:
     expected = {b"k%06d" % i: b"value %d" % i for i in range(10_000)} | {b"large": b"L" * 100_000}
     operations: list[tuple[bytes, bytes | None]] = [*expected.items(), (b"k000123", None)]
     del expected[b"k000123"]
-    put(home / "000003.log", [batch(1 + i, one) for i, one in enumerate(operations)])
+    write_records(home / "000003.log", [batch(1 + i, one) for i, one in enumerate(operations)])
     db = plyvel.DB(str(home), create_if_missing=False, paranoid_checks=True)
     assert dict(db.iterator()) == expected
     db.close()
@@ -92,9 +88,9 @@ def test_leveldb_recovers_a_log_that_was_appended_to_and_repaired(tmp_path: Path
     home = database(tmp_path / "db")
     log = tmp_path / "000003.log"
     records = [batch(i + 1, (b"k%03d" % i, b"v" * 1000)) for i in range(100)]
-    put(log, records[:60])
+    write_records(log, records[:60])
     log.write_bytes(log.read_bytes() + write(records[60], start=log.stat().st_size)[:-5])
-    sawlog.write(pa.table({"record": pa.array(records[60:], pa.binary())}), log, format="leveldb_log", append=True)
+    write_records(log, records[60:], append=True)
     data = bytearray(log.read_bytes())
     data[BLOCK + 5_000] ^= 1
     log.write_bytes(data)

@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import sawlog
 from sawlog.format.damage import TailStatus
+from tests.support import write_records
 
 from .fragments import (
     FIRST,
@@ -55,7 +55,7 @@ GOLDEN_RECORDS = {name: records for name, records, _ in CLEAN} | {
 def test_golden_files_are_written_and_read(name: str, size: int, digest: str, tmp_path: Path) -> None:
     records = GOLDEN_RECORDS[name]
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    write_records(path, records)
     data = path.read_bytes()
     assert (len(data), hashlib.sha256(data).hexdigest()) == (size, digest)
     assert scan(data).records == records
@@ -112,7 +112,7 @@ def test_a_manifest_has_the_bytes_of_the_reference() -> None:
 def test_every_way_to_meet_a_block_end(left: int, second: bytes, place: int, size: int, tmp_path: Path) -> None:
     records = [b"x" * (B - H - left), second]
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    write_records(path, records)
     data = path.read_bytes()
     assert data == write(*records)
     assert len(data) == size

@@ -8,12 +8,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
 from sawlog.format.damage import TailStatus
+from tests.support import write_records
 
 from .fragments import BLOCK, batch, scan_file
 
@@ -152,7 +152,7 @@ def test_rocksdb_recovers_what_sawlog_wrote(recyclable: bool, plain: Path, tmp_p
     records = [batch(1 + i, one) for i, one in enumerate(expected.items())]
     options = {"dialect": "rocksdb", "log_number": int(newest_log(plain).stem)} if recyclable else {}
     log = tmp_path / "new.log"
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), log, format="leveldb_log", **options)
+    write_records(log, records, **options)
     assert reopen(plain, log) == expected
 
 

@@ -33,10 +33,10 @@ def cut(data: bytes, cuts: list[int], name: str = "000007.log", **arguments: obj
             replace(whole, start=start, end=end, synced=start == 0, size=end - start)
             for start, end in itertools.pairwise(edges)
         ]
-        return read([whole]), read(pieces)
+        return read_fragments([whole]), read_fragments(pieces)
 
 
-def read(fragments: list) -> Found:
+def read_fragments(fragments: list) -> Found:
     found = Found()
     for one in fragments:
         findings = Findings("skip")

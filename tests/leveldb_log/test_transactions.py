@@ -147,7 +147,7 @@ def written(path: Path, *records: tuple[int, list[Row]]) -> Path:
     return path
 
 
-def numbers(path: Path, **options: Any) -> list[int]:
+def read_sequences(path: Path, **options: Any) -> list[int]:
     table = sawlog.read(path, format="leveldb_log", view="writes", dialect="rocksdb", **options)
     return table["sequence"].to_pylist()
 
@@ -166,9 +166,9 @@ NUMBERS = [1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 5, 5, 5, 6, 6, 7]
 def test_the_view_numbers_as_the_database_does(columns: tuple[str, ...] | None, tmp_path: Path) -> None:
     """All operations of a batch have one number, in whichever columns; marks have that of their batch."""
     path = written(tmp_path / "7.log", *SHARED)
-    assert numbers(path, columns=columns) == NUMBERS
+    assert read_sequences(path, columns=columns) == NUMBERS
     closed = [record for record in SHARED if record[0] != 3]
-    assert numbers(written(tmp_path / "8.log", *closed)) == [*NUMBERS[:6], *NUMBERS[10:]]
+    assert read_sequences(written(tmp_path / "8.log", *closed)) == [*NUMBERS[:6], *NUMBERS[10:]]
     rows = sawlog.read(path, format="leveldb_log", view="writes", latest=True, dialect="rocksdb").to_pylist()
     assert {row["key"]: row["sequence"] for row in rows}[b"d"] == 6
 
@@ -181,22 +181,22 @@ def test_batches_that_share_numbers_are_written_again(tmp_path: Path) -> None:
         sawlog.write(rows, again, format="leveldb_log", view="writes")
         assert again.read_bytes() == path.read_bytes()
     sawlog.write(table.drop_columns(["_offset"]), tmp_path / "9.log", format="leveldb_log", view="writes")
-    assert numbers(tmp_path / "9.log") == NUMBERS
+    assert read_sequences(tmp_path / "9.log") == NUMBERS
 
 
 def test_numbers_that_are_not_shared_stay_so(tmp_path: Path) -> None:
     """A transaction of WriteCommitted, and an empty one at the end of a group."""
     group = [NOOP, put(b"a"), put(b"b"), NOOP]
     path = written(tmp_path / "7.log", (1, group), (3, [put(b"c"), put(b"d")]), (5, [put(b"e")]))
-    assert numbers(path) == [1, 1, 2, 3, 3, 4, 5]
+    assert read_sequences(path) == [1, 1, 2, 3, 3, 4, 5]
 
 
 def test_a_batch_of_more_rows_than_are_delivered_at_once(tmp_path: Path) -> None:
     """The mark that says how it is numbered comes after the first of them."""
     many = [put(b"%d" % number) for number in range(3 * BATCH_ROWS // 2)]
     path = written(tmp_path / "7.log", (1, [put(b"x")]), (2, [*many, NOOP]), (3, [put(b"y"), put(b"z"), NOOP]))
-    assert numbers(path) == [1, *([2] * (len(many) + 1)), 3, 3, 3]
-    assert numbers(path, columns=("sequence",)) == numbers(path)
+    assert read_sequences(path) == [1, *([2] * (len(many) + 1)), 3, 3, 3]
+    assert read_sequences(path, columns=("sequence",)) == read_sequences(path)
 
 
 @pytest.mark.parametrize("policy", ["prepared", "committed"])

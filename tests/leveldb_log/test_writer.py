@@ -24,7 +24,7 @@ def table(records: list, kind: pa.DataType | None = None) -> pa.Table:
     return pa.table({"record": pa.array(records, kind or pa.binary())})
 
 
-def put(path: Path, records: list[bytes], **options: object) -> bytes:
+def write_and_read(path: Path, records: list[bytes], **options: object) -> bytes:
     sawlog.write(table(records), path, format="leveldb_log", **options)
     return path.read_bytes()
 
@@ -39,9 +39,9 @@ record_lists = st.lists(
 def test_any_records_are_written_as_the_reference_does(tmp_path_factory, records: list[bytes], log: int | None) -> None:
     path = tmp_path_factory.getbasetemp() / "4294967301.log"
     options = {} if log is None else {"dialect": "rocksdb", "log_number": log}
-    data = put(path, records, **options)
+    data = write_and_read(path, records, **options)
     assert data == write(*records, log=None if log is None else log & 0xFFFFFFFF)
-    assert data == put(path, records, **options), "not deterministic"
+    assert data == write_and_read(path, records, **options), "not deterministic"
     assert scan(data, name="named-otherwise").records == records
 
 
@@ -75,7 +75,7 @@ def test_many_batches_are_one_stream_of_records(tmp_path: Path) -> None:
 
 
 def test_no_rows_make_an_empty_log(tmp_path: Path) -> None:
-    assert put(tmp_path / "1.log", []) == b""
+    assert write_and_read(tmp_path / "1.log", []) == b""
     assert scan(b"").records == []
 
 
@@ -140,9 +140,9 @@ def test_an_aborted_write_leaves_nothing(tmp_path: Path) -> None:
 
 def test_append_continues_as_one_writer_would(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
-    put(path, [b"hello"], append=True)
-    put(path, [b"world"], append=True)
-    assert put(path, RECORDS, append=True) == write(b"hello", b"world", *RECORDS)
+    write_and_read(path, [b"hello"], append=True)
+    write_and_read(path, [b"world"], append=True)
+    assert write_and_read(path, RECORDS, append=True) == write(b"hello", b"world", *RECORDS)
 
 
 @pytest.mark.parametrize("log", [None, 7])
@@ -154,7 +154,7 @@ def test_append_after_every_truncation(log: int | None, tmp_path: Path) -> None:
     ends = [len(write(*old[: i + 1], log=log)) for i in range(3)]
     for size in range(len(whole) + 1):
         path.write_bytes(whole[:size])
-        put(path, [b"new", b"newer"], append=True, **options)
+        write_and_read(path, [b"new", b"newer"], append=True, **options)
         found = scan_file(path)
         kept = old[: sum(1 for end in ends if end <= size)]
         assert found.records == [*kept, b"new", b"newer"]
@@ -176,7 +176,7 @@ def test_append_after_every_truncation(log: int | None, tmp_path: Path) -> None:
 def test_append_cuts_unfinished_tails_off(tail: bytes, tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     path.write_bytes(write(b"old") + tail)
-    assert put(path, RECORDS, append=True) == write(b"old", *RECORDS)
+    assert write_and_read(path, RECORDS, append=True) == write(b"old", *RECORDS)
 
 
 def test_append_after_damage_keeps_the_damage_and_what_stands_after_it(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_append_after_damage_keeps_the_damage_and_what_stands_after_it(tmp_path:
     data = bytearray(write(b"a", b"b" * 40_000, b"c"))
     data[2] ^= 1
     path.write_bytes(data)
-    put(path, [b"new"], append=True)
+    write_and_read(path, [b"new"], append=True)
     assert path.read_bytes()[: len(data)] == data
     assert scan_file(path).records == [b"c", b"new"]
 
@@ -224,7 +224,7 @@ def test_append_refuses_what_it_cannot_continue(log: bytes, options: dict, messa
     path = tmp_path / "000007.log"
     path.write_bytes(log)
     with pytest.raises(OptionError, match=message):
-        put(path, [b"new"], append=True, **options)
+        write_and_read(path, [b"new"], append=True, **options)
     assert path.read_bytes() == log
 
 

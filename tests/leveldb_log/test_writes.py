@@ -25,7 +25,7 @@ from .support import DAMAGED, TAGS, as_table, delete, save
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 
-def rows(path: Path | str, **arguments: Any) -> list[tuple]:
+def read_writes(path: Path | str, **arguments: Any) -> list[tuple]:
     table = sawlog.read(path, format="leveldb_log", view="writes", **arguments)
     return [tuple(row.values()) for row in table.to_pylist()]
 
@@ -43,7 +43,7 @@ def test_operations_of_every_tag_are_read(
     tmp_path: Path, tag: bytes, name: str, family: int, key: bytes | None, value: bytes | None, counted: int
 ) -> None:
     record = batch(100, counted + 1, tag, put(b"after", b""))
-    assert rows(save(tmp_path, record)) == [
+    assert read_writes(save(tmp_path, record)) == [
         (100, name, family, key, value),
         (100 + counted, "put", 0, b"after", b""),
     ]
@@ -56,7 +56,7 @@ def test_operations_of_every_tag_are_read(
 def test_the_vector_of_the_documents_is_read_and_written(tmp_path: Path) -> None:
     log = bytes.fromhex("f7bee5b8170001 0100000000000000 02000000 01016b0176 0004676f6e65")
     (tmp_path / "000001.log").write_bytes(log)
-    assert rows(tmp_path) == [(1, "put", 0, b"k", b"v"), (2, "delete", 0, b"gone", None)]
+    assert read_writes(tmp_path) == [(1, "put", 0, b"k", b"v"), (2, "delete", 0, b"gone", None)]
     operations = as_table([("put", b"k", b"v"), ("delete", b"gone", None)])
     sawlog.write(operations, tmp_path / "w.log", format="leveldb_log", view="writes", operations_per_batch=2)
     assert (tmp_path / "w.log").read_bytes() == log
@@ -64,7 +64,7 @@ def test_the_vector_of_the_documents_is_read_and_written(tmp_path: Path) -> None
 
 def test_overlong_varints_are_read_as_leveldb_reads_them(tmp_path: Path) -> None:
     record = batch(1, 1, b"\x01" + b"\x81\x80\x00" + b"k" + b"\x82\x80\x80\x80\x70" + b"vv")
-    assert rows(save(tmp_path, record)) == [(1, "put", 0, b"k", b"vv")]
+    assert read_writes(save(tmp_path, record)) == [(1, "put", 0, b"k", b"vv")]
     copy = database(tmp_path / "db")
     save(copy, record)
     with plyvel.DB(str(copy), paranoid_checks=True) as db:
@@ -79,7 +79,7 @@ def test_damage_inside_a_batch(
     path = save(tmp_path, *records)
     newer = kind == "unsupported"
     with pytest.warns(DamageWarning, match="does not support" if newer else kind):
-        found = rows(path, columns=["sequence", "key"], on_damage="skip")
+        found = read_writes(path, columns=["sequence", "key"], on_damage="skip")
     assert found == [(1, b"one"), *kept, (9, b"two")]
 
     (report,) = sawlog.verify(path, view="writes").files
@@ -245,7 +245,7 @@ def test_the_latest_view_has_the_last_write_of_each_key(tmp_path: Path) -> None:
         name="000011.log",
     )
     columns = ["sequence", "operation", "column_family", "key", "value"]
-    assert rows(tmp_path, latest="true", columns=columns) == [
+    assert read_writes(tmp_path, latest="true", columns=columns) == [
         (4, "put", 0, b"e", b"5"),
         (10, "put", 0, b"a", b"new"),
         (11, "delete", 0, b"b", None),
@@ -274,7 +274,7 @@ def test_latest_knows_prepared_transactions(tmp_path: Path) -> None:
         batch(6, 0, commit + length_prefixed(b"t1")),
         batch(7, 0, rollback + length_prefixed(b"t2")),
     )
-    assert [row[1:] for row in rows(tmp_path, latest=True)] == [("put", 0, b"a", b"1")]
+    assert [row[1:] for row in read_writes(tmp_path, latest=True)] == [("put", 0, b"a", b"1")]
 
 
 def test_latest_folds_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ ROWS = pa.table(
 )
 
 
-def save(place: Path, **options: object) -> Path:
+def write_table(place: Path, **options: object) -> Path:
     file = place / "000001.ldb"
     sawlog.write(ROWS, file, format="leveldb_table", block_bytes=200, restart_interval=3, **options)
     return file
@@ -39,7 +39,7 @@ def save(place: Path, **options: object) -> Path:
     ("dialect", "compression"), [("leveldb", "none"), ("leveldb", "snappy"), ("rocksdb", "none"), ("rocksdb", "lz4")]
 )
 def test_what_is_written_is_read(tmp_path: Path, dialect: str, compression: str) -> None:
-    file = save(tmp_path, dialect=dialect, compression=compression)
+    file = write_table(tmp_path, dialect=dialect, compression=compression)
     assert sawlog.read(file).to_pylist() == ROWS.to_pylist()
     assert not any(report.damaged for report in sawlog.verify(file).files)
 
@@ -47,7 +47,7 @@ def test_what_is_written_is_read(tmp_path: Path, dialect: str, compression: str)
 @pytest.mark.parametrize("compression", ["none", "snappy"])
 def test_changed_bytes_stay_inside(tmp_path: Path, compression: str) -> None:
     """Without checksums, whatever a block says is believed until it cannot be."""
-    file = save(tmp_path, compression=compression)
+    file = write_table(tmp_path, compression=compression)
     whole = file.read_bytes()
     for place in range(0, len(whole) - 8, 97 * PACE):
         for value in (0, 255):

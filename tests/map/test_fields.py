@@ -24,6 +24,7 @@ from sawlog.map.excerpts import HEAD_PARTS, MAX_PARTS
 from tests.leveldb_log.support import compressed_log, zstd
 from tests.leveldb_table.test_laws import TestLaws as Tables
 from tests.samples import FORMATS, samples
+from tests.support import write_records
 
 __all__ = ["samples"]
 
@@ -49,7 +50,7 @@ def assert_gapless(found: list[Part], start: int) -> None:
 
 def test_fields_of_a_log_are_named_without_gaps(tmp_path: Path) -> None:
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": [b"x" * 32_754, b"hello"]}), path, format="leveldb_log")
+    write_records(path, [b"x" * 32_754, b"hello"])
     found = parts(path, 0)
     assert_gapless(found, 0)
     assert [part.name for part in found] == [
@@ -123,7 +124,7 @@ def test_records_that_are_no_write_batches_have_no_fields(tmp_path: Path) -> Non
     dice = Random(1)
     records = [b"", b"x" * 12, bytes(12), dice.randbytes(500), b"\1" + bytes(7) + b"\2\0\0\0\1\1a\1b", bytes(11)]
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": records}), path, format="leveldb_log")
+    write_records(path, records)
     found = parts(path, 0)
     assert_gapless([part for part in found if part.length], 0)
     assert [part.name for part in found if part.name in ("payload", "sequence")] == [
@@ -353,7 +354,7 @@ def test_hostile_bytes_break_nothing(samples: dict[str, Path], tmp_path: Path, n
 
 def test_a_dissector_that_raises_leaves_bytes_without_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": [b"hello"]}), path, format="leveldb_log")
+    write_records(path, [b"hello"])
     dataset = sawlog.open(path, on_damage="skip")
 
     def broken(offset: int) -> Any:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-
 import sawlog
 from sawlog.map import strip
+from tests.support import write_records
 
 
 def damaged(path: Path) -> Path:
-    sawlog.write(pa.table({"record": [b"x" * 1000] * 400}), path, format="leveldb_log")
+    write_records(path, [b"x" * 1000] * 400)
     data = bytearray(path.read_bytes())
     data[200_000] ^= 1
     path.write_bytes(data[:-100])

@@ -32,6 +32,7 @@ from sawlog.map.rows import MAX_KEPT_ROWS
 from sawlog.storage import File
 from tests.leveldb_table.support import append_block, rocksdb_tables
 from tests.samples import FORMATS, law_samples, samples
+from tests.support import write_records
 
 __all__ = ["samples"]
 
@@ -138,7 +139,7 @@ def test_every_use_has_a_colour_and_a_sign() -> None:
 def test_rows_are_known_one_by_one(tmp_path: Path) -> None:
     records = [b"a" * size for size in (10, 0, 40_000, 5)]
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    write_records(path, records)
     offsets = sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()
     (file,) = mapped(path).files
     assert [start for start, _ in file.spans] == offsets
@@ -170,7 +171,7 @@ def test_the_last_row_ends_before_what_follows_the_rows() -> None:
 def test_rows_that_pieces_of_a_file_cut_are_shown_whole(tmp_path: Path) -> None:
     records = [b"x" * size for size in (10, 200_000, 5, 60_000, 300_000)] * 3
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    write_records(path, records)
     (file,) = mapped(path).files
     assert len(list(sawlog.open(path).fragments(64 << 10))) > 10
     assert [start for start, _ in file.spans] == sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()

@@ -57,7 +57,7 @@ def with_etcd(name: str, collection: str, **options: Any) -> sawlog.Dataset:
     return sawlog.open(GOLDEN / name, table=collection, metadata=str(GOLDEN / name / "etcd.json"), **options)
 
 
-def write(root: Path, table: pa.Table, **options: Any) -> None:
+def write_collection(root: Path, table: pa.Table, **options: Any) -> None:
     sawlog.write(table, root, format="milvus_binlog", **{"timestamp": NOW, **options})
 
 
@@ -205,7 +205,7 @@ def collection(root: Path, count: int = ROWS, page: int = PAGE) -> list[dict[str
             "v": pa.array([[float(row), 2.0] for row in range(count)], pa.list_(pa.float32(), 2)),
         }
     )
-    write(root, table, primary_key="id", tree="backup")
+    write_collection(root, table, primary_key="id", tree="backup")
     for path in root.glob("**/insert_log/**/*"):
         if path.is_file():
             in_small_pages(path, page)

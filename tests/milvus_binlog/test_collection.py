@@ -30,7 +30,7 @@ from sawlog.milvus.metadata.load import load
 from sawlog.milvus.metadata.messages import CollectionInfo, Message, SegmentInfo, ValueField
 from sawlog.milvus.options import ReadOptions
 
-from .support import GOLDEN, NOW, SYNTHETIC, delete, id_of, open_as_it_lies, truth, with_etcd, write
+from .support import GOLDEN, NOW, SYNTHETIC, delete, id_of, open_as_it_lies, truth, with_etcd, write_collection
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
@@ -41,7 +41,7 @@ def keys(root: Path, **options: Any) -> list[Any]:
 
 
 def test_warning_says_that_rows_are_read_as_they_lie(tmp_path: Path) -> None:
-    write(tmp_path, pa.table({"pk": [1, 2]}))
+    write_collection(tmp_path, pa.table({"pk": [1, 2]}))
     with pytest.warns(SegmentsWarning, match="read as found"):
         sawlog.read(tmp_path)
     with warnings.catch_warnings():
@@ -54,7 +54,7 @@ def test_warning_says_that_rows_are_read_as_they_lie(tmp_path: Path) -> None:
 def test_deletes_hit_strictly_older_rows(tmp_path: Path) -> None:
     """Upserts write the delete and the new row with the same timestamp."""
     table = pa.table({"pk": [1, 2, 3, 4], "Timestamp": [NOW, NOW, NOW, NOW + 10]})
-    write(tmp_path, table)
+    write_collection(tmp_path, table)
     delete(tmp_path, [1, 2, 3, 3, 4], [NOW + 1, NOW, NOW - 1, NOW + 2, NOW + 5], 100)
     assert keys(tmp_path) == [2, 4]
     assert open_as_it_lies(tmp_path).count_rows() == 2
@@ -78,7 +78,7 @@ def test_deletes_against_a_plain_model(
         return f"k{value}" if texts else value - 10
 
     table = pa.table({"pk": [key(k) for k, _ in rows], "Timestamp": [t for _, t in rows]})
-    write(root, table, binlog_bytes=1 << 10)
+    write_collection(root, table, binlog_bytes=1 << 10)
     if gone:
         delete(root, [key(k) for k, _ in gone], [t for _, t in gone], 100)
     latest: dict[int, int] = {}
@@ -98,7 +98,7 @@ def test_deletes_against_a_plain_model(
 
 def test_l0_segments_concern_their_partition_or_all(tmp_path: Path) -> None:
     table = pa.table({"pk": range(6), "_partition": [2, 2, 2, 3, 3, 3]})
-    write(tmp_path, table)
+    write_collection(tmp_path, table)
     delete(tmp_path, [0, 3], [NOW + 1] * 2, 900, 2)
     delete(tmp_path, [1, 4], [NOW + 1] * 2, 901, -1)
     assert keys(tmp_path) == [2, 3, 5]
@@ -117,7 +117,7 @@ def test_l0_segments_concern_their_partition_or_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["comma_legacy", "json_stream", "multi_field_int64", "v2_bare_parquet"])
 def test_every_delta_encoding_deletes(tmp_path: Path, name: str) -> None:
     expected = json.loads((SYNTHETIC / "expected.json").read_text())[f"delta/{name}"]
-    write(
+    write_collection(
         tmp_path,
         pa.table({"pk": [key for key, _ in expected] + [5], "Timestamp": [time - 1 for _, time in expected] + [1]}),
     )
@@ -132,8 +132,8 @@ def test_every_delta_encoding_deletes(tmp_path: Path, name: str) -> None:
 
 def test_paths_below_the_root_find_their_deletes(tmp_path: Path) -> None:
     root = tmp_path / "files"
-    write(root, pa.table({"pk": range(10)}), binlog_bytes=20)
-    write(root, pa.table({"pk": range(10, 20)}), first_id=5000)
+    write_collection(root, pa.table({"pk": range(10)}), binlog_bytes=20)
+    write_collection(root, pa.table({"pk": range(10, 20)}), first_id=5000)
     delete(root, [0, 10], [NOW + 1] * 2, 100)
     delete(root, [1], [NOW + 1], 900, -1)
     assert keys(root) == [k for k in range(20) if k not in (0, 1)]
@@ -170,9 +170,9 @@ def test_as_of_warns_where_compaction_has_lost_the_past(tmp_path: Path) -> None:
 
 
 def test_dedupe_keeps_the_newest(tmp_path: Path) -> None:
-    write(tmp_path, pa.table({"pk": [1, 2, 3], "v": [10, 20, 30]}))
+    write_collection(tmp_path, pa.table({"pk": [1, 2, 3], "v": [10, 20, 30]}))
     again = pa.table({"pk": [2, 3, 4], "v": [21, 31, 41], "Timestamp": [NOW + 5, NOW - 5, NOW]})
-    write(tmp_path, again, first_id=1000)
+    write_collection(tmp_path, again, first_id=1000)
     delete(tmp_path, [4], [NOW + 1], 1000)
     assert keys(tmp_path) == [1, 2, 2, 3, 3]
     table = open_as_it_lies(tmp_path, dedupe=True).to_table().sort_by("100")
@@ -198,7 +198,7 @@ def vectors(rows: int, dim: int = 2) -> pa.Array:
 
 
 def test_schema_names_types_and_defaults(tmp_path: Path) -> None:
-    write(tmp_path, pa.table({"pk": [1, 2], "v": vectors(2)}))
+    write_collection(tmp_path, pa.table({"pk": [1, 2], "v": vectors(2)}))
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
     for given_schema in (SCHEMA, json.dumps(SCHEMA), str(tmp_path / "schema.json")):
         dataset = open_as_it_lies(tmp_path / "insert_log", schema=given_schema)
@@ -218,7 +218,7 @@ def test_a_field_added_later_is_aligned_at_the_end(tmp_path: Path) -> None:
     table = pa.table(
         [pa.array(range(4)), pa.array([None, 1, 2, 3], pa.int32())], pa.schema([pa.field("pk", pa.int64()), field])
     )
-    write(tmp_path, table, binlog_bytes=1)
+    write_collection(tmp_path, table, binlog_bytes=1)
     logs = sorted((tmp_path / "insert_log/1/2/100/101").iterdir(), key=lambda path: int(path.name))
     assert len(logs) == 4
     for gone in logs[:2]:
@@ -227,7 +227,7 @@ def test_a_field_added_later_is_aligned_at_the_end(tmp_path: Path) -> None:
 
 
 def test_system_fields_on_request(tmp_path: Path) -> None:
-    write(
+    write_collection(
         tmp_path,
         pa.table({"pk": [5, 6], "RowID": [70, 60], "Timestamp": [NOW, NOW + 1]}),
         collection_id=8,
@@ -335,7 +335,7 @@ def test_bare_parquet_segments(tmp_path: Path) -> None:
 def test_backup_directory_with_group_and_metadata(tmp_path: Path) -> None:
     """A milvus-backup tree is read by its own metadata; zero values are left out of that."""
     root = tmp_path / "backup"
-    write(root / "plain", pa.table({"pk": range(10), "v": vectors(10)}))
+    write_collection(root / "plain", pa.table({"pk": range(10), "v": vectors(10)}))
     moved = root / "binlogs" / "insert_log" / "1" / "2" / "100" / "100"
     moved.parent.mkdir(parents=True)
     shutil.move(root / "plain" / "insert_log" / "1" / "2" / "100", moved)
@@ -393,7 +393,7 @@ def test_ttl_hides_old_rows(tmp_path: Path) -> None:
     meta = timeline.find_collections(None)
     assert {one.ttl for one in meta.values()} == {0}
     second = 1000 << layout.LOGICAL_BITS
-    write(tmp_path / "tree", pa.table({"pk": [1, 2], "Timestamp": [NOW, NOW + 100 * second]}))
+    write_collection(tmp_path / "tree", pa.table({"pk": [1, 2], "Timestamp": [NOW, NOW + 100 * second]}))
     segment = {"segment_id": 100, "binlogs": []}
     backup = {
         "collection_id": 1,
@@ -410,14 +410,14 @@ def test_ttl_hides_old_rows(tmp_path: Path) -> None:
 
 
 def test_wrong_type_in_a_file(tmp_path: Path) -> None:
-    write(tmp_path, pa.table({"pk": [1], "n": pa.array([2], pa.int64())}))
+    write_collection(tmp_path, pa.table({"pk": [1], "n": pa.array([2], pa.int64())}))
     schema = {"fields": [{"name": "pk", "type": 5, "is_primary": True}, {"name": "n", "type": 11}]}
     with pytest.raises(sawlog.DamageError, match="type_mismatch"):
         open_as_it_lies(tmp_path / "insert_log", schema=schema).to_table()
 
 
 def test_deletes_without_a_known_key(tmp_path: Path) -> None:
-    write(tmp_path, pa.table({"pk": [1], "f": [0.5]}))
+    write_collection(tmp_path, pa.table({"pk": [1], "f": [0.5]}))
     delete(tmp_path, [1], [NOW + 1], 100)
     schema = {"fields": [{"name": "f", "fieldID": 101, "type": 11}]}
     with pytest.raises(SchemaError, match="primary key"):
@@ -493,7 +493,7 @@ def test_statistics_of_keys_leave_segments_unread(tmp_path: Path, texts: bool) -
 
     for segment in range(4):
         numbers = range(segment * 100, segment * 100 + 100, 2)
-        write(
+        write_collection(
             tmp_path, pa.table({"pk": [key(n) for n in numbers]}), first_id=1000 * (segment + 1), binlog_bytes=1 << 10
         )
     cases = [

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sawlog.milvus.collection.dataset import SegmentsWarning
-from tests.milvus_binlog.support import write
+from tests.milvus_binlog.support import write_collection
 
 
 def test_it_says_once_which_segments_it_takes_for_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +20,7 @@ def test_it_says_once_which_segments_it_takes_for_alive(tmp_path: Path, monkeypa
         return len(dataset.list_batches())
 
     monkeypatch.setattr(spark, "rewrite_collection", planned_again)
-    write(tmp_path / "in", pa.table({"100": pa.array([1, 2, 3], pa.int64())}))
+    write_collection(tmp_path / "in", pa.table({"100": pa.array([1, 2, 3], pa.int64())}))
     with pytest.warns(SegmentsWarning, match="read as found") as told:
         assert spark.compact(None, str(tmp_path / "in"), str(tmp_path / "out")) == 1  # type: ignore[arg-type, comparison-overlap]
     assert len(told) == 1

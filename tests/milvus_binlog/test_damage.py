@@ -32,7 +32,7 @@ from sawlog.testing import Sample, changes, check, reading
 
 from . import thrift
 from .packing import group, packed_file, write_manifest, write_segment
-from .support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, write
+from .support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, write_collection
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
@@ -40,7 +40,7 @@ BAD = SYNTHETIC / "bad"
 GOOD = (SYNTHETIC / "multi_event_insert").read_bytes()
 
 
-def read(path: Path, **options: object) -> pa.Table:
+def read_binlog(path: Path, **options: object) -> pa.Table:
     return sawlog.read(path, format="milvus_binlog", **options)
 
 
@@ -57,7 +57,7 @@ def read(path: Path, **options: object) -> pa.Table:
 )
 def test_unreadable_files_say_why(name: str, message: str) -> None:
     with pytest.raises(FormatError, match=message) as error:
-        read(BAD / name)
+        read_binlog(BAD / name)
     assert name in str(error.value)
     report = sawlog.verify(BAD / name, format="milvus_binlog") if name == "none" else None
     assert report is None
@@ -66,9 +66,9 @@ def test_unreadable_files_say_why(name: str, message: str) -> None:
 @pytest.mark.parametrize("name", ["truncated_payload", "extra_not_json"])
 def test_damage_inside_a_file(name: str) -> None:
     with pytest.raises(DamageError):
-        read(BAD / name)
+        read_binlog(BAD / name)
     with pytest.warns(DamageWarning):
-        table = read(BAD / name, on_damage="skip")
+        table = read_binlog(BAD / name, on_damage="skip")
     assert table.column(0).to_pylist() == ([1, 2, 3, 4, 5, 6] if name == "truncated_payload" else list(range(1, 13)))
     (report,) = sawlog.verify(BAD / name, format="milvus_binlog").files
     assert report.damaged
@@ -79,7 +79,7 @@ def test_repair_takes_the_chunk_signature_off(tmp_path: Path) -> None:
     sawlog.repair(BAD / "s3_chunk_signature_prefix", tmp_path / "whole", format="milvus_binlog")
     assert (tmp_path / "whole").read_bytes() == GOOD
     sawlog.repair(BAD / "truncated_payload", tmp_path / "half", format="milvus_binlog")
-    assert read(tmp_path / "half").column(0).to_pylist() == [1, 2, 3, 4, 5, 6]
+    assert read_binlog(tmp_path / "half").column(0).to_pylist() == [1, 2, 3, 4, 5, 6]
     with pytest.raises(FormatError, match="nothing can be taken"):
         sawlog.repair(BAD / "magic", tmp_path / "none", format="milvus_binlog")
     assert not (tmp_path / "none").exists()
@@ -101,7 +101,7 @@ def event_offset() -> int:
 def test_lying_event_lengths(tmp_path: Path, length: int) -> None:
     path = patched(tmp_path, lambda data: struct.pack_into("<I", data, event_offset() + 9, length))
     with pytest.raises((DamageError, FormatError), match="length"):
-        read(path)
+        read_binlog(path)
 
 
 def test_next_position_is_never_followed(tmp_path: Path) -> None:
@@ -110,21 +110,21 @@ def test_next_position_is_never_followed(tmp_path: Path) -> None:
         def lie(data: bytearray, value: int = value) -> None:
             struct.pack_into("<I", data, event_offset() + 13, value)
 
-        assert read(patched(tmp_path, lie)).column(0).to_pylist() == list(range(1, 13))
+        assert read_binlog(patched(tmp_path, lie)).column(0).to_pylist() == list(range(1, 13))
 
 
 def test_trailing_bytes_cost_no_row(tmp_path: Path) -> None:
     path = patched(tmp_path, lambda data: data.extend(bytes(7)))
     with pytest.raises(DamageError, match="trailing_bytes"):
-        read(path)
+        read_binlog(path)
     with pytest.warns(DamageWarning):
-        assert read(path, on_damage="skip").num_rows == 12
+        assert read_binlog(path, on_damage="skip").num_rows == 12
 
 
 def test_an_unknown_event_is_named(tmp_path: Path) -> None:
     path = patched(tmp_path, lambda data: struct.pack_into("<b", data, event_offset() + 8, 8))
     with pytest.raises((DamageError, FormatError), match="type code 8"):
-        read(path)
+        read_binlog(path)
 
 
 def test_encrypted_files_are_recognised(tmp_path: Path) -> None:
@@ -178,13 +178,13 @@ def test_codecs_and_encodings_that_pyarrow_lacks_are_unsupported(
     path = tmp_path / "file"
     path.write_bytes(bare(**made))
     with pytest.raises(UnsupportedError, match=named):
-        read(path)
-    assert read(path, columns=["100"])["100"].to_pylist() == list(range(100))
+        read_binlog(path)
+    assert read_binlog(path, columns=["100"])["100"].to_pylist() == list(range(100))
     report = sawlog.verify(path, format="milvus_binlog")
     assert report.unsupported
     assert not report.damaged
     path.write_bytes(bare())
-    assert read(path).num_rows == 100
+    assert read_binlog(path).num_rows == 100
 
 
 class Wrapped(encryption.KmsClient):
@@ -231,7 +231,7 @@ def test_v3_manifest_and_encrypted_parquet_are_named(tmp_path: Path) -> None:
     ):
         (tmp_path / "file").write_bytes(head)
         with pytest.raises(FormatError, match=message):
-            read(tmp_path / "file")
+            read_binlog(tmp_path / "file")
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def tree(tmp_path: Path) -> Path:
     root = tmp_path / "tree"
     table = pa.table({"pk": pa.array(range(300)), "s": [f"row {i}" for i in range(300)]})
     for segment in range(3):
-        write(
+        write_collection(
             root,
             table.slice(segment * 100, 100),
             binlog_bytes=1 << 10,
@@ -321,7 +321,7 @@ def test_files_that_disagree_about_rows(tree: Path) -> None:
     files = sorted(tree.glob("insert_log/1/2/2000/*/*"))
     one = next(path for path in files if path.parent.name == "101")
     short = tree.parent / "short"
-    write(short, pa.table({"pk": [1], "s": ["x"]}), first_id=7)
+    write_collection(short, pa.table({"pk": [1], "s": ["x"]}), first_id=7)
     shutil.copy(next(short.glob("insert_log/1/2/7/101/*")), one)
     with pytest.raises(DamageError, match="row_count_mismatch"):
         keys(tree, columns=["100", "101"])
@@ -354,7 +354,7 @@ def test_paths_out_of_metadata_stay_below_the_root(tmp_path: Path) -> None:
     import json
 
     root = tmp_path / "tree"
-    write(root, pa.table({"pk": [1]}))
+    write_collection(root, pa.table({"pk": [1]}))
     for path in (
         "../../../etc/passwd",
         "files/insert_log/1/2/../../../../etc/1",
@@ -397,7 +397,7 @@ def test_paths_out_of_metadata_stay_below_the_root(tmp_path: Path) -> None:
     ],
 )
 def test_metadata_that_is_none(tmp_path: Path, text: bytes) -> None:
-    write(tmp_path / "tree", pa.table({"pk": [1]}))
+    write_collection(tmp_path / "tree", pa.table({"pk": [1]}))
     (tmp_path / "meta.json").write_bytes(text)
     with pytest.raises((FormatError, IncompleteError)):
         sawlog.read(tmp_path / "tree", metadata=str(tmp_path / "meta.json"))

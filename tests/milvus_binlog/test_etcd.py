@@ -362,20 +362,20 @@ def test_of_several_members_only_what_is_agreed_on_counts(data: Path, monkeypatc
     assert read_member(database, Storage()).requests == single.requests - 1  # the last one was not agreed on yet
 
 
-def put(key: bytes, value: bytes) -> Request:
+def make_put(key: bytes, value: bytes) -> Request:
     return Request(message({4: message({1: key, 2: value})}))
 
 
 def test_requests_that_were_refused_change_nothing() -> None:
     store = KeyStore()
-    store.apply(put(b"k", b"1"))
+    store.apply(make_put(b"k", b"1"))
     store.apply(Request(message({4: message({1: b"k", 2: b"2", 3: 77})})))  # a lease that nobody granted
     store.apply(Request(message({4: message({1: b"new", 5: 1})})))  # keeps a value that there is not
     store.apply(Request(message({10: message({1: 1, 2: 5, 3: 1})})))  # no space is left
-    store.apply(put(b"k", b"3"))
+    store.apply(make_put(b"k", b"3"))
     assert (store.values.keys(), store.values[b"k"].data, store.revision) == ({b"k"}, b"1", 2)
     store.apply(Request(message({10: message({1: 2, 2: 5, 3: 1})})))
-    store.apply(put(b"k", b"4"))
+    store.apply(make_put(b"k", b"4"))
     assert (store.values[b"k"].data, store.values[b"k"].version, store.revision) == (b"4", 2, 3)
 
 
@@ -407,7 +407,7 @@ def test_requests_to_the_older_store_are_passed_over(data: Path) -> None:
 
 
 def saved_time(milliseconds: int) -> Request:
-    return put(b"by-dev/kv/gid/timestamp", (milliseconds * 1_000_000).to_bytes(8, "big"))
+    return make_put(b"by-dev/kv/gid/timestamp", (milliseconds * 1_000_000).to_bytes(8, "big"))
 
 
 def names_as_of(store: KeyStore, *moments: int | None) -> list[list[str]]:
@@ -426,15 +426,15 @@ def collection(name: bytes, id: int = 7) -> bytes:
 def test_what_etcd_still_knows_of_earlier_times_is_used() -> None:
     store = KeyStore(watched=WATCHED)
     key, other = b"by-dev/meta/root-coord/collection/7", b"by-dev/meta/root-coord/collection/8"
-    store.apply(put(key, collection(b"a")))
-    store.apply(put(other, collection(b"stays", 8)))
+    store.apply(make_put(key, collection(b"a")))
+    store.apply(make_put(other, collection(b"stays", 8)))
     store.apply(saved_time(1000))
-    store.apply(put(key, collection(b"b")))
+    store.apply(make_put(key, collection(b"b")))
     assert names_as_of(store, 0, 999, 5000, None) == [["b", "stays"]] * 4  # one time is no clock
     store.apply(saved_time(4000))
     store.apply(Request(message({5: message({1: key})})))
     store.apply(saved_time(7000))
-    store.apply(put(key, collection(b"c")))
+    store.apply(make_put(key, collection(b"c")))
     assert names_as_of(store, 0, 999, 1000, 3999, 4000, 6999, 7000, None) == [
         ["a", "stays"],
         ["a", "stays"],
@@ -451,10 +451,10 @@ def test_snapshots_that_milvus_has_given_up_are_used_as_long_as_etcd_has_them() 
     store = KeyStore(watched=WATCHED)
     key = b"root-coord/collection/7"
     first, second = (b"by-dev/meta/snapshots/%s_ts%d" % (key, time << LOGICAL_BITS) for time in (1000, 2000))
-    store.apply(put(first, collection(b"a")))
-    store.apply(put(second, collection(b"b")))
-    store.apply(put(b"by-dev/meta/" + key, collection(b"b")))
-    store.apply(put(b"by-dev/meta/root-coord/collection/8", collection(b"stays", 8)))
+    store.apply(make_put(first, collection(b"a")))
+    store.apply(make_put(second, collection(b"b")))
+    store.apply(make_put(b"by-dev/meta/" + key, collection(b"b")))
+    store.apply(make_put(b"by-dev/meta/root-coord/collection/8", collection(b"stays", 8)))
     for time in (3000, 6000):
         store.apply(saved_time(time))
     for name in (first, second, b"by-dev/meta/" + key):

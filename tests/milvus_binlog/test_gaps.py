@@ -17,7 +17,7 @@ from sawlog.format.damage import DamageWarning, Verdict
 from sawlog.format.recognition import find_parts
 from sawlog.storage import Storage
 
-from .support import GOLDEN, NOW, delete, with_etcd, write
+from .support import GOLDEN, NOW, delete, with_etcd, write_collection
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
@@ -27,7 +27,7 @@ def backup(tmp_path: Path) -> Path:
     """Forty rows in two partitions; three of them are deleted, one by a delta log of all partitions."""
     root = tmp_path / "backup"
     table = pa.table({"key": range(40), "_partition": [2 + key % 2 for key in range(40)]})
-    write(root, table, tree="backup", collection_name="products")
+    write_collection(root, table, tree="backup", collection_name="products")
     (first, *_) = sorted(int(path.name) for path in root.glob("binlogs/insert_log/1/2/*"))
     delete(root, [0, 2], [NOW + 1] * 2, first, tree="backup")
     delete(root, [13], [NOW + 1], 900, -1, tree="backup")
@@ -140,7 +140,7 @@ def test_a_delta_log_of_another_state(backup: Path, tmp_path: Path, view: str) -
 def test_insert_logs_of_another_state(tmp_path: Path) -> None:
     """All files of a batch agree with each other, and have fewer rows than the metadata says."""
     for name, count in (("backup", 5), ("earlier", 3)):
-        write(tmp_path / name, pa.table({"key": range(count)}), tree="backup", collection_name="products")
+        write_collection(tmp_path / name, pa.table({"key": range(count)}), tree="backup", collection_name="products")
     shutil.rmtree(tmp_path / "backup/binlogs/insert_log")
     shutil.copytree(tmp_path / "earlier/binlogs/insert_log", tmp_path / "backup/binlogs/insert_log")
     assert partial(tmp_path / "backup", "expected 5 rows, as the metadata says, found 3").num_rows == 3
@@ -151,7 +151,7 @@ def test_insert_logs_of_another_state(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [{"memory_size": 1}, {}])
 def test_a_log_of_another_size(tmp_path: Path, given: dict[str, int]) -> None:
     """Only metadata of Milvus 2.4 and later says how large files are: before, `log_size` was the size in memory."""
-    write(tmp_path / "backup", pa.table({"key": range(5)}), tree="backup", collection_name="products")
+    write_collection(tmp_path / "backup", pa.table({"key": range(5)}), tree="backup", collection_name="products")
     meta = tmp_path / "backup/meta/full_meta.json"
     held = json.loads(meta.read_text())
     segment = held["collection_backups"][0]["partition_backups"][0]["segment_backups"][0]

@@ -14,7 +14,7 @@ import sawlog
 from sawlog.errors import OptionError
 from sawlog.milvus import layout
 
-from .support import GOLDEN, NOW, PK, SECOND, Server, delete, message, quiet, truth, with_etcd, write
+from .support import GOLDEN, NOW, PK, SECOND, Server, delete, message, quiet, truth, with_etcd, write_collection
 
 
 def times(name: str, collection: str) -> list[int]:
@@ -26,10 +26,10 @@ def there(history: pa.Table, time: int) -> Counter[str]:
     """The versions that were there at a time, as texts that can be compared."""
     found = zip(history["_inserted"].to_pylist(), history["_deleted"].to_pylist(), strict=True)
     keep = pa.array([begun <= time and (ended is None or ended > time) for begun, ended in found], pa.bool_())
-    return rows(history.drop_columns(["_inserted", "_deleted"]).filter(keep))
+    return count_rows(history.drop_columns(["_inserted", "_deleted"]).filter(keep))
 
 
-def rows(table: pa.Table) -> Counter[str]:
+def count_rows(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, table.to_pylist()))
 
 
@@ -40,12 +40,14 @@ def rows(table: pa.Table) -> Counter[str]:
 def test_history_is_the_rows_of_every_time(name: str, collection: str) -> None:
     """Of real servers, with int64 and varchar keys, deletes, upserts and compaction, whose sources are still there."""
     history = with_etcd(name, collection, view="history").to_table()
-    assert rows(history.drop_columns(["_inserted", "_deleted"])) >= rows(with_etcd(name, collection).to_table())
+    assert count_rows(history.drop_columns(["_inserted", "_deleted"])) >= count_rows(
+        with_etcd(name, collection).to_table()
+    )
     assert history["_deleted"].null_count < len(history)
     moments = times(name, collection)
     assert moments
     for time in (moments[0], moments[len(moments) // 2], moments[-1], layout.MAX_TSO):
-        assert there(history, time) == rows(with_etcd(name, collection, as_of=time).to_table()), time
+        assert there(history, time) == count_rows(with_etcd(name, collection, as_of=time).to_table()), time
 
 
 @quiet
@@ -55,7 +57,7 @@ def test_versions_end_with_their_first_later_delete(tmp_path: Path, texts: bool)
     key: Any = str if texts else int
     for at in (0, 10, 20):
         table = pa.table({"pk": [key(1), key(2)], "value": [at, at]})
-        write(tmp_path, table, timestamp=NOW + at, first_id=100 * (at + 1))
+        write_collection(tmp_path, table, timestamp=NOW + at, first_id=100 * (at + 1))
     delete(tmp_path, [key(1)] * 4, [NOW, NOW + 5, NOW + 10, NOW + 30], 100, first_id=9000)
     history = sawlog.read(tmp_path, view="history").sort_by([("100", "ascending"), ("_inserted", "ascending")])
     ends = [
@@ -74,7 +76,7 @@ def test_what_was_compacted_counts_once(tmp_path: Path, gone: tuple[int, ...]) -
     """Sources take the place of what they became while all of them are there; deletes of what they became hit them."""
     root = tmp_path / "files"
     for segment, keys in ((100, [1, 2]), (200, [3]), (300, [2, 3])):
-        write(root, pa.table({"pk": keys, "_segment": [segment] * len(keys)}), first_id=segment * 10)
+        write_collection(root, pa.table({"pk": keys, "_segment": [segment] * len(keys)}), first_id=segment * 10)
     delete(root, [1], [NOW + SECOND], 100, first_id=9000)
     delete(root, [3], [NOW + 9 * SECOND], 300, first_id=9100)
     server = Server()
@@ -93,7 +95,7 @@ def test_what_was_compacted_counts_once(tmp_path: Path, gone: tuple[int, ...]) -
 @quiet
 def test_history_keeps_its_bounds(tmp_path: Path) -> None:
     """Filters and counts see what is delivered; deletes may take only so much memory; single files have no history."""
-    write(tmp_path, pa.table({"pk": range(2000)}))
+    write_collection(tmp_path, pa.table({"pk": range(2000)}))
     delete(tmp_path, list(range(1000)), [NOW + 1 + i for i in range(1000)], 100, first_id=9000)
     dataset = sawlog.open(tmp_path, view="history", filters=[("_deleted", "<=", NOW + 10)], columns=["100"])
     assert dataset.to_table()["100"].to_pylist() == list(range(10))

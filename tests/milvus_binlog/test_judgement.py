@@ -27,7 +27,7 @@ from sawlog.milvus.types import TIMESTAMP
 from sawlog.storage import File, Storage
 from tests.bytes import encode_varint
 
-from .support import NOW, delete, open_as_it_lies, write
+from .support import NOW, delete, open_as_it_lies, write_collection
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning"),
@@ -146,7 +146,7 @@ def tree(tmp_path: Path) -> Path:
     root = tmp_path / "tree"
     for first in (100, 900):
         table = pa.table({"pk": range(first, first + 30), "s": [f"row {i}" for i in range(30)]})
-        write(root, table, first_id=first)
+        write_collection(root, table, first_id=first)
         delete(root, [first], [NOW + 1], first)
     return root
 
@@ -158,7 +158,7 @@ def test_rows_of_a_check_are_those_that_are_read(tree: Path) -> None:
     assert sawlog.verify(tree).rows == open_as_it_lies(tree, on_damage="skip").count_rows() == 29
     with pytest.raises(DamageError):
         open_as_it_lies(tree).count_rows()
-    write(tree, pa.table({"pk": [1, 2]}), collection_id=8, first_id=5000)
+    write_collection(tree, pa.table({"pk": [1, 2]}), collection_id=8, first_id=5000)
     assert sawlog.verify(tree).rows == 29 + 2
 
 
@@ -182,7 +182,7 @@ def test_no_flipped_bit_makes_a_column_vanish(tree: Path, name: str) -> None:
 
 
 def test_a_field_whose_only_file_is_damaged_is_there(tmp_path: Path) -> None:
-    write(tmp_path, pa.table({"pk": [1, 2], "v": [0.5, 1.5]}))
+    write_collection(tmp_path, pa.table({"pk": [1, 2], "v": [0.5, 1.5]}))
     (victim,) = tmp_path.glob("insert_log/1/2/100/101/*")
     victim.write_bytes(b"")
     assert open_as_it_lies(tmp_path).schema.names == ["100", "101"]
@@ -192,7 +192,7 @@ def test_a_field_whose_only_file_is_damaged_is_there(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_of_keys_is_told(tmp_path: Path) -> None:
-    write(tmp_path, pa.table({"pk": [1, 2], "n": [3, 4]}))
+    write_collection(tmp_path, pa.table({"pk": [1, 2], "n": [3, 4]}))
     (victim,) = tmp_path.glob("insert_log/1/2/100/100/*")
     victim.write_bytes(b"")
     with pytest.raises(DamageError, match="the file is empty"):
@@ -337,7 +337,7 @@ def test_tables_that_grow_keep_what_they_hold() -> None:
 def test_times_that_a_footer_is_wrong_about_hide_no_rows(first: int, tmp_path: Path) -> None:
     """Footers have no checksums, and `as_of` and filters leave batches unread by the limits that are there, twice."""
     times = [NOW, NOW + 100]
-    write(tmp_path, pa.table({"pk": [1, 2], "Timestamp": times}))
+    write_collection(tmp_path, pa.table({"pk": [1, 2], "Timestamp": times}))
     (log,) = (one for one in tmp_path.rglob("insert_log/*/*/*/1/*") if one.is_file())
     intact = log.read_bytes()
     limits = [time.to_bytes(8, "little") for time in times]
@@ -386,7 +386,7 @@ def test_a_repaired_collection_opens_in_every_view(tmp_path: Path, tree: str, br
     root, copy = tmp_path / "root", tmp_path / "copy"
     segments = pa.array([1] * 20 + [2] * 10, pa.int64())
     table = pa.table({"id": list(range(30)), "x": [f"{n}" for n in range(30)], "_segment": segments})
-    write(root, table, tree=tree)
+    write_collection(root, table, tree=tree)
     delete(root, [25], [NOW + 1], 2, tree=tree, first_id=9000)
     delete(root, [5], [NOW + 1], 1, tree=tree, first_id=9001)
     (log,) = (one for one in root.rglob("insert_log/1/2/1/101/*"))
@@ -407,7 +407,7 @@ def test_a_repaired_collection_opens_in_every_view(tmp_path: Path, tree: str, br
 
 def test_repair_refuses_where_a_file_that_no_row_needs_cannot_be_had(tmp_path: Path) -> None:
     """Without the row ids the collection would not be whole; nothing is published, and both counts are said."""
-    write(tmp_path / "root", pa.table({"id": [1, 2, 3]}))
+    write_collection(tmp_path / "root", pa.table({"id": [1, 2, 3]}))
     (log,) = (tmp_path / "root").rglob("insert_log/1/2/100/0/*")
     log.write_bytes(log.read_bytes()[:-10])
     (tmp_path / "copy").mkdir()
@@ -441,7 +441,7 @@ def test_no_deletes_are_no_delta_log(tmp_path: Path, content: str) -> None:
 def test_a_null_is_no_primary_key(tmp_path: Path) -> None:
     key = pa.field("id", pa.string(), metadata={"sawlog.milvus.nullable": "true"})
     with pytest.raises(sawlog.SchemaError, match="column 'id', row 1: null"):
-        write(tmp_path / "root", pa.table([pa.array(["a", None])], schema=pa.schema([key])))
+        write_collection(tmp_path / "root", pa.table([pa.array(["a", None])], schema=pa.schema([key])))
 
 
 def test_a_null_is_no_timestamp() -> None:

@@ -72,7 +72,7 @@ def cell(key: int | str, time: int) -> str:
     return json.dumps({"pk": key, "ts": time, "pkType": int(kind)}, ensure_ascii=False, separators=(",", ":"))
 
 
-def read(cells: list[str]) -> tuple[list[tuple[Any, int]], list[int]]:
+def parse_cells(cells: list[str]) -> tuple[list[tuple[Any, int]], list[int]]:
     bad: list[tuple[int, str]] = []
     pairs = [
         pair for some in parse_text_deletes(pa.array(cells, pa.string()), 0, bad) for pair in zip(*some, strict=True)
@@ -90,7 +90,7 @@ def test_cells_are_read_as_json_is(cells: list[str]) -> None:
             wrong.append(row)
         else:
             wanted.append(parsed[:2])
-    found, bad = read(cells)
+    found, bad = parse_cells(cells)
     assert bad == wrong
     assert sorted(found, key=repr) == sorted(wanted, key=repr)
 
@@ -98,7 +98,7 @@ def test_cells_are_read_as_json_is(cells: list[str]) -> None:
 @pytest.mark.parametrize("keys", [[5, -5, 0, (1 << 63) - 1, 1 - (1 << 63)], ["", "a", "héllo", "x" * 40]])
 def test_usual_cells_take_no_detour(keys: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.milvus.deletes.log.parse_cell", None)
-    assert read([cell(key, 7) for key in keys]) == ([(key, 7) for key in keys], [])
+    assert parse_cells([cell(key, 7) for key in keys]) == ([(key, 7) for key in keys], [])
 
 
 @settings(max_examples=40, deadline=None)

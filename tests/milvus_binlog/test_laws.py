@@ -20,7 +20,7 @@ from sawlog.testing import Exemption, Laws, Sample, Span, check, reading
 from .dumps import dump
 from .mutators import MUTATORS
 from .packing import write_segment
-from .support import NOW, SYNTHETIC, delete, log, payload, write
+from .support import NOW, SYNTHETIC, delete, log, payload, write_collection
 from .support import collection as small_collection
 
 EVENT_HEADER = 17
@@ -89,7 +89,7 @@ def collection() -> Sample:
     """A collection that sawlog has written."""
     table = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "x": pa.array([0.5, 1.5, 2.5], pa.float32())})
     with TemporaryDirectory() as place:
-        write(Path(place) / "root", table, primary_key="id")
+        write_collection(Path(place) / "root", table, primary_key="id")
         files = content(Path(place))
     segment = "root/insert_log/1/2/100"
     unread = ["root/stats_log", f"{segment}/0", f"{segment}/1"]  # row ids, and the times where there are no deletes
@@ -103,7 +103,7 @@ def backed_up(texts: list[str | None], deleted: list[int]) -> tuple[pa.Table, di
     table = pa.table([pa.array(range(1, len(texts) + 1)), pa.array(texts)], schema=schema)
     with TemporaryDirectory() as place:
         root = Path(place) / "root"
-        write(root, table, tree="backup", stats=False, binlog_bytes=30)
+        write_collection(root, table, tree="backup", stats=False, binlog_bytes=30)
         delete(root, deleted, [NOW + 1] * len(deleted), 100, tree="backup")
         delete(root, [3], [NOW + 1], 900, -1, tree="backup")
         return table, content(Path(place))
@@ -128,7 +128,7 @@ def dumped(keys: list[int], deleted: list[int]) -> dict[str, bytes]:
     table = pa.table({"id": pa.array(keys, pa.int64()), "x": pa.array(keys, pa.float32())})
     with TemporaryDirectory() as place:
         root = Path(place) / "root"
-        write(root, table, primary_key="id", stats=False)
+        write_collection(root, table, primary_key="id", stats=False)
         delete(root, deleted, [NOW + 1] * len(deleted), 100)
         etcd = dump(root, 1, [(100, "id", 5), (101, "x", 10)], deletes=len(deleted), rows=len(keys))
         return {**content(Path(place)), "etcd.json": etcd}

@@ -18,7 +18,20 @@ from sawlog.format.damage import DamageWarning
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import SegmentsWarning
 
-from .support import GOLDEN, NOW, PK, SECOND, Server, delete, field, message, open_as_it_lies, quiet, with_etcd, write
+from .support import (
+    GOLDEN,
+    NOW,
+    PK,
+    SECOND,
+    Server,
+    delete,
+    field,
+    message,
+    open_as_it_lies,
+    quiet,
+    with_etcd,
+    write_collection,
+)
 
 
 def pks(root: Path, **options: Any) -> list[int]:
@@ -39,7 +52,7 @@ def test_a_partition_is_never_torn(tmp_path: Path) -> None:
     """Its segments are dropped one by one, later than itself: at no time in between is a part of it there."""
     root = tmp_path / "files"
     for partition, first in ((2, 100), (3, 200), (3, 300)):
-        write(root, pa.table({"pk": range(first, first + 5)}), partition_id=partition, first_id=first)
+        write_collection(root, pa.table({"pk": range(first, first + 5)}), partition_id=partition, first_id=first)
     server = Server()
     server.collection(1, "c", [PK], NOW - SECOND)
     server.partition(1, 2, "kept", 0, NOW - SECOND)
@@ -64,7 +77,7 @@ def test_names_that_come_and_go(tmp_path: Path) -> None:
     """Aliases, databases, names that were dropped and made again, and collections that are gone."""
     root = tmp_path / "files"
     for id in (1, 2, 3, 4):
-        write(root, pa.table({"pk": [id]}), collection_id=id, first_id=100 * id)
+        write_collection(root, pa.table({"pk": [id]}), collection_id=id, first_id=100 * id)
     server = Server()
     for id, name in ((1, "default"), (2, "other")):
         server.put(f"root-coord/database/db-info/{id}", message({2: name, 3: id, 4: 1}))
@@ -99,7 +112,7 @@ def test_names_that_come_and_go(tmp_path: Path) -> None:
 @quiet
 def test_fields_that_were_added_and_dropped(tmp_path: Path) -> None:
     root = tmp_path / "files"
-    write(root, pa.table({"pk": [1, 2], "old": pa.array([5, 6], pa.int64())}))
+    write_collection(root, pa.table({"pk": [1, 2], "old": pa.array([5, 6], pa.int64())}))
     server = Server()
     server.collection(1, "c", [], NOW - SECOND)
     server.segment(1, 2, 100)
@@ -124,7 +137,7 @@ def test_fields_that_were_added_and_dropped(tmp_path: Path) -> None:
 def test_fields_of_structs_are_columns(tmp_path: Path, apart: bool) -> None:
     root = tmp_path / "files"
     numbers = pa.array([[1, 2], []], pa.list_(pa.int64()))
-    write(root, pa.table({"pk": [1, 2], "a": numbers, "b": pa.array([["x"], ["y", "z"]])}))
+    write_collection(root, pa.table({"pk": [1, 2], "a": numbers, "b": pa.array([["x"], ["y", "z"]])}))
     inner = [field(101, "s[a]", 22, {10: 5}), field(102, "b", 22, {10: 21})]
     struct = message({1: 110, 2: "s", 4: inner})
     server = Server()
@@ -146,7 +159,7 @@ def listed(id: int, log: int, number: int = 100) -> bytes:
 def test_logs_that_the_metadata_does_not_name_are_told(tmp_path: Path) -> None:
     """The metadata wins, as it does in the server; what is left out is said."""
     root = tmp_path / "files"
-    write(root, pa.table({"pk": [1, 2, 3]}))
+    write_collection(root, pa.table({"pk": [1, 2, 3]}))
     delete(root, [1], [NOW + 1], 100)
     delete(root, [2], [NOW + 1], 100, first_id=900)
     server = Server()
@@ -166,7 +179,7 @@ def test_logs_that_the_metadata_does_not_name_are_told(tmp_path: Path) -> None:
 
 def test_a_time_to_live_hides_nothing_silently(tmp_path: Path) -> None:
     root = tmp_path / "files"
-    write(root, pa.table({"pk": [1, 2], "Timestamp": [NOW, NOW + 100 * SECOND]}))
+    write_collection(root, pa.table({"pk": [1, 2], "Timestamp": [NOW, NOW + 100 * SECOND]}))
     server = Server()
     server.collection(1, "c", [PK], NOW - SECOND, info={14: message({1: "collection.ttl.seconds", 2: "60"})})
     server.segment(1, 2, 100)
@@ -219,7 +232,7 @@ KEY = {"fieldID": 100, "name": "pk", "data_type": 5, "is_primary_key": True}
 )
 @quiet
 def test_wrong_metadata_is_an_error_that_names_it(tmp_path: Path, data: dict[str, Any], named: str) -> None:
-    write(tmp_path / "files", pa.table({"pk": [1]}))
+    write_collection(tmp_path / "files", pa.table({"pk": [1]}))
     place = tmp_path / "full_meta.json"
     place.write_text(json.dumps(data))
     with pytest.raises(FormatError, match=named) as caught:
@@ -233,7 +246,7 @@ def test_wrong_metadata_is_an_error_that_names_it(tmp_path: Path, data: dict[str
 
 @quiet
 def test_wrong_values_in_etcd_are_errors(tmp_path: Path) -> None:
-    write(tmp_path / "files", pa.table({"pk": [1]}))
+    write_collection(tmp_path / "files", pa.table({"pk": [1]}))
     for wrong in (field(101, "v", 101, dim="abc"), field(101, "v", 101, dim=1 << 40), field(101, "pk", 5)):
         server = Server()
         server.collection(1, "c", [PK, wrong], NOW)
@@ -246,7 +259,7 @@ def test_wrong_values_in_etcd_are_errors(tmp_path: Path) -> None:
 def test_bare_deletes_are_selected_by_position(tmp_path: Path, texts: bool) -> None:
     """Milvus' own writer names neither column: both are called the same, which is nothing."""
     keys = ["a", "b", "c"] if texts else [1, 2, 3]
-    write(tmp_path, pa.table({"pk": keys}))
+    write_collection(tmp_path, pa.table({"pk": keys}))
     place = tmp_path / "delta_log" / "1" / "2" / "100" / "7"
     place.parent.mkdir(parents=True)
     for numbered in (False, True):
@@ -268,7 +281,7 @@ def test_bare_deletes_are_selected_by_position(tmp_path: Path, texts: bool) -> N
 
 @quiet
 def test_the_directory_of_one_field_is_its_column(tmp_path: Path) -> None:
-    write(tmp_path, pa.table({"pk": range(10), "s": [str(i) for i in range(10)]}), binlog_bytes=20)
+    write_collection(tmp_path, pa.table({"pk": range(10), "s": [str(i) for i in range(10)]}), binlog_bytes=20)
     directory = tmp_path / "insert_log" / "1" / "2" / "100" / "101"
     assert len(list(directory.iterdir())) > 1
     assert sawlog.read(directory)["101"].to_pylist() == [str(i) for i in range(10)]

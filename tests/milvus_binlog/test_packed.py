@@ -19,7 +19,7 @@ from sawlog.format.damage import DamageWarning, Findings
 from sawlog.milvus.payloads.payload import Payload
 
 from .packing import DELTA, SCHEMA, STATS, array, group, mapping, packed_file, record, write_manifest, write_segment
-from .support import NOW, PK, SECOND, Server, delete, field, message, open_as_it_lies, quiet, write
+from .support import NOW, PK, SECOND, Server, delete, field, message, open_as_it_lies, quiet, write_collection
 
 pytestmark = quiet
 ROWS = 100
@@ -27,7 +27,7 @@ COLUMNS = {100: pa.array(range(ROWS), pa.int64()), 101: pa.array([f"text {row}" 
 CUTS = {(0, 1, 100): [40, 60], (101,): [10, 30, 25, 35]}
 
 
-def read(root: Path, **options: Any) -> pa.Table:
+def read_collection(root: Path, **options: Any) -> pa.Table:
     return open_as_it_lies(root, **options).to_table()
 
 
@@ -37,13 +37,13 @@ def test_groups_are_joined_by_position_wherever_they_are_cut(tmp_path: Path) -> 
     assert dataset.format.name == "milvus_binlog"
     assert dataset.to_table() == pa.table({"100": COLUMNS[100], "101": COLUMNS[101]}).cast(dataset.schema)
     assert dataset.count_rows() == ROWS
-    assert read(tmp_path, columns=["101"], filters=[("100", "in", [9, 10, 39, 40, 64, 65])])["101"].to_pylist() == [
-        f"text {row}" for row in (9, 10, 39, 40, 64, 65)
-    ]
-    assert read(tmp_path, view="inserts")["RowID"].to_pylist() == list(range(ROWS))
+    assert read_collection(tmp_path, columns=["101"], filters=[("100", "in", [9, 10, 39, 40, 64, 65])])[
+        "101"
+    ].to_pylist() == [f"text {row}" for row in (9, 10, 39, 40, 64, 65)]
+    assert read_collection(tmp_path, view="inserts")["RowID"].to_pylist() == list(range(ROWS))
     files = sawlog.read(tmp_path, columns=["_file", "_offset"]).to_pylist()
     assert {Path(one["_file"]).name for one in files} == {"0_0.parquet", "0_1.parquet"}
-    (segment,) = read(tmp_path, view="segments").to_pylist()
+    (segment,) = read_collection(tmp_path, view="segments").to_pylist()
     assert (segment["segment"], segment["rows"], segment["files"]) == (900, ROWS, 7)
 
 
@@ -77,7 +77,7 @@ def test_without_fastavro_it_is_said_what_to_install(
 
 def test_every_byte_is_accounted_for(tmp_path: Path) -> None:
     write_segment(tmp_path, 900, COLUMNS, CUTS)
-    write(tmp_path, pa.table({"pk": [1000], "t": ["old"]}))
+    write_collection(tmp_path, pa.table({"pk": [1000], "t": ["old"]}))
     report = sawlog.verify(tmp_path)
     sizes = {str(path): path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()}
     assert {file.path: file.account.total for file in report.files} == sizes
@@ -89,14 +89,14 @@ def test_every_byte_is_accounted_for(tmp_path: Path) -> None:
     target.write_bytes(data)
     assert [file.path for file in sawlog.verify(tmp_path).files if file.damaged] == [str(target)]
     with pytest.raises(DamageError, match=r"1_2\.parquet"):
-        read(tmp_path)
+        read_collection(tmp_path)
 
 
 def test_deletes_that_the_manifest_names_are_applied(tmp_path: Path) -> None:
     directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
     delete(tmp_path, [3, 50], [NOW + SECOND] * 2, 900, first_id=9000)
     with pytest.warns(DamageWarning, match="does not name it"):
-        assert read(tmp_path)["100"].to_pylist() == list(range(ROWS))
+        assert read_collection(tmp_path)["100"].to_pylist() == list(range(ROWS))
     assert any("delta_log" in one.path for one in open_as_it_lies(tmp_path).skipped)
     (log,) = tmp_path.rglob("delta_log/1/2/900/*")
     groups = [
@@ -106,12 +106,12 @@ def test_deletes_that_the_manifest_names_are_applied(tmp_path: Path) -> None:
     deltas = [f"../../../../../{log.relative_to(tmp_path)}"]
     write_manifest(directory, groups, deltas, version=10, deletes=2)
     kept = [*(row for row in range(40) if row != 3), *(row for row in range(45, ROWS) if row != 50)]
-    assert read(tmp_path)["100"].to_pylist() == kept  # rows 5 to 60 of a file, by the latest manifest
-    history = read(tmp_path, view="history", filters=[("_deleted", "=", NOW + SECOND)])
+    assert read_collection(tmp_path)["100"].to_pylist() == kept  # rows 5 to 60 of a file, by the latest manifest
+    history = read_collection(tmp_path, view="history", filters=[("_deleted", "=", NOW + SECOND)])
     assert history["100"].to_pylist() == [3, 50]
     write_manifest(directory, groups, deltas, version=11, deletes=3)
     with pytest.raises(IncompleteError, match="expected 3 deletes, as the metadata says, found 2"):
-        read(tmp_path)
+        read_collection(tmp_path)
 
 
 def test_the_metadata_says_which_version_is_meant(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_texts_are_inline_or_told(tmp_path: Path) -> None:
     texts = pa.array([b"\0plain", b"\0", None, "\0€".encode()], pa.binary())
     write_segment(tmp_path, 900, {100: pa.array(range(4)), 101: texts}, {(0, 1, 100): [4], (101,): [4]})
     schema = {"name": "c", "fields": [{"name": "pk", "type": 5, "is_primary": True}, {"name": "t", "type": 25}]}
-    assert read(tmp_path, schema=schema)["t"].to_pylist() == ["plain", "", None, "€"]
+    assert read_collection(tmp_path, schema=schema)["t"].to_pylist() == ["plain", "", None, "€"]
     large = b"\1\0\0\0" + bytes(range(16)) + b"\5\0\0\0"
     cells = {
         large: "row 5 of a file of large texts, lobs/101/_data/00010203-0405-0607-0809-0a0b0c0d0e0f.vx",
@@ -148,10 +148,10 @@ def test_texts_are_inline_or_told(tmp_path: Path) -> None:
         texts = pa.array([b"\0plain", cell], pa.binary())
         write_segment(tmp_path, 900, {100: pa.array(range(2)), 101: texts}, {(0, 1, 100): [2], (101,): [2]})
         with pytest.raises(UnsupportedError if cell == large else DamageError, match=told):
-            read(tmp_path, schema=schema)
+            read_collection(tmp_path, schema=schema)
         with pytest.warns(DamageWarning):
-            assert read(tmp_path, schema=schema, on_damage="skip")["t"].to_pylist() == ["plain"]
-        assert read(tmp_path, schema=schema, columns=["pk"]).num_rows == 2
+            assert read_collection(tmp_path, schema=schema, on_damage="skip")["t"].to_pylist() == ["plain"]
+        assert read_collection(tmp_path, schema=schema, columns=["pk"]).num_rows == 2
 
 
 def test_files_of_large_texts_are_no_segment(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_files_of_large_texts_are_no_segment(tmp_path: Path) -> None:
     large = tmp_path / "insert_log/1/2/lobs/101/_data/00010203-0405-0607-0809-0a0b0c0d0e0f.vx"
     large.parent.mkdir(parents=True)
     large.write_bytes(b"VTXF" + bytes(60) + b"\1\0\x10\0VTXF")
-    assert read(tmp_path).num_rows == ROWS
+    assert read_collection(tmp_path).num_rows == ROWS
     report = sawlog.verify(tmp_path)
     assert not report.damaged
     assert report.rows == ROWS
@@ -231,14 +231,14 @@ def test_manifests_that_lie_are_damage(tmp_path: Path, name: str) -> None:
     """Every verb says so; the other segments are read, and where only a delta log is missing, all rows are."""
     told, damage = LIES[name]
     directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
-    write(tmp_path, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
+    write_collection(tmp_path, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
     damage(directory)
     error = IncompleteError if name in ("gone", "no delta") else DamageError
     with pytest.raises(error, match=told):
-        read(tmp_path)
+        read_collection(tmp_path)
     rows = [*(range(40) if name == "no delta" else ()), 1000, 1001]
     with pytest.warns(DamageWarning):
-        assert sorted(read(tmp_path, on_damage="skip")["100"].to_pylist()) == rows
+        assert sorted(read_collection(tmp_path, on_damage="skip")["100"].to_pylist()) == rows
     with pytest.warns(DamageWarning):
         assert open_as_it_lies(tmp_path, on_damage="skip").count_rows() == len(rows)
     report = sawlog.verify(tmp_path)
@@ -252,12 +252,12 @@ def test_what_a_newer_writer_may_mean_is_unsupported(tmp_path: Path, name: str) 
     """It is no damage, and is named; the other segments are read."""
     told, make = NEWER[name]
     directory = write_segment(tmp_path, 900, COLUMNS, CUTS)
-    write(tmp_path, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
+    write_collection(tmp_path, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
     make(directory)
     with pytest.raises(UnsupportedError, match=told):
-        read(tmp_path)
+        read_collection(tmp_path)
     with pytest.warns(DamageWarning):
-        assert read(tmp_path, on_damage="skip")["100"].to_pylist() == [1000, 1001]
+        assert read_collection(tmp_path, on_damage="skip")["100"].to_pylist() == [1000, 1001]
     report = sawlog.verify(tmp_path)
     assert report.unsupported
     assert not report.damaged
@@ -269,7 +269,7 @@ def beside_vortex(root: Path) -> None:
     directory = write_segment(root, 900, COLUMNS, CUTS)
     files = [packed_file(f"0_{at}.parquet", 0, size) for at, size in enumerate(CUTS[0, 1, 100])]
     lie(directory, groups=[group([0, 1, 100], files), group([101], [packed_file("1_0.vx", 0, ROWS)], "vortex")])
-    write(root, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
+    write_collection(root, pa.table({"pk": [1000, 1001], "t": ["a", "b"]}))
 
 
 VORTEX_SCHEMA = {
@@ -282,11 +282,14 @@ def test_column_groups_beside_one_that_is_not_supported_are_read(tmp_path: Path)
     beside_vortex(tmp_path)
     given = {"schema": VORTEX_SCHEMA}
     keys = [*range(ROWS), 1000, 1001]
-    assert sorted(read(tmp_path, columns=["pk"], **given)["pk"].to_pylist()) == keys
+    assert sorted(read_collection(tmp_path, columns=["pk"], **given)["pk"].to_pylist()) == keys
     with pytest.raises(UnsupportedError, match="columns 101 are kept as vortex"):
-        read(tmp_path, **given)
+        read_collection(tmp_path, **given)
     with pytest.warns(DamageWarning):
-        assert read(tmp_path, on_damage="skip", **given).to_pylist() == [{"pk": 1000, "t": "a"}, {"pk": 1001, "t": "b"}]
+        assert read_collection(tmp_path, on_damage="skip", **given).to_pylist() == [
+            {"pk": 1000, "t": "a"},
+            {"pk": 1001, "t": "b"},
+        ]
     with pytest.warns(DamageWarning):
         assert open_as_it_lies(tmp_path, on_damage="skip", **given).count_rows() == 2
     report = sawlog.verify(tmp_path, **given)
@@ -301,9 +304,9 @@ def test_a_column_group_that_no_schema_tells_of_is_named(tmp_path: Path) -> None
         if path.name != "900":
             shutil.rmtree(path)
     with pytest.raises(UnsupportedError, match="columns 101 are kept as vortex"):
-        read(tmp_path)
+        read_collection(tmp_path)
     with pytest.warns(DamageWarning, match="does not support"):
-        assert read(tmp_path, on_damage="skip")["100"].to_pylist() == list(range(ROWS))
+        assert read_collection(tmp_path, on_damage="skip")["100"].to_pylist() == list(range(ROWS))
     report = sawlog.verify(tmp_path)
     assert (report.damaged, report.unsupported, report.rows) == (False, True, ROWS)
 
@@ -342,13 +345,13 @@ def test_manifests_without_a_container_are_read(tmp_path: Path, version: int) ->
     with path.open("rb") as file:
         (found,) = fastavro.reader(file)
     bare_manifest(path, version, found["column_groups"])
-    assert read(tmp_path)["100"].to_pylist() == list(range(ROWS))
+    assert read_collection(tmp_path)["100"].to_pylist() == list(range(ROWS))
     assert not sawlog.verify(tmp_path).damaged
     whole = path.read_bytes()
     for size in range(len(whole) - 40):
         path.write_bytes(whole[:size])
         with pytest.raises(DamageError):
-            read(tmp_path)
+            read_collection(tmp_path)
 
 
 def test_the_manifest_of_the_public_writer_is_the_tests_own() -> None:
@@ -371,7 +374,7 @@ def test_rows_that_a_file_lacks_are_reported_by_the_batch_that_lacks_them(tmp_pa
     report = sawlog.verify(tmp_path)
     assert report.damaged
     with pytest.raises(DamageError, match=r"row_count_mismatch.*rows 10 to 40 by the manifest, where the file has 20"):
-        read(tmp_path)
+        read_collection(tmp_path)
     with pytest.warns(DamageWarning, match="1 row_count_mismatch"):
         rows = sawlog.read(tmp_path, on_damage="skip")
     assert rows["101"].to_pylist() == [f"text {row}" for row in (*range(10), *range(40, 100))]

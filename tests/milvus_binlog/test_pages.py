@@ -20,7 +20,7 @@ from sawlog.milvus.payloads.parquet import Page, read_pages
 from tests.unit_of_loss import assert_lost_by_unit
 
 from .packing import write_segment
-from .support import PAGE, ROWS, collection, log, payload, write
+from .support import PAGE, ROWS, collection, log, payload, write_collection
 
 FORMAT = "milvus_binlog"
 CODECS = ["none", "snappy", "gzip", "zstd", "lz4", "brotli"]
@@ -221,7 +221,7 @@ def test_the_newest_rows_are_read_where_a_page_is_lost(field: str, lost: range, 
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 def test_a_batch_without_row_ids_does_not_keep_the_newest_of_others_from_being_read(tmp_path: Path) -> None:
     table = pa.table({"id": pa.array(range(ROWS), pa.int64())})
-    write(tmp_path / "root", table, primary_key="id", tree="backup", binlog_bytes=3000)
+    write_collection(tmp_path / "root", table, primary_key="id", tree="backup", binlog_bytes=3000)
     paths = sorted(tmp_path.glob("root/**/insert_log/*/*/*/0/*"))
     assert len(paths) > 2
     data = paths[0].read_bytes()

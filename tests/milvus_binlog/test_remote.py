@@ -23,7 +23,7 @@ from sawlog.milvus import log
 from sawlog.storage import File, Storage
 
 from .packing import write_segment
-from .support import NOW, delete, open_as_it_lies, write
+from .support import NOW, delete, open_as_it_lies, write_collection
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 ROWS = 3000
@@ -35,7 +35,7 @@ def remote(tmp_path: Path) -> Iterator[str]:
     """A collection whose vectors make a file that is not fetched whole; the URL of its root."""
     values = pa.array(np.random.default_rng(1).standard_normal(ROWS * DIMENSIONS, dtype="f4"))
     vectors = pa.FixedSizeListArray.from_arrays(values, DIMENSIONS)
-    write(tmp_path, pa.table({"pk": range(ROWS), "vector": vectors}))
+    write_collection(tmp_path, pa.table({"pk": range(ROWS), "vector": vectors}))
     delete(tmp_path, [3, 7], [1 << 62, 1 << 62], 100)
     memory = fsspec.filesystem("memory")
     memory.put(f"{tmp_path}/", "/sawlog/", recursive=True)
@@ -138,7 +138,7 @@ def test_a_file_that_became_shorter(tmp_path: Path) -> None:
 def test_files_that_are_not_mapped(tmp_path: Path) -> None:
     """Nothing is mapped unless asked for; no array may point into memory that is used again."""
     values = pa.array(np.random.default_rng(1).standard_normal(ROWS * 16, dtype="f4"))
-    write(tmp_path, pa.table({"pk": range(ROWS), "vector": pa.FixedSizeListArray.from_arrays(values, 16)}))
+    write_collection(tmp_path, pa.table({"pk": range(ROWS), "vector": pa.FixedSizeListArray.from_arrays(values, 16)}))
     delete(tmp_path, [3, 7], [1 << 62, 1 << 62], 100)
     mapped = open_as_it_lies(tmp_path, memory_map=True)
     plain = open_as_it_lies(tmp_path)
@@ -206,7 +206,7 @@ PRIMARY = {"name": "pk", "type": 5, "is_primary": True}
 @pytest.mark.nightly
 def test_delta_logs_and_statistics_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for first in (100, 200, 300):
-        write(tmp_path, pa.table({"pk": range(first, first + 9)}), first_id=first)
+        write_collection(tmp_path, pa.table({"pk": range(first, first + 9)}), first_id=first)
         delete(tmp_path, [first + 1], [NOW + 1], 100, first_id=1000 + first)
     memory = fsspec.filesystem("memory")
     memory.put(f"{tmp_path}/", "/sawlog-many/", recursive=True)

@@ -12,7 +12,7 @@ import sawlog
 from sawlog.errors import DamageError
 from sawlog.format.damage import DamageWarning
 
-from .support import NOW, delete, open_as_it_lies, write
+from .support import NOW, delete, open_as_it_lies, write_collection
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.datase
 def test_a_servers_data_root_is_recognised(tmp_path: Path) -> None:
     """Next to the binlogs is the server's queue, which is a RocksDB with logs of its own."""
     root = tmp_path / "data"
-    write(root, pa.table({"pk": [1, 2, 3]}))
+    write_collection(root, pa.table({"pk": [1, 2, 3]}))
     queue = root / "rocksmq"
     queue.mkdir()
     batches = pa.table({"record": pa.array([b"\1" + bytes(11)] * 3, pa.binary())})
@@ -40,7 +40,7 @@ def manifest_segment(root: Path, segment: int) -> None:
 
 def test_segments_of_storage_v3_are_noticed(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    write(root, pa.table({"pk": [1, 2, 3]}))
+    write_collection(root, pa.table({"pk": [1, 2, 3]}))
     manifest_segment(root, 900)
     with pytest.raises(DamageError, match=r"insert_log/1/2/900/_metadata.*no Avro container"):
         open_as_it_lies(root).to_table()
@@ -58,7 +58,7 @@ def test_segments_of_storage_v3_are_noticed(tmp_path: Path) -> None:
 
 def test_bm25_statistics_are_read_and_checked(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    write(root, pa.table({"pk": [1, 2, 3]}))
+    write_collection(root, pa.table({"pk": [1, 2, 3]}))
     log = root / "bm25_stats" / "1" / "2" / "100" / "101" / "7"
     log.parent.mkdir(parents=True)
     log.write_bytes(struct.pack("<iqq", 0, 3, 9) + struct.pack("<IiIi", 4_000_000_000, 2, 17, 1))
@@ -74,7 +74,7 @@ def test_bm25_statistics_are_read_and_checked(tmp_path: Path) -> None:
 
 def test_guessed_element_types_are_told(tmp_path: Path) -> None:
     table = pa.table({"pk": [1], "small": pa.array([[1, -2]], pa.list_(pa.int8()))})
-    write(tmp_path, table)
+    write_collection(tmp_path, table)
     dataset = open_as_it_lies(tmp_path)
     assert dataset.schema.field("101").type == pa.list_(pa.int32())
     assert "101" in dataset.info()["array elements"]
@@ -86,7 +86,7 @@ def test_guessed_element_types_are_told(tmp_path: Path) -> None:
 
 
 def test_deletes_that_were_written_anew_are_read_anew(tmp_path: Path) -> None:
-    write(tmp_path, pa.table({"pk": [1, 2, 3]}))
+    write_collection(tmp_path, pa.table({"pk": [1, 2, 3]}))
     for gone in (1, 2):
         (log,) = list(tmp_path.rglob("delta_log/1/2/100/*")) or [None]
         size = log.stat().st_size if log else 0

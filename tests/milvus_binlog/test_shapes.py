@@ -19,7 +19,7 @@ from sawlog.format.damage import Findings
 from sawlog.milvus import stats
 from sawlog.milvus.metadata import backup, load, manifest
 
-from .support import GOLDEN, delete, write
+from .support import GOLDEN, delete, write_collection
 
 ODD = (None, True, 5, -1, 1 << 70, 1.5, float("nan"), "", "x", "9" * 30, "²", "\ud800", [], [5], [[]], {}, {"key": []})
 
@@ -156,7 +156,7 @@ def test_a_fault_of_sawlog_is_neither_wrong_metadata_nor_damage(
     def fault(*_: object) -> None:
         raise error("oh")
 
-    write(tmp_path, pa.table({"id": [1, 2]}), tree="backup")
+    write_collection(tmp_path, pa.table({"id": [1, 2]}), tree="backup")
     delete(tmp_path, [1], [1], 100, tree="backup")
     log = next(tmp_path.glob("**/stats_log/**/1*"), None)
     monkeypatch.setattr(backup, "parse_segment", fault)

@@ -93,7 +93,7 @@ def manifest(segment: SegmentMeta, version: int) -> bytes:
     return stream.getvalue() + bytes(3)
 
 
-def write(root: Path, meta: CollectionMeta, id: int, time: int, version: int = 5, name: str = "") -> Path:
+def write_snapshot(root: Path, meta: CollectionMeta, id: int, time: int, version: int = 5, name: str = "") -> Path:
     """Write a snapshot of the live segments of a collection."""
     place = root / "snapshots" / str(meta.id)
     paths = []
@@ -121,7 +121,7 @@ def write(root: Path, meta: CollectionMeta, id: int, time: int, version: int = 5
 @pytest.mark.parametrize("version", VERSIONS)
 def test_rows_are_those_of_the_server(tmp_path: Path, version: int) -> None:
     files = copy_root("2.3.5", tmp_path / "files")
-    document = write(files, meta_of(), 9, NOW, version)
+    document = write_snapshot(files, meta_of(), 9, NOW, version)
     expected = sawlog.read(files, table="alltypes", metadata=DUMP)
     for metadata in (document, files / "snapshots"):
         assert read_rows(files, table="alltypes", metadata=str(metadata)) == (expected, [])
@@ -130,8 +130,8 @@ def test_rows_are_those_of_the_server(tmp_path: Path, version: int) -> None:
 def test_the_last_snapshot_before_a_time_is_used(tmp_path: Path) -> None:
     files = copy_root("2.3.5", tmp_path / "files")
     meta = meta_of()
-    write(files, meta, 11, NOW, name="later")
-    write(files, meta, 12, NOW - (5 << 18), name="earlier")
+    write_snapshot(files, meta, 11, NOW, name="later")
+    write_snapshot(files, meta, 12, NOW - (5 << 18), name="earlier")
     options = {"view": "collections", "metadata": str(files / "snapshots"), "table": COLLECTION}
     for time, name in ((None, "later"), (NOW, "later"), (NOW - 1, "earlier"), (1, "earlier")):
         assert read_rows(files, as_of=time, **options)[0]["name"].to_pylist() == [name]
@@ -139,7 +139,7 @@ def test_the_last_snapshot_before_a_time_is_used(tmp_path: Path) -> None:
 
 def test_snapshots_next_to_the_logs_are_told(tmp_path: Path) -> None:
     files = copy_root("2.3.5", tmp_path / "files")
-    write(files, meta_of(), 9, NOW)
+    write_snapshot(files, meta_of(), 9, NOW)
     _, warned = read_rows(files, table=COLLECTION)
     assert f"{files}/snapshots has snapshots: metadata={files}/snapshots reads them" in warned
 
@@ -159,7 +159,7 @@ def test_snapshots_next_to_the_logs_are_told(tmp_path: Path) -> None:
 )
 def test_what_is_no_snapshot_is_refused(tmp_path: Path, change: Any, told: str) -> None:
     files = copy_root("2.3.5", tmp_path / "files")
-    path = write(files, meta_of(), 9, NOW)
+    path = write_snapshot(files, meta_of(), 9, NOW)
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
@@ -169,7 +169,7 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, change: Any, told: str) 
 
 def test_a_manifest_of_any_bytes_is_refused_as_that(tmp_path: Path) -> None:
     files = copy_root("2.3.5", tmp_path / "files")
-    path = write(files, meta_of(), 9, NOW)
+    path = write_snapshot(files, meta_of(), 9, NOW)
     manifests = sorted((files / "snapshots").rglob("*.avro"))
     content = manifests[0].read_bytes()
     refusals = []

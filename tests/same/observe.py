@@ -79,7 +79,9 @@ def observe(subject: dict[str, Any], scratch: Path) -> dict[str, Any]:
     for view in sawlog.formats()[name].views:
         for policy in ("fail", "skip"):
             how = {"format": name, "view": view, "on_damage": policy, **options}
-            seen[f"{VIEWS.get(view, view)} {policy} rows"] = seeing(lambda how=how: rows(sawlog.open(path, **how)))
+            seen[f"{VIEWS.get(view, view)} {policy} rows"] = seeing(
+                lambda how=how: observe_rows(sawlog.open(path, **how))
+            )
         seen[f"{VIEWS.get(view, view)} count"] = seeing(lambda how=how: sawlog.open(path, **how).count_rows())
         seen[f"{VIEWS.get(view, view)} info"] = seeing(lambda how=how: sawlog.open(path, **how).info())
     how = {"format": name, "view": subject["view"], **options}
@@ -108,7 +110,7 @@ def seeing(look: Callable[[], Any]) -> Any:
     return {"found": found, "warnings": said}
 
 
-def rows(dataset: sawlog.Dataset) -> dict[str, Any]:
+def observe_rows(dataset: sawlog.Dataset) -> dict[str, Any]:
     """Schema, and rows up to the error that ends them, if one does."""
     schema = f"{dataset.schema}\n{dataset.schema.metadata}"
     batches: list[pa.RecordBatch] = []

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 
-import sawlog
 from sawlog.milvus import layout
 from tests.milvus_binlog.support import GOLDEN, truth, with_etcd
+from tests.support import write_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +70,7 @@ def test_nothing_can_be_changed(catalog: SparkSession) -> None:
 
 
 def test_formats_without_tables_say_so(spark: SparkSession, tmp_path: Path) -> None:
-    sawlog.write(pa.table({"record": [b"x"]}), tmp_path / "000001.log", format="leveldb_log")
+    write_records(tmp_path / "000001.log", [b"x"])
     spark.conf.set("spark.sql.catalog.logs", CATALOG)
     spark.conf.set("spark.sql.catalog.logs.path", str(tmp_path))
     with pytest.raises(Exception, match="leveldb_log has no tables that a catalog could list"):

@@ -14,7 +14,7 @@ import pytest
 
 import sawlog
 from sawlog.milvus.collection.dataset import SegmentsWarning
-from tests.milvus_binlog.support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, with_etcd, write
+from tests.milvus_binlog.support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, with_etcd, write_collection
 from tests.storage.minio.golden import GOLDEN as MINIO
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def by_key(rows: pa.Table, key: str = "pk") -> list[dict[str, Any]]:
 def tree(tmp_path: Path) -> tuple[Path, list[int]]:
     """Two partitions, several segments and batches, own deletes, and L0 deletes of one and of all partitions."""
     root = tmp_path / "tree"
-    write(root, table(), binlog_bytes=8 << 10, segment_bytes=16 << 10)
+    write_collection(root, table(), binlog_bytes=8 << 10, segment_bytes=16 << 10)
     segments = open_as_it_lies(root, view="segments").to_table().to_pylist()
     assert len(segments) > 4
     for one in segments[:2]:
@@ -191,7 +191,7 @@ def test_compact_into_a_backup_keeps_names(spark: SparkSession, tmp_path: Path) 
     from sawlog.milvus.spark import compact
 
     table = pa.table({"pk": range(20), "a.b": [f"{i}" for i in range(20)], "A.B": range(20), "a`": [0.5] * 20})
-    write(tmp_path / "in", table, tree="backup", collection_name="odd", binlog_bytes=100)
+    write_collection(tmp_path / "in", table, tree="backup", collection_name="odd", binlog_bytes=100)
     done = compact(spark, str(tmp_path / "in"), str(tmp_path / "out"), tree="backup")
     assert (done.rows, done.segments_after) == (20, 1)
     copy = sawlog.open(tmp_path / "out")

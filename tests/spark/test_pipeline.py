@@ -71,13 +71,13 @@ def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def write(directory: Path, text: str, **values: object) -> Path:
+def write_pipeline(directory: Path, text: str, **values: object) -> Path:
     path = directory / "p.toml"
     path.write_text(text.format(**values) if values else text)
     return path
 
 
-def rows(path: Path) -> pa.Table:
+def read_parquet(path: Path) -> pa.Table:
     return ds.dataset(path, format="parquet", exclude_invalid_files=True).to_table()
 
 
@@ -86,13 +86,13 @@ def events(out: str) -> list[dict[str, object]]:
 
 
 def test_sources_steps_and_sinks(run: Run, database: Path, tmp_path: Path) -> None:
-    path = write(tmp_path, PIPELINE, path=database, on_damage="fail")
+    path = write_pipeline(tmp_path, PIPELINE, path=database, on_damage="fail")
     code, out, err = run("run", path, "--json")
     assert code == 0, err
     first, second, end = events(out)
     records = sawlog.read(database)["record"]
     long = [record for record in records.to_pylist() if len(record) > 100]
-    found = rows(tmp_path / "sizes")
+    found = read_parquet(tmp_path / "sizes")
     assert sorted(found["record"].to_pylist()) == sorted(long)
     assert found["size"].to_pylist() == [len(record) for record in found["record"].to_pylist()]
     assert sorted(sawlog.read(tmp_path / "copy")["record"].to_pylist()) == sorted(long)
@@ -105,18 +105,18 @@ def test_sources_steps_and_sinks(run: Run, database: Path, tmp_path: Path) -> No
 
 
 def test_damage_stops_or_is_counted_or_written_down(run: Run, damaged: Path, tmp_path: Path) -> None:
-    code, out, err = run("run", write(tmp_path, PIPELINE, path=damaged, on_damage="fail"))
+    code, out, err = run("run", write_pipeline(tmp_path, PIPELINE, path=damaged, on_damage="fail"))
     assert (code, out) == (1, "")
     assert f"p.toml:14: sinks.sizes: {damaged}: " in err
     assert "expected masked CRC-32C" in err
     assert "Traceback" not in err
 
-    code, out, err = run("run", write(tmp_path, PIPELINE, path=damaged, on_damage="skip"), "--json")
+    code, out, err = run("run", write_pipeline(tmp_path, PIPELINE, path=damaged, on_damage="skip"), "--json")
     assert code == 3, err
     assert [event["damage"] for event in events(out)] == [2, 2, 2]
     assert not (tmp_path / "quarantine").exists()
 
-    code, out, err = run("run", write(tmp_path, PIPELINE, path=damaged, on_damage="quarantine"), "--json")
+    code, out, err = run("run", write_pipeline(tmp_path, PIPELINE, path=damaged, on_damage="quarantine"), "--json")
     assert code == 0, err
     *_, end = events(out)
     assert (end["damage"], end["skipped"]) == (2, 0)
@@ -124,15 +124,15 @@ def test_damage_stops_or_is_counted_or_written_down(run: Run, damaged: Path, tmp
     data = damaged.read_bytes()
     spans = [data[one["offset"] : one["offset"] + one["length"]] for one in damage]
     expected = [{"source": "log", **one, "bytes": span} for one, span in zip(damage, spans, strict=True)]
-    assert rows(tmp_path / "quarantine").to_pylist() == expected
+    assert read_parquet(tmp_path / "quarantine").to_pylist() == expected
     with pytest.warns(sawlog.DamageWarning):
         intact = sawlog.read(damaged, on_damage="skip")["record"].to_pylist()
     long = [record for record in intact if len(record) > 100]
-    assert sorted(rows(tmp_path / "sizes")["record"].to_pylist()) == sorted(long)
+    assert sorted(read_parquet(tmp_path / "sizes")["record"].to_pylist()) == sorted(long)
 
 
 def test_lines_for_people(run: Run, database: Path, tmp_path: Path) -> None:
-    code, out, _ = run("run", write(tmp_path, PIPELINE, path=database, on_damage="fail"))
+    code, out, _ = run("run", write_pipeline(tmp_path, PIPELINE, path=database, on_damage="fail"))
     assert code == 0
     first, *_, last = out.splitlines()
     assert first.startswith("event=batch time=20")
@@ -141,7 +141,7 @@ def test_lines_for_people(run: Run, database: Path, tmp_path: Path) -> None:
 
 
 def test_a_dry_run_shows_the_plan_and_writes_nothing(run: Run, database: Path, tmp_path: Path) -> None:
-    path = write(tmp_path, PIPELINE, path=database, on_damage="quarantine")
+    path = write_pipeline(tmp_path, PIPELINE, path=database, on_damage="quarantine")
     code, out, err = run("run", path, "--dry-run")
     assert code == 0, err
     assert "source log\n  format     recognised\n" in out
@@ -177,7 +177,7 @@ def test_what_spark_finds_is_named_too(
     run: Run, database: Path, tmp_path: Path, before: str, after: str, told: str
 ) -> None:
     assert before in PIPELINE
-    path = write(tmp_path, PIPELINE.replace(before, after), path=database, on_damage="fail")
+    path = write_pipeline(tmp_path, PIPELINE.replace(before, after), path=database, on_damage="fail")
     code, out, err = run("run", path, "--dry-run")
     assert (code, out) == (2, "")
     assert told in err
@@ -191,12 +191,12 @@ def test_secrets_are_never_printed(run: Run, database: Path, tmp_path: Path, mon
     storage = '\n[sources.log.storage]\nsecret = "${env:STORE_SECRET}"\n'
     text = PIPELINE.replace("{path}", "${env:STORE_PLACE}").replace("{on_damage}", "fail") + storage
     for arguments in (("--dry-run",), ("--dry-run", "--json"), ()):
-        code, out, err = run("run", write(tmp_path, text), *arguments)
+        code, out, err = run("run", write_pipeline(tmp_path, text), *arguments)
         assert code == 0, err
         assert "hunter2" not in out + err
         assert str(database) not in out + err
     missing = text.replace("${env:STORE_PLACE}", "/nowhere/${env:STORE_SECRET}")
-    code, out, err = run("run", write(tmp_path, missing))
+    code, out, err = run("run", write_pipeline(tmp_path, missing))
     assert code == 2
     assert "${env:STORE_SECRET}" in err
     assert "hunter2" not in out + err
@@ -226,12 +226,12 @@ def spark_home() -> Path:
 
 @pytest.mark.nightly
 def test_spark_submit_runs_it_unchanged(database: Path, tmp_path: Path) -> None:
-    path = write(tmp_path, PIPELINE, path=database, on_damage="fail")
+    path = write_pipeline(tmp_path, PIPELINE, path=database, on_damage="fail")
     submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     done = command(*submit, str(ROOT / "examples" / "run.py"), "run", str(path), "--json")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     *_, end = events(done.stdout)
-    assert end["rows"]["copy"] == rows(tmp_path / "sizes").num_rows > 0
+    assert end["rows"]["copy"] == read_parquet(tmp_path / "sizes").num_rows > 0
 
 
 @contextmanager
@@ -303,7 +303,7 @@ def test_spark_connect_runs_it_unchanged(
     tmp_path: Path,
     pyspark_version: tuple[int, int],
 ) -> None:
-    path = write(tmp_path, PIPELINE, path=damaged, on_damage="quarantine")
+    path = write_pipeline(tmp_path, PIPELINE, path=damaged, on_damage="quarantine")
     stream, wrong = tmp_path / "stream.toml", tmp_path / "wrong.toml"
     stream.write_text(STREAM.format(path=database))
     wrong.write_text(path.read_text().replace("FROM long", "FROM lang"))
@@ -314,13 +314,13 @@ def test_spark_connect_runs_it_unchanged(
     told = events(done.stdout)
     assert [one["code"] for one in told if "code" in one] == [0, 2, 0][: len(runs)], done.stdout + done.stderr[-3000:]
     end, *streamed = [one for one in told if one.get("event") == "end"]
-    assert end["rows"]["copy"] == rows(tmp_path / "sizes").num_rows > 0
-    assert end["damage"] == rows(tmp_path / "quarantine").num_rows == 2
+    assert end["rows"]["copy"] == read_parquet(tmp_path / "sizes").num_rows > 0
+    assert end["damage"] == read_parquet(tmp_path / "quarantine").num_rows == 2
     assert "wrong.toml:12: steps.records.sql: [TABLE_OR_VIEW_NOT_FOUND]" in done.stderr
     if pyspark_version >= (4, 2):
         records = sawlog.read(database)["record"].to_pylist()
         assert [one["rows"] for one in streamed] == [{"streamed": len(records)}]
-        assert sorted(rows(tmp_path / "streamed")["record"].to_pylist()) == sorted(records)
+        assert sorted(read_parquet(tmp_path / "streamed")["record"].to_pylist()) == sorted(records)
 
 
 CLIENT = """
@@ -353,4 +353,4 @@ def test_a_spark_connect_server_with_the_jar_reads_columns(
     assert re.search(r"PushedFilters: \[GreaterThanOrEqual\(_offset,40000\)\]", done.stdout), done.stdout
     assert f"sum {sum(sizes)} of {table.num_rows} rows" in done.stdout
     if streams:
-        assert sorted(rows(copy)["record"].to_pylist()) == sorted(records)
+        assert sorted(read_parquet(copy)["record"].to_pylist()) == sorted(records)

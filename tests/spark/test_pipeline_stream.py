@@ -82,7 +82,7 @@ def logger(tmp_path: Path) -> Iterator[Logger]:
         yield log
 
 
-def write(directory: Path, *, trigger: str = NOW, on_damage: str = "fail", more: str = "") -> Path:
+def write_pipeline(directory: Path, *, trigger: str = NOW, on_damage: str = "fail", more: str = "") -> Path:
     path = directory / "p.toml"
     path.write_text(PIPELINE.format(trigger=trigger, on_damage=on_damage, more=more))
     return path
@@ -98,7 +98,7 @@ def once(spark: SparkSession, path: Path) -> tuple[list[BatchReport], Any]:
     return reports, totals
 
 
-def numbers(spark: SparkSession, directory: Path) -> list[int]:
+def read_dear(spark: SparkSession, directory: Path) -> list[int]:
     """What a sink of Spark's holds, by its own account."""
     return sorted(spark.read.parquet(str(directory / "dear")).toArrow()["n"].to_pylist())
 
@@ -109,14 +109,14 @@ def expected(count: int) -> list[int]:
 
 @pytest.mark.nightly
 def test_what_is_added_is_read_once(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
-    path = write(tmp_path, more='[sinks.copy]\nfrom = "dear"\nformat = "deephaven_log"\npath = "copy"')
+    path = write_pipeline(tmp_path, more='[sinks.copy]\nfrom = "dear"\nformat = "deephaven_log"\npath = "copy"')
     logger.write(ticks(0, 2000))
     logger.write(ticks(2000, 1000))
     first, _ = once(spark, path)
-    assert numbers(spark, tmp_path) == expected(3000)
+    assert read_dear(spark, tmp_path) == expected(3000)
     logger.write(ticks(3000, 500))
     second, totals = once(spark, path)
-    assert numbers(spark, tmp_path) == expected(3500)
+    assert read_dear(spark, tmp_path) == expected(3500)
     assert sorted(sawlog.read(tmp_path / "copy")["n"].to_pylist()) == expected(3500)
     assert totals.rows == {"dear": 500, "copy": 500}
     first, second = ([report for report in reports if report.sink == "dear"] for reports in (first, second))
@@ -135,7 +135,7 @@ def test_what_is_added_is_read_once(spark: SparkSession, logger: Logger, tmp_pat
 @pytest.mark.nightly
 def test_a_log_that_has_a_column_more(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     """Each run asks for the columns before it looks at the checkpoint."""
-    path = write(tmp_path)
+    path = write_pipeline(tmp_path)
     logger.write(ticks(0, 100))
     once(spark, path)
     wider = ticks(100, 100).append_column("venue", pa.array(["X"] * 100))
@@ -143,11 +143,11 @@ def test_a_log_that_has_a_column_more(spark: SparkSession, logger: Logger, tmp_p
         later.write(wider)
     for _ in range(2):
         once(spark, path)
-        assert numbers(spark, tmp_path) == expected(200)
+        assert read_dear(spark, tmp_path) == expected(200)
 
 
 def test_damage_is_written_down_as_it_comes(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
-    path = write(tmp_path, on_damage="quarantine", more=QUARANTINE)
+    path = write_pipeline(tmp_path, on_damage="quarantine", more=QUARANTINE)
     logger.write(ticks(0, 400))
     logger.flush()
     file = Path(logger.files[0])
@@ -165,7 +165,7 @@ def test_damage_is_written_down_as_it_comes(spark: SparkSession, logger: Logger,
     assert sum(report.rows for report in reports if report.sink == "quarantine") == damage.num_rows
     with pytest.warns(sawlog.DamageWarning):
         intact = sawlog.read(file, on_damage="skip", filters=[("price", ">=", 10)])
-    assert numbers(spark, tmp_path) == sorted(intact["n"].to_pylist())
+    assert read_dear(spark, tmp_path) == sorted(intact["n"].to_pylist())
 
 
 FILES = 120
@@ -179,7 +179,7 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
 
     A source's own process is killed, too: then the pipeline goes on by itself.
     """
-    path = write(tmp_path, trigger='trigger = "100 milliseconds"', on_damage="quarantine", more=QUARANTINE)
+    path = write_pipeline(tmp_path, trigger='trigger = "100 milliseconds"', on_damage="quarantine", more=QUARANTINE)
     place = tmp_path / "logs"
     place.mkdir()
     running = Running(path)
@@ -203,10 +203,10 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.warns(sawlog.DamageWarning):
         intact = sorted(sawlog.read(place, on_damage="skip", filters=[("price", ">=", 10)])["n"].to_pylist())
     damage = sawlog.read(place, view="damage")
-    running.wait_for(lambda: len(numbers(spark, tmp_path)) >= len(intact), 1.0)
+    running.wait_for(lambda: len(read_dear(spark, tmp_path)) >= len(intact), 1.0)
     running.wait_for(lambda: spark.read.parquet(str(tmp_path / "quarantine")).count() >= damage.num_rows, 1.0)
     assert running.end(signal.SIGTERM) == 0
-    assert numbers(spark, tmp_path) == intact
+    assert read_dear(spark, tmp_path) == intact
     found = spark.read.parquet(str(tmp_path / "quarantine")).toArrow()
     assert damage.num_rows >= FILES // 3
 
@@ -219,7 +219,7 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_damage_that_is_skipped_is_counted(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
-    path = write(tmp_path, on_damage="skip")
+    path = write_pipeline(tmp_path, on_damage="skip")
     logger.write(ticks(0, 400))
     logger.flush()
     file = Path(logger.files[0])
@@ -234,7 +234,7 @@ def test_damage_that_is_skipped_is_counted(spark: SparkSession, logger: Logger, 
 def test_a_sink_that_fails_ends_all(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     from sawlog.errors import PipelineError
 
-    path = write(
+    path = write_pipeline(
         tmp_path,
         more='[sinks.bad]\nfrom = "bad"\nformat = "noop"\n[steps.bad]\nsql = "SELECT raise_error(sym) FROM log"',
     )
@@ -301,7 +301,7 @@ def free_port() -> int:
 @pytest.mark.nightly
 def test_killed_and_started_again_every_row_arrives_once(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     port = free_port()
-    path = write(tmp_path, trigger='trigger = "100 milliseconds"', more=f"[metrics]\nport = {port}")
+    path = write_pipeline(tmp_path, trigger='trigger = "100 milliseconds"', more=f"[metrics]\nport = {port}")
     logger.write(ticks(0, 500))
     running = Running(path)
     running.wait_for(lambda: running.rows > 0)
@@ -311,14 +311,14 @@ def test_killed_and_started_again_every_row_arrives_once(spark: SparkSession, lo
     running = Running(path)
     running.wait_for(lambda: running.rows > 0)
     logger.write(ticks(1500, 500))
-    running.wait_for(lambda: numbers(spark, tmp_path) == expected(2000), 1.0)
+    running.wait_for(lambda: read_dear(spark, tmp_path) == expected(2000), 1.0)
     running.wait_for(lambda: b"sawlog_last_batch" in metrics(port))
     assert b'sawlog_rows_total{pipeline="ticks",sink="dear"}' in metrics(port)
     assert b"sawlog_lag_bytes" in metrics(port)
     assert len(logger.files) == 2
     assert running.end(signal.SIGTERM) == 0
     assert running.events[-1]["event"] == "end"
-    assert numbers(spark, tmp_path) == expected(2000)
+    assert read_dear(spark, tmp_path) == expected(2000)
 
 
 def metrics(port: int) -> bytes:

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 import sawlog
 from sawlog.format.planning import MAX_FRAGMENTS_PER_TASK
 from sawlog.spark import planner
+from tests.support import write_records
 
 
 def ask(verb: str, **question: object) -> list[bytes]:
@@ -28,7 +29,7 @@ def test_a_question_and_its_answer(
 ) -> None:
     records = [b"%0100d" % number for number in range(2000)]
     path = tmp_path / "000003.log"
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    write_records(path, records)
     monkeypatch.setattr(planner, "MIN_TASK_BYTES", 50_000)
     options = {"path": str(path), "provenance": "true"}
     described = json.loads(ask("describe", options=options)[0])
@@ -133,7 +134,7 @@ print(json.dumps([rows, sorted({"pandas", "pyarrow.compute", "numba"} & sys.modu
 def test_what_a_first_count_loads(tmp_path: Path) -> None:
     """Every session waits for it, twice: where it is planned, and where it is read."""
     path = tmp_path / "000003.log"
-    sawlog.write(pa.table({"record": pa.array([b"one", b"two"], pa.binary())}), path, format="leveldb_log")
+    write_records(path, [b"one", b"two"])
     done = subprocess.run(
         [sys.executable, "-c", COUNTED, str(path), str(tmp_path / "stop")], capture_output=True, text=True, check=True
     )
@@ -143,7 +144,7 @@ def test_what_a_first_count_loads(tmp_path: Path) -> None:
 def test_a_stream_is_planned_by_one_conversation(tmp_path: Path) -> None:
     records = [b"%0100d" % number for number in range(2000)]
     path = tmp_path / "000003.log"
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    write_records(path, records)
     conversation = planner.Conversation()
     schema = StructType().add("record", "binary")
     options = {"path": str(tmp_path), "format": "leveldb_log", "maxrowspertrigger": "1500"}

@@ -28,7 +28,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 METADATA = f"_metadata {METADATA_TYPE.simpleString()}"
 
 
-def write(path: Path | str, *records: bytes) -> None:
+def write_log(path: Path | str, *records: bytes) -> None:
     if isinstance(path, Path):
         path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.table({"record": pa.array(records, pa.binary())})
@@ -39,14 +39,14 @@ def write(path: Path | str, *records: bytes) -> None:
 def tree(tmp_path: Path) -> Path:
     """Logs in directories as `partitionBy` names them, and in others."""
     root = tmp_path / "tree"
-    write(root / "1.log", b"top")
-    write(root / "day=2026-01-02" / "hour=7" / "2.log", b"two", b"II")
-    write(root / "day=2026-01-03" / "hour=__HIVE_DEFAULT_PARTITION__" / "3.log", b"three")
-    write(root / "other" / "4.log", b"four")
+    write_log(root / "1.log", b"top")
+    write_log(root / "day=2026-01-02" / "hour=7" / "2.log", b"two", b"II")
+    write_log(root / "day=2026-01-03" / "hour=__HIVE_DEFAULT_PARTITION__" / "3.log", b"three")
+    write_log(root / "other" / "4.log", b"four")
     return root
 
 
-def read(path: Path | str, ddl: str | None = None, **options: str) -> pa.Table:
+def read_on_spark(path: Path | str, ddl: str | None = None, **options: str) -> pa.Table:
     """What the source without the jar delivers; with it the functions are the same."""
     given = {"path": str(path), **options}
     schema = StructType.fromDDL(ddl) if ddl else read_schema(given, None)
@@ -56,36 +56,36 @@ def read(path: Path | str, ddl: str | None = None, **options: str) -> pa.Table:
 
 
 def records(path: Path | str, **options: str) -> list[bytes]:
-    table = read(path, "record binary", **options)
+    table = read_on_spark(path, "record binary", **options)
     return table["record"].to_pylist() if table.num_columns else []
 
 
 def test_directories_make_columns(tree: Path) -> None:
-    table = read(tree)
+    table = read_on_spark(tree)
     assert table.schema.names == ["record", "day", "hour"]
     assert table.schema.types == [pa.binary(), pa.date32(), pa.int32()]
     second, third = dt.date(2026, 1, 2), dt.date(2026, 1, 3)
     assert table["record"].to_pylist() == [b"top", b"two", b"II", b"three", b"four"]
     assert table["day"].to_pylist() == [None, second, second, third, None]
     assert table["hour"].to_pylist() == [None, 7, 7, None, None]
-    assert read(tree, "hour string, record binary")["hour"].to_pylist() == [None, "7", "7", None, None]
-    assert read(tree, "hour bigint").to_pydict() == {"hour": [None, 7, 7, None, None]}
+    assert read_on_spark(tree, "hour string, record binary")["hour"].to_pylist() == [None, "7", "7", None, None]
+    assert read_on_spark(tree, "hour bigint").to_pydict() == {"hour": [None, 7, 7, None, None]}
     with pytest.raises(SchemaError, match="directory day='2026-01-02': expected int32"):
-        read(tree, "day int")
+        read_on_spark(tree, "day int")
     with pytest.raises(SchemaError, match=r"no column 'week'.*_metadata"):
-        read(tree, "week int")
+        read_on_spark(tree, "week int")
 
 
 def test_where_directories_begin_to_make_columns(tree: Path) -> None:
     day = tree / "day=2026-01-02"
-    assert read(day).schema.names == ["record", "hour"]
-    assert read(day / "hour=7").schema.names == ["record"]
-    assert read(day / "hour=7" / "2.log").schema.names == ["record"]
-    assert read(day / "hour=7" / "2.log", basepath=str(tree)).schema.names == ["record", "day", "hour"]
-    assert read(f"{tree}/day=*").schema.names == ["record", "hour"]
-    assert read(f"{tree}/day=*", basepath=str(tree)).schema.names == ["record", "day", "hour"]
-    assert read(tree, recursivefilelookup="true").schema.names == ["record"]
-    assert read(tree, columns="record").schema.names == ["record"]
+    assert read_on_spark(day).schema.names == ["record", "hour"]
+    assert read_on_spark(day / "hour=7").schema.names == ["record"]
+    assert read_on_spark(day / "hour=7" / "2.log").schema.names == ["record"]
+    assert read_on_spark(day / "hour=7" / "2.log", basepath=str(tree)).schema.names == ["record", "day", "hour"]
+    assert read_on_spark(f"{tree}/day=*").schema.names == ["record", "hour"]
+    assert read_on_spark(f"{tree}/day=*", basepath=str(tree)).schema.names == ["record", "day", "hour"]
+    assert read_on_spark(tree, recursivefilelookup="true").schema.names == ["record"]
+    assert read_on_spark(tree, columns="record").schema.names == ["record"]
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_where_directories_begin_to_make_columns(tree: Path) -> None:
 )
 def test_types_of_directories(tmp_path: Path, values: list[str], kind: pa.DataType) -> None:
     for number, value in enumerate(values):
-        write(tmp_path / f"v={value}" / f"{number}.log", b"x")
-    table = read(tmp_path)
+        write_log(tmp_path / f"v={value}" / f"{number}.log", b"x")
+    table = read_on_spark(tmp_path)
     assert table.schema.field("v").type == kind
     assert table["v"].null_count == sum(value.startswith("__") for value in values)
     assert ("a/b" in table["v"].to_pylist()) == ("a%2Fb" in values)
 
 
 def test_the_data_s_own_columns_win(tmp_path: Path) -> None:
-    write(tmp_path / "record=x" / "_metadata=y" / "1.log", b"own")
-    write(tmp_path / "record=x" / "k=1" / "2.log", b"two")
-    table = read(tmp_path)
+    write_log(tmp_path / "record=x" / "_metadata=y" / "1.log", b"own")
+    write_log(tmp_path / "record=x" / "k=1" / "2.log", b"two")
+    table = read_on_spark(tmp_path)
     assert table.to_pydict() == {"record": [b"two"], "k": [1]}
 
 
@@ -147,10 +147,12 @@ def test_when_files_were_written(tree: Path) -> None:
 def test_files_of_remote_storage() -> None:
     fs = fsspec.filesystem("memory")
     root = "memory://files"
-    write(f"{root}/day=3/1.log", b"one")
-    write(f"{root}/2.tmp", b"two")
+    write_log(f"{root}/day=3/1.log", b"one")
+    write_log(f"{root}/2.tmp", b"two")
     try:
-        table = read(root, f"record binary, day int, {METADATA}", pathglobfilter="*.log", modifiedafter="2000-01-01")
+        table = read_on_spark(
+            root, f"record binary, day int, {METADATA}", pathglobfilter="*.log", modifiedafter="2000-01-01"
+        )
         (row,) = table.to_pylist()
         assert (row["record"], row["day"]) == (b"one", 3)
         assert row["_metadata"]["file_path"] == "memory:///files/day=3/1.log"
@@ -161,7 +163,7 @@ def test_files_of_remote_storage() -> None:
 
 def test_metadata_of_files(tree: Path) -> None:
     path = tree / "day=2026-01-02" / "hour=7" / "2.log"
-    table = read(path.parent, f"record binary, {METADATA}")
+    table = read_on_spark(path.parent, f"record binary, {METADATA}")
     expected = {
         "file_path": f"file://{path}",
         "file_name": "2.log",
@@ -172,19 +174,19 @@ def test_metadata_of_files(tree: Path) -> None:
     }
     assert table.to_pylist() == [{"record": one, "_metadata": expected} for one in (b"two", b"II")]
     assert (
-        read(path, "_metadata struct<file_size bigint>")["_metadata"].to_pylist()
+        read_on_spark(path, "_metadata struct<file_size bigint>")["_metadata"].to_pylist()
         == [{"file_size": path.stat().st_size}] * 2
     )
     with pytest.raises(SchemaError, match="column _metadata: expected fields of struct<file_path:string"):
-        read(path, "_metadata struct<file_size int>")
+        read_on_spark(path, "_metadata struct<file_size int>")
     with pytest.raises(SchemaError, match="column _metadata: expected fields of struct<file_path:string"):
-        read(path, "_metadata string")
+        read_on_spark(path, "_metadata string")
 
 
 def test_blocks_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
-    write(path, *(b"%0100d" % n for n in range(2000)))
-    table = read(path, f"{METADATA}, _offset bigint", task_bytes="50000")
+    write_log(path, *(b"%0100d" % n for n in range(2000)))
+    table = read_on_spark(path, f"{METADATA}, _offset bigint", task_bytes="50000")
     blocks = {(one["file_block_start"], one["file_block_length"]) for one in table["_metadata"].to_pylist()}
     assert len(blocks) > 3
     assert sum(length for _, length in blocks) == path.stat().st_size
@@ -258,7 +260,7 @@ def test_types_of_directories_are_those_of_spark(spark: SparkSession, tmp_path: 
     columns = [*((name, name) for name in NAMES), *TOGETHER]
     for line in zip(*columns, strict=True):
         inner = "/".join(f"k{number}={quote(name, safe='+,')}" for number, name in enumerate(line))
-        write(tmp_path / "ours" / inner / "1.log", b"x")
+        write_log(tmp_path / "ours" / inner / "1.log", b"x")
         (tmp_path / "theirs" / inner).mkdir(parents=True)
         (tmp_path / "theirs" / inner / "1.txt").write_text("x\n")
     ours = spark.read.format("sawlog").load(str(tmp_path / "ours")).drop("record")

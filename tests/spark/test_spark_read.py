@@ -23,12 +23,13 @@ from sawlog.errors import OptionError
 from sawlog.spark import reader as module
 from sawlog.spark.reader import make_reader, read_schema
 from sawlog.storage import Storage
+from tests.support import write_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def rows(frame: DataFrame) -> pa.Table:
+def collect(frame: DataFrame) -> pa.Table:
     return frame.toArrow().combine_chunks().replace_schema_metadata(None)
 
 
@@ -40,23 +41,21 @@ def write_logs(directory: Path, count: int) -> None:
     directory.mkdir()
     for number in range(count):
         records = [b"%d-%d" % (number, i) for i in range(number % 4)]
-        sawlog.write(
-            pa.table({"record": pa.array(records, pa.binary())}), directory / f"{number:06}.log", format="leveldb_log"
-        )
+        write_records(directory / f"{number:06}.log", records)
 
 
 def test_nothing_has_to_be_registered(spark: SparkSession, database: Path) -> None:
     frame = spark.read.format("sawlog").load(str(database))
     assert frame.schema.simpleString() == "struct<record:binary>"
     assert not frame.schema["record"].nullable
-    assert rows(frame).equals(expected(database))
+    assert collect(frame).equals(expected(database))
 
 
 def test_short_name_in_sql(spark: SparkSession, database: Path) -> None:
     assert "leveldb_log" in sawlog.spark.register(spark)
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING leveldb_log OPTIONS (path '{database}', provenance 'true')")
     table = expected(database, provenance=True)
-    assert rows(spark.sql("SELECT record, _file, _offset FROM v")).equals(table)
+    assert collect(spark.sql("SELECT record, _file, _offset FROM v")).equals(table)
 
 
 def test_a_table_is_refused_with_the_way_out(spark: SparkSession, database: Path) -> None:
@@ -71,12 +70,12 @@ def test_a_third_party_format_has_a_short_name(spark: SparkSession, tmp_path: Pa
     path.write_bytes(b"#lines\none\ntwo\n")
     assert "lines" in sawlog.spark.register(spark)
     frame = spark.read.format("lines").option("upper", "true").load(str(path))
-    assert rows(frame).to_pydict() == {"line": ["ONE", "TWO"]}
+    assert collect(frame).to_pydict() == {"line": ["ONE", "TWO"]}
     recognised = spark.read.format("sawlog").load(str(path))
-    assert rows(recognised).to_pydict() == {"line": ["one", "two"]}
+    assert collect(recognised).to_pydict() == {"line": ["one", "two"]}
     target = tmp_path / "out"
     frame.write.format("lines").mode("append").save(str(target))
-    assert rows(spark.read.format("lines").load(str(target))).to_pydict() == {"line": ["ONE", "TWO"]}
+    assert collect(spark.read.format("lines").load(str(target))).to_pydict() == {"line": ["ONE", "TWO"]}
 
 
 @pytest.mark.parametrize("task_bytes", [1, 40_000, 100_000])
@@ -86,7 +85,7 @@ def test_a_file_is_split_over_tasks(spark: SparkSession, database: Path, task_by
     blocks = -(-(database / "000003.log").stat().st_size // 32768)
     per_task = -(-task_bytes // 32768)
     assert frame.rdd.getNumPartitions() == -(-blocks // per_task)
-    assert rows(frame).equals(expected(database, provenance=True))
+    assert collect(frame).equals(expected(database, provenance=True))
 
 
 def test_small_files_share_a_task(spark: SparkSession, tmp_path: Path) -> None:
@@ -94,16 +93,16 @@ def test_small_files_share_a_task(spark: SparkSession, tmp_path: Path) -> None:
     write_logs(logs, 50)
     frame = spark.read.format("sawlog").load(str(logs))
     assert frame.rdd.getNumPartitions() == 1
-    assert rows(frame).equals(expected(logs))
+    assert collect(frame).equals(expected(logs))
 
 
 def test_globs_and_lists_of_paths(spark: SparkSession, tmp_path: Path) -> None:
     logs = tmp_path / "logs, all"
     write_logs(logs, 12)
     reading = spark.read.format("sawlog")
-    assert rows(reading.load(f"{logs}/00000[2-5].log")).equals(expected(f"{logs}/00000[2-5].log"))
+    assert collect(reading.load(f"{logs}/00000[2-5].log")).equals(expected(f"{logs}/00000[2-5].log"))
     pair = [f"{logs}/000007.log", f"file:{logs}/000003.log"]
-    assert rows(reading.load(pair)).equals(expected(pair))
+    assert collect(reading.load(pair)).equals(expected(pair))
 
 
 def test_a_relative_path_means_the_drivers_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,14 +134,14 @@ def test_damage_fails_unless_told_otherwise(spark: SparkSession, damaged: Path) 
     assert 0 < table.num_rows < 3000
     for task_bytes in (1, 1 << 20):
         reading = spark.read.format("sawlog").option("mode", "dropMalformed").option("task_bytes", task_bytes)
-        assert rows(reading.load(str(damaged))).equals(table)
+        assert collect(reading.load(str(damaged))).equals(table)
 
 
 def test_damage_is_a_view(spark: SparkSession, damaged: Path) -> None:
     frame = spark.read.format("sawlog").option("view", "damage").load(str(damaged))
     table = expected(damaged, view="damage")
     assert "checksum_mismatch" in table["kind"].to_pylist()
-    assert rows(frame).equals(table)
+    assert collect(frame).equals(table)
 
 
 @pytest.mark.parametrize("task_bytes", [40_000, 1 << 27])
@@ -220,7 +219,7 @@ def test_garbage_collection_forgets_the_kernels_once(database: Path, monkeypatch
 
 def test_columns_by_schema(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").schema("_offset bigint, record binary")
-    assert rows(reading.load(str(database))).equals(
+    assert collect(reading.load(str(database))).equals(
         expected(database, columns=["_offset", "record"]).cast(
             pa.schema([("_offset", pa.int64()), ("record", pa.binary())])
         )
@@ -229,7 +228,7 @@ def test_columns_by_schema(spark: SparkSession, database: Path) -> None:
 
 def test_columns_by_option(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").option("columns", "_offset, _file")
-    assert rows(reading.load(str(database))).equals(expected(database, columns=["_offset", "_file"]))
+    assert collect(reading.load(str(database))).equals(expected(database, columns=["_offset", "_file"]))
     same = reading.schema("_offset bigint, _file string")
     assert same.load(str(database)).columns == ["_offset", "_file"]
 
@@ -300,7 +299,7 @@ def test_storage_options_reach_the_executors(spark: SparkSession, s3: dict[str, 
         .option("storage.client_kwargs", str(s3["client_kwargs"]).replace("'", '"'))
         .option("task_bytes", 200_000)
     )
-    assert rows(reading.load(place.replace("s3:", "s3a:"))).equals(expected(database))
+    assert collect(reading.load(place.replace("s3:", "s3a:"))).equals(expected(database))
 
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -321,7 +320,7 @@ def test_pushdown_reads_less(
     reading = spark.read.format("sawlog").options(provenance="true", pushdown="true", task_bytes="32768")
     some = reading.load(str(database)).where("_offset >= 70000 AND _offset < 90000 AND record IS NOT NULL")
     filters = [("_offset", ">=", 70_000), ("_offset", "<", 90_000)]
-    assert rows(some).equals(expected(database, provenance=True, filters=filters))
+    assert collect(some).equals(expected(database, provenance=True, filters=filters))
     everything = reading.load(str(database))
     assert everything.count() == 3000
     pruned = with_jar or (allowed and pyspark_version >= (4, 1))
@@ -341,7 +340,7 @@ def test_filters_by_option(spark: SparkSession, database: Path) -> None:
     reading = spark.read.format("sawlog").option("task_bytes", 32768)
     reading = reading.option("columns", "record")
     frame = reading.option("filters", '[["_offset", ">=", 70000], ["_offset", "<", 90000]]').load(str(database))
-    assert rows(frame).equals(expected(database, filters=[("_offset", ">=", 70_000), ("_offset", "<", 90_000)]))
+    assert collect(frame).equals(expected(database, filters=[("_offset", ">=", 70_000), ("_offset", "<", 90_000)]))
     assert frame.rdd.getNumPartitions() < reading.option("filters", "[]").load(str(database)).rdd.getNumPartitions()
 
 

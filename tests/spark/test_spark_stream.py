@@ -36,6 +36,7 @@ from sawlog.storage import Storage, commit
 from sawlog.storage.commit_log import LOG
 from tests.exactly_once.run_queries import SINKS
 from tests.spark.stream_logs import log, log_other
+from tests.support import write_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -395,7 +396,7 @@ def test_files_of_another_format_that_appear(tmp_path: Path) -> None:
 
     def write(number: int, *records: bytes) -> None:
         path = tmp_path / f"{number:06}.log"
-        sawlog.write(pa.table({"record": records}), path, format="leveldb_log", append=path.exists())
+        write_records(path, records, append=path.exists())
 
     write(3, b"1", b"2")
     query = Query(tmp_path, schema="record binary")

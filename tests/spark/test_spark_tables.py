@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import functions as f
@@ -19,6 +18,7 @@ import sawlog
 import sawlog.spark
 from sawlog.spark.errors import list_spark_errors
 from tests.spark.conftest import COLUMNS
+from tests.support import write_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +123,7 @@ def test_every_way_into_a_table(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_table_of_files_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
-    sawlog.write(pa.table({"record": [b"a"]}), tmp_path / "logs" / "000003.log", format="leveldb_log")
+    write_records(tmp_path / "logs" / "000003.log", [b"a"])
     spark.sql(f"CREATE TABLE t USING {COLUMNS} LOCATION '{tmp_path / 'logs'}'")
     spark.sql("INSERT INTO t VALUES (X'62')")
     assert sorted(spark.table("t").collect()) == [(b"a",), (b"b",)]
@@ -197,7 +197,7 @@ def test_tables_that_could_not_be_read_are_not_made(
 
 def test_columns_are_those_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
-    sawlog.write(pa.table({"record": [b"a"]}), tmp_path / "logs" / "000003.log", format="leveldb_log")
+    write_records(tmp_path / "logs" / "000003.log", [b"a"])
     with pytest.raises(AnalysisException, match="SchemaError: view 'rows' of leveldb_log: no column 'a'"):
         spark.sql(f"CREATE TABLE t (a INT) USING {COLUMNS} LOCATION '{tmp_path / 'logs'}'")
 

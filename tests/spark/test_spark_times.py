@@ -66,7 +66,7 @@ def moments(spark: SparkSession, kind: str, unit: str = "millis") -> DataFrame:
     return spark.sql(f"SELECT id, CAST(timestamp_{unit}(n) AS {kind}) AS at FROM VALUES {rows} AS t(id, n)")
 
 
-def save(frame: DataFrame, path: Path, format: str, time: str = "at") -> None:
+def save_times(frame: DataFrame, path: Path, format: str, time: str = "at") -> None:
     target = TARGETS[format]
     sink = frame.selectExpr(f"{time} AS {target.time}", *target.others).coalesce(1).write.format("sawlog")
     sink.option("format", format).options(**target.writing).mode("append").save(str(path))
@@ -75,7 +75,7 @@ def save(frame: DataFrame, path: Path, format: str, time: str = "at") -> None:
 @pytest.mark.parametrize("format", TARGETS)
 def test_instants_come_back_in_every_zone(spark: SparkSession, zone: str, format: str, tmp_path: Path) -> None:
     target = TARGETS[format]
-    save(moments(spark, "TIMESTAMP"), tmp_path / "out", format)
+    save_times(moments(spark, "TIMESTAMP"), tmp_path / "out", format)
     column = sawlog.read(tmp_path / "out", format=format, **target.reading).column(target.column)
     assert column.type.tz == "UTC"
     stored = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
@@ -96,9 +96,9 @@ def test_times_without_a_zone_are_refused(spark: SparkSession, format: str, tmp_
     )
     for time in ("at", "array(at)", "map('a', at)", "named_struct('a', at)")[: 4 if format == "deephaven_table" else 1]:
         with pytest.raises(AnalysisException, match=refused):
-            save(local, tmp_path / "out", format, time)
+            save_times(local, tmp_path / "out", format, time)
     assert not (tmp_path / "out").exists()
-    save(local, tmp_path / "out", format, "CAST(at AS TIMESTAMP)")
+    save_times(local, tmp_path / "out", format, "CAST(at AS TIMESTAMP)")
     target = TARGETS[format]
     back = spark.read.format("sawlog").option("format", format).options(**target.reading).load(str(tmp_path / "out"))
     found = back.selectExpr(f"CAST(CAST(`{target.column}` AS TIMESTAMP_NTZ) AS STRING)").collect()
@@ -107,7 +107,7 @@ def test_times_without_a_zone_are_refused(spark: SparkSession, format: str, tmp_
 
 def test_instants_that_a_format_cannot_hold_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises((PythonException, AnalysisException), match="column 'timestamp', row 0: does not fit"):
-        save(moments(spark, "TIMESTAMP", "micros").where("id = 0"), tmp_path / "out", "filodb_record")
+        save_times(moments(spark, "TIMESTAMP", "micros").where("id = 0"), tmp_path / "out", "filodb_record")
     assert not (tmp_path / "out").exists()
 
 

@@ -26,11 +26,11 @@ MakeSink = Callable[..., SawlogWriter]
 RECORDS = StructType().add("record", BinaryType())
 
 
-def save(frame: DataFrame, target: Path, mode: str = "append", **options: str) -> None:
+def save_log(frame: DataFrame, target: Path, mode: str = "append", **options: str) -> None:
     frame.write.format("sawlog").options(**{"format": "leveldb_log", **options}).mode(mode).save(str(target))
 
 
-def numbers(spark: SparkSession, count: int, tasks: int) -> DataFrame:
+def make_records(spark: SparkSession, count: int, tasks: int) -> DataFrame:
     return spark.range(0, count, 1, tasks).selectExpr("CAST(CAST(id AS string) AS binary) AS record")
 
 
@@ -48,7 +48,7 @@ def listing(target: Path) -> list[str]:
 
 def test_a_log_comes_back_byte_for_byte(spark: SparkSession, database: Path, tmp_path: Path) -> None:
     frame = spark.read.format("sawlog").load(str(database))
-    save(frame.coalesce(1), tmp_path / "out")
+    save_log(frame.coalesce(1), tmp_path / "out")
     (written,) = (tmp_path / "out").iterdir()
     assert written.read_bytes() == (database / "000003.log").read_bytes()
 
@@ -57,12 +57,12 @@ def test_a_log_comes_back_byte_for_byte(spark: SparkSession, database: Path, tmp
 def test_a_table_survives_a_way_through_parquet(spark: SparkSession, database: Path, tmp_path: Path) -> None:
     frame = spark.read.format("sawlog").load(str(database))
     frame.write.parquet(str(tmp_path / "parquet"))
-    save(spark.read.parquet(str(tmp_path / "parquet")), tmp_path / "out")
+    save_log(spark.read.parquet(str(tmp_path / "parquet")), tmp_path / "out")
     assert content(tmp_path / "out") == content(database)
 
 
 def test_one_file_per_task_with_rows(spark: SparkSession, tmp_path: Path) -> None:
-    save(numbers(spark, 30, 4).where("record < '2'"), tmp_path)
+    save_log(make_records(spark, 30, 4).where("record < '2'"), tmp_path)
     found = listing(tmp_path)
     assert [name.split("-")[1] for name in found] == ["00000", "00001", "00002"]
     assert len({name.split("-")[2] for name in found}) == 1
@@ -71,30 +71,30 @@ def test_one_file_per_task_with_rows(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_append_and_overwrite(spark: SparkSession, tmp_path: Path) -> None:
-    save(numbers(spark, 10, 2), tmp_path)
-    save(numbers(spark, 10, 2), tmp_path)
+    save_log(make_records(spark, 10, 2), tmp_path)
+    save_log(make_records(spark, 10, 2), tmp_path)
     assert content(tmp_path) == sorted(2 * decimal(10))
     (tmp_path / "README.txt").write_text("not a log")
-    save(numbers(spark, 5, 1), tmp_path, "overwrite")
+    save_log(make_records(spark, 5, 1), tmp_path, "overwrite")
     assert content(tmp_path) == decimal(5)
     assert "README.txt" in listing(tmp_path)
 
 
 def test_overwriting_what_is_being_read(spark: SparkSession, tmp_path: Path) -> None:
-    save(numbers(spark, 10, 2), tmp_path)
-    save(spark.read.format("sawlog").load(str(tmp_path)).where("record >= '5'"), tmp_path, "overwrite")
+    save_log(make_records(spark, 10, 2), tmp_path)
+    save_log(spark.read.format("sawlog").load(str(tmp_path)).where("record >= '5'"), tmp_path, "overwrite")
     assert content(tmp_path) == [b"5", b"6", b"7", b"8", b"9"]
 
 
 def test_no_rows_leave_an_empty_result(spark: SparkSession, tmp_path: Path) -> None:
     target = tmp_path / "out"
-    save(numbers(spark, 0, 2), target)
+    save_log(make_records(spark, 0, 2), target)
     assert len(listing(target)) == 1
     assert spark.read.format("sawlog").load(str(target)).count() == 0
-    save(numbers(spark, 3, 1), target)
-    save(numbers(spark, 0, 1), target)
+    save_log(make_records(spark, 3, 1), target)
+    save_log(make_records(spark, 0, 1), target)
     assert len(listing(target)) == 2
-    save(numbers(spark, 0, 1), target, "overwrite")
+    save_log(make_records(spark, 0, 1), target, "overwrite")
     assert len(listing(target)) == 1
     assert content(target) == []
 
@@ -102,11 +102,11 @@ def test_no_rows_leave_an_empty_result(spark: SparkSession, tmp_path: Path) -> N
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: str) -> None:
-    save(numbers(spark, 10, 2), tmp_path)
+    save_log(make_records(spark, 10, 2), tmp_path)
     before = listing(tmp_path)
     broken = spark.range(0, 4000, 1, 4).selectExpr("IF(id = 3999, NULL, CAST(CAST(id AS string) AS binary)) AS record")
     with pytest.raises(PythonException, match="SchemaError: column 'record', row 999: a log cannot hold null"):
-        save(broken, tmp_path, mode)
+        save_log(broken, tmp_path, mode)
     assert listing(tmp_path) == before
     assert content(tmp_path) == decimal(10)
 
@@ -116,20 +116,22 @@ def test_what_a_dead_job_left_is_not_in_the_way(spark: SparkSession, tmp_path: P
     """Tasks that would write next to segments see those that count, and not those of a commit that was cut off."""
     rows = spark.range(3).selectExpr("id AS pk", "7L AS _segment")
     options = {"format": "milvus_binlog", "primary_key": "pk"}
-    save(rows, tmp_path / "out", **options)
+    save_log(rows, tmp_path / "out", **options)
     left = [file.path.removeprefix(f"{tmp_path}/out/") for file in Storage().find(str(tmp_path / "out"))]
     log = CommitLog(Storage().directories, str(tmp_path / "out"))
     number = (log.read_last() or LogRecord()).number + 1
     assert log.append(LogRecord(number, state="publishing", job="dead", owner=NOBODY, new=tuple(left)))
-    save(rows, tmp_path / "out", **options)
+    save_log(rows, tmp_path / "out", **options)
     assert sawlog.open(tmp_path / "out").count_rows() == 3
     with pytest.raises(PythonException, match="exists; write with another"):
-        save(rows, tmp_path / "out", **options)
+        save_log(rows, tmp_path / "out", **options)
 
 
 def test_options_reach_the_format(spark: SparkSession, tmp_path: Path) -> None:
     sawlog.spark.register(spark)
-    writing = numbers(spark, 10, 1).write.format("leveldb_log").option("dialect", "rocksdb").option("log_number", 7)
+    writing = (
+        make_records(spark, 10, 1).write.format("leveldb_log").option("dialect", "rocksdb").option("log_number", 7)
+    )
     writing.mode("append").save(str(tmp_path))
     (path,) = tmp_path.iterdir()
     assert sawlog.open(path).info()["dialect"] == "rocksdb"
@@ -151,39 +153,39 @@ def test_mistakes_get_one_clear_message(
     spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(AnalysisException, match=message):
-        numbers(spark, 1, 1).write.format("sawlog").options(**options).mode("append").save(str(tmp_path))
+        make_records(spark, 1, 1).write.format("sawlog").options(**options).mode("append").save(str(tmp_path))
     assert listing(tmp_path) == []
 
 
 def test_columns_are_refused_before_any_task_runs(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="SchemaError: a leveldb_log holds one column, 'record'; found: id"):
-        save(spark.range(10), tmp_path / "out")
+        save_log(spark.range(10), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_file_in_the_way(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(AnalysisException, match=r"OptionError: .*/out: is a file; a Spark job writes a directory"):
-        save(numbers(spark, 1, 1), tmp_path / "out")
+        save_log(make_records(spark, 1, 1), tmp_path / "out")
 
 
 def test_other_save_modes_are_sparks_to_refuse(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
-        save(numbers(spark, 1, 1), tmp_path, "error")
+        save_log(make_records(spark, 1, 1), tmp_path, "error")
 
 
 @pytest.mark.nightly
 def test_the_save_modes_that_spark_refuses_are_an_option(spark: SparkSession, tmp_path: Path) -> None:
     target = tmp_path / "out"
     for mode in ("errorifexists", "ignore"):
-        save(numbers(spark, 3, 2), target / mode, saveMode=mode)
+        save_log(make_records(spark, 3, 2), target / mode, saveMode=mode)
         assert content(target / mode) == decimal(3)
-    save(numbers(spark, 5, 1), target / "ignore", saveMode="ignore")
+    save_log(make_records(spark, 5, 1), target / "ignore", saveMode="ignore")
     assert content(target / "ignore") == decimal(3)
     with pytest.raises(AnalysisException, match=r"OptionError: .*there are files already, .* 'errorifexists'"):
-        save(numbers(spark, 5, 1), target / "errorifexists", saveMode="ErrorIfExists")
+        save_log(make_records(spark, 5, 1), target / "errorifexists", saveMode="ErrorIfExists")
     with pytest.raises(AnalysisException, match="OptionError: option saveMode='ignore' goes with mode 'append'"):
-        save(numbers(spark, 5, 1), target / "ignore", "overwrite", saveMode="ignore")
+        save_log(make_records(spark, 5, 1), target / "ignore", "overwrite", saveMode="ignore")
     assert content(target / "ignore") == content(target / "errorifexists") == decimal(3)
     assert listing(target) == ["errorifexists", "ignore"]
 
@@ -210,7 +212,7 @@ def test_directories_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
     values = ["(1, 'a', DATE '2024-01-02', 'r1')", "(1, 'b/=%', NULL, 'r2')", "(2, '', DATE '2024-01-03', 'r3')"]
     rows = spark.sql(f"SELECT * FROM VALUES {', '.join(values)}, (NULL, 'é [x]', NULL, 'r4') AS t(n, s, d, record)")
     rows = rows.withColumn("record", rows["record"].cast("binary"))
-    save(rows, tmp_path / "ours", partitionBy="n,s,d")
+    save_log(rows, tmp_path / "ours", partitionBy="n,s,d")
     rows.write.partitionBy("n", "s", "d").parquet(str(tmp_path / "theirs"))
     ours, theirs = (
         {path.parent.relative_to(root).as_posix() for path in root.rglob("*/*/*/part-*")}
@@ -222,9 +224,9 @@ def test_directories_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
     assert [one.dataType for one in found.schema] == [one.dataType for one in expected.schema]
     assert sorted(map(repr, found.collect())) == sorted(map(repr, expected.collect()))
     one = rows.where("n = 1")
-    save(one, tmp_path / "ours", "overwrite", partitionBy="n,s,d", partitionOverwriteMode="dynamic")
+    save_log(one, tmp_path / "ours", "overwrite", partitionBy="n,s,d", partitionOverwriteMode="dynamic")
     assert len(content(tmp_path / "ours")) == 4
-    save(one, tmp_path / "ours", "overwrite", partitionBy="n,s,d")
+    save_log(one, tmp_path / "ours", "overwrite", partitionBy="n,s,d")
     assert content(tmp_path / "ours") == [b"r1", b"r2"]
     for options, message in (
         ({"partitionBy": "m"}, "OptionError: option partitionBy: no column 'm'"),
@@ -233,7 +235,7 @@ def test_directories_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
         ({"partitionBy": "n", "format": "milvus_binlog"}, "milvus_binlog has partitions of its own"),
     ):
         with pytest.raises(AnalysisException, match=message):
-            save(rows, tmp_path / "no", **options)
+            save_log(rows, tmp_path / "no", **options)
     assert listing(tmp_path) == ["ours", "theirs"]
 
 
@@ -243,7 +245,9 @@ def test_on_an_object_store(spark: SparkSession, s3: dict[str, Any]) -> None:
     options = {"storage.key": "k", "storage.secret": "s", "storage.client_kwargs": kwargs}
     target = "s3://logs/spark/write"
     for count in (10, 4):
-        writing = numbers(spark, count, 2).write.format("sawlog").option("format", "leveldb_log").options(**options)
+        writing = (
+            make_records(spark, count, 2).write.format("sawlog").option("format", "leveldb_log").options(**options)
+        )
         writing.mode("overwrite").save(target)
         table = sawlog.read(target, storage_options=s3)
         assert sorted(table["record"].to_pylist()) == decimal(count)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
@@ -23,13 +22,14 @@ from sawlog.spark.reader import make_reader, read_schema
 from sawlog.spark.stream_reader import make_stream_reader
 from tests.spark.conftest import COLUMNS, nameless
 from tests.spark.stream_logs import log
+from tests.support import write_records
 
 ROWS = 12
 
 
 def write_log(path: Path, count: int) -> None:
     records = [b"record %d" % number for number in range(count)]
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    write_records(path, records)
 
 
 @pytest.fixture

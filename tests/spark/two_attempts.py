@@ -30,12 +30,12 @@ def main(url: str, control: Path) -> None:
     """Print what is found, in JSON."""
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, PLUGINS), os.environ.get("PYTHONPATH", "")])
     spark = session(settings=SETTINGS)
-    found = read(spark, url, control) | call(spark, Path(tempfile.mkdtemp(dir=control)))
+    found = count_attempts(spark, url, control) | call(spark, Path(tempfile.mkdtemp(dir=control)))
     spark.stop()
     print(json.dumps(found))
 
 
-def read(spark: SparkSession, url: str, control: Path) -> dict[str, Any]:
+def count_attempts(spark: SparkSession, url: str, control: Path) -> dict[str, Any]:
     """Rows of a log, counted once for each request of its tasks, which fails."""
     reading = spark.read.format("sawlog").options(format="leveldb_log", mode="DROPMALFORMED")
     frame = reading.option("storage.control", str(control)).load(url)

@@ -26,7 +26,7 @@ from sawlog.storage import File, Storage, ask_ahead, flight
 from sawlog.storage.flight import Flight, Pace
 from sawlog.storage.remote import ObjectState, StoreObject
 from sawlog.storage.sources import RemoteSource
-from tests.support import SAMPLES
+from tests.support import SAMPLES, write_records
 
 FILES = 12
 DATA = np.random.default_rng(3).integers(0, 256, 5_000_000, dtype=np.uint8)
@@ -381,7 +381,7 @@ def test_a_small_file_costs_one_request(
 
 def test_a_file_that_another_process_has_found_is_not_asked_about(s3: dict[str, Any], requests: Counter[str]) -> None:
     url = "s3://logs/flight/found/1.log"
-    sawlog.write(pa.table({"record": [b"x"]}), url, format="leveldb_log", storage_options=s3)
+    write_records(url, [b"x"], storage_options=s3)
     (file,) = Storage(s3).find("s3://logs/flight/found")
     requests.clear()
     assert len(Storage(s3).read(File(file.path, file.size, False, file.version, file.modified, is_tagged=True)))

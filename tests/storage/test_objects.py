@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import fsspec
 import obstore
-import pyarrow as pa
 import pytest
 from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
@@ -28,6 +27,7 @@ import sawlog
 from sawlog.errors import ChangedError, OptionError, StorageError
 from sawlog.storage import Storage, flight, objects, store_options
 from sawlog.storage.remote import connect
+from tests.support import write_records
 
 DATA = bytes(range(256)) * 40
 LIST = obstore.list
@@ -177,7 +177,7 @@ def test_an_unknown_option_is_refused_by_name(url: str, options: dict[str, Any],
 def test_every_range_has_the_tag_of_the_listing(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flight, "REMOTE_RANGE", 100_000)
     url = "s3://logs/tags/1.log"
-    sawlog.write(pa.table({"record": [bytes(300_000)]}), url, format="leveldb_log", storage_options=s3)
+    write_records(url, [bytes(300_000)], storage_options=s3)
     asked: list[dict[str, Any]] = []
     get = obstore.get
 
@@ -329,7 +329,7 @@ def test_a_log_opened_by_itself_asks_only_for_files_that_say_whose_it_is(
 ) -> None:
     """Few names are listed for its dialect, however many logs lie next to it and whatever is below."""
     count, store = 3500, MemoryStore()
-    sawlog.write(pa.table({"record": [b"x"]}), tmp_path / "log", format="leveldb_log")
+    write_records(tmp_path / "log", [b"x"])
     for number in range(count):
         obstore.put(store, f"logs/{number:06}.log", (tmp_path / "log").read_bytes())
         obstore.put(store, f"logs/below/{number:06}.log", b"x")
@@ -419,7 +419,7 @@ def test_names_that_fill_pages_are_all_found(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_log_opened_by_itself_waits_for_few_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A file has no log of jobs; its end is asked for once, for all that look there; names are asked for at a time."""
     store, requests = MemoryStore(), Counter[str]()
-    sawlog.write(pa.table({"record": [bytes(1000)] * 500}), tmp_path / "log", format="leveldb_log")
+    write_records(tmp_path / "log", [bytes(1000)] * 500)
     log = (tmp_path / "log").read_bytes()
     obstore.put(store, "logs/000003.log", log)
     ends: list[tuple[int, int]] = []

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import sawlog
 from sawlog.cli.app import app
 from tests.storage.minio.maker import Stored, format_drives, put
-from tests.support import SAMPLES
+from tests.support import SAMPLES, write_records
 
 FILES = 40
 MANY = 10_000
@@ -161,7 +161,7 @@ def list_folder(root: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("requests", [0.01], indirect=True)
 def test_a_folder_is_listed_once_and_its_parts_are_read_several_at_a_time(requests: Counter[str], root: str) -> None:
-    sawlog.write(pa.table({"record": [b"x"]}), f"{root}/000000", format="leveldb_log")
+    write_records(f"{root}/000000", [b"x"])
     data = fsspec.filesystem("memory").cat_file(f"{root}/000000")
     for number in range(1, 20):  # whose names say nothing
         fsspec.filesystem("memory").pipe_file(f"{root}/{number:06}", data)
@@ -193,7 +193,7 @@ def test_remote_databases_are_opened_several_at_a_time(requests: Counter[str], r
 @pytest.mark.parametrize("requests", [0.01], indirect=True)
 def test_objects_on_a_remote_drive_are_found_in_its_listing(requests: Counter[str], root: str, tmp_path: Path) -> None:
     format_drives([tmp_path / "drive"])
-    sawlog.write(pa.table({"record": [b"x"]}), tmp_path / "log", format="leveldb_log")
+    write_records(tmp_path / "log", [b"x"])
     for number in range(20):
         put(tmp_path / "drive", f"bucket/logs/{number:06}.log", Stored([(tmp_path / "log").read_bytes()]))
     fsspec.filesystem("memory").put(f"{tmp_path}/drive/", f"{root}/drive/", recursive=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import sawlog
 from sawlog.errors import ChangedError
 from sawlog.storage import Storage, confirm_files
 from sawlog.testing.stores import cause_trouble, store_files
+from tests.support import write_records
 
 pytest.importorskip("s3fs")
 
@@ -20,7 +20,7 @@ URL = "s3://logs/versions/1.log"
 
 def test_an_object_that_is_replaced_is_an_error_that_says_so(s3: dict[str, Any]) -> None:
     for rows in ([b"old"], [b"new"]):
-        sawlog.write(pa.table({"record": rows}), URL, format="leveldb_log", storage_options=s3)
+        write_records(URL, rows, storage_options=s3)
         if rows == [b"old"]:
             storage = Storage(s3)
             storage.find(URL)

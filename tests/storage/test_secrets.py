@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import warnings
 
-import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -13,6 +12,7 @@ import sawlog
 from sawlog.cli import main
 from sawlog.errors import Damage, DamageError, SawlogError, StorageError, find_secrets, without_secrets
 from sawlog.format.damage import DamageWarning
+from tests.support import write_records
 
 SECRET = "hunter2"
 
@@ -67,6 +67,6 @@ def test_an_option_without_a_name_may_be_a_password(capsys: pytest.CaptureFixtur
 
 def test_files_with_secrets_in_their_urls_are_read() -> None:
     store = MemoryFileSystem()
-    sawlog.write(pa.table({"record": [b"x"]}), "memory://secrets/1.log", format="leveldb_log")
+    write_records("memory://secrets/1.log", [b"x"])
     assert store.exists("/secrets/1.log")
     assert sawlog.read("memory://secrets/1.log", format="leveldb_log").num_rows == 1

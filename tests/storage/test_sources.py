@@ -30,6 +30,7 @@ from sawlog.storage import Storage, sources
 from sawlog.storage.inputs import Inputs
 from tests.cli.conftest import Run, run
 from tests.samples import ALL, FORMATS, ROWS, samples
+from tests.support import write_records
 
 __all__ = ["run", "samples"]
 
@@ -204,7 +205,7 @@ RECORDS = [b"one", b"two" * 20_000, b"three"]
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "000001.log"
-    sawlog.write(pa.table({"record": pa.array(RECORDS, pa.binary())}), path, format="leveldb_log")
+    write_records(path, RECORDS)
     return path
 
 
@@ -222,7 +223,7 @@ def fed(path: Path, data: bytes) -> threading.Thread:
     return thread
 
 
-def read(source: object, **options: object) -> list[bytes]:
+def read_records(source: object, **options: object) -> list[bytes]:
     return sawlog.read(source, format="leveldb_log", **options).column("record").to_pylist()
 
 
@@ -242,15 +243,15 @@ def inputs(log: Path) -> Iterator[tuple[str, object]]:
 
 def test_bytes_and_streams_are_read_like_files(log: Path) -> None:
     for kind, given in inputs(log):
-        assert read(given) == RECORDS, kind
+        assert read_records(given) == RECORDS, kind
     with log.open("rb") as file:
-        assert read(file) == RECORDS
+        assert read_records(file) == RECORDS
         assert sawlog.verify(file).rows == 3
     prefixed = log.with_name("prefixed")
     prefixed.write_bytes(b"before" + log.read_bytes())
     with prefixed.open("rb") as file:
         file.seek(6)
-        assert read(file) == RECORDS
+        assert read_records(file) == RECORDS
     both = sawlog.read([log.read_bytes(), log.read_bytes()], columns=["_file"])
     assert set(both.column("_file").to_pylist()) == {"<bytes>", "<bytes> 2"}
     with pytest.raises(sawlog.FormatError, match="cannot read int"):
@@ -306,7 +307,7 @@ def test_memory_map_decides(log: Path) -> None:
     opened = {flag: type(sawlog.open(log, memory_map=flag).scan.storage.open(log)) for flag in (True, False)}
     assert opened == {True: sources.MappedSource, False: sources.LocalSource}
     assert type(Storage().open(log)) is sources.LocalSource
-    assert read(log, memory_map=True) == read(log, memory_map=False) == RECORDS
+    assert read_records(log, memory_map=True) == read_records(log, memory_map=False) == RECORDS
 
 
 def test_names_of_inputs_are_made_as_they_are_needed() -> None:

@@ -28,7 +28,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Storage, str]
     return Storage(request.getfixturevalue("s3")), f"s3://logs/{uuid.uuid4().hex}"
 
 
-def put(storage: Storage, path: str, data: bytes) -> None:
+def publish(storage: Storage, path: str, data: bytes) -> None:
     file = storage.stage(path)
     file.write(data)
     storage.publish([file.finish()])
@@ -37,7 +37,7 @@ def put(storage: Storage, path: str, data: bytes) -> None:
 def test_what_is_written_is_found_and_read(place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flight, "REMOTE_RANGE", 700_001)
     storage, root = place
-    put(storage, f"{root}/a.bin", DATA)
+    publish(storage, f"{root}/a.bin", DATA)
     (file,) = storage.find(f"{root}/a.bin")
     assert (file.name, file.size, file.explicit) == ("a.bin", len(DATA), True)
     assert storage.exists(file.path)
@@ -59,7 +59,7 @@ def test_directories_are_walked_in_natural_order(place: tuple[Storage, str]) -> 
     storage, root = place
     names = ["10.log", "9.log", "sub/1.log", "_hidden", ".hidden", "_temporary/2.log"]
     for name in names:
-        put(storage, f"{root}/{name}", b"x")
+        publish(storage, f"{root}/{name}", b"x")
     found = [file.path.split(root.rpartition("/")[2])[1] for file in storage.find(root)]
     assert found == ["/9.log", "/10.log", "/sub/1.log"]
     assert not any(file.explicit for file in storage.find(root))
@@ -108,7 +108,7 @@ def test_what_cannot_be_looked_into_is_told(tmp_path: Path, monkeypatch: pytest.
 
 def test_staged_files_are_invisible_until_published(place: tuple[Storage, str]) -> None:
     storage, root = place
-    put(storage, f"{root}/kept", b"old")
+    publish(storage, f"{root}/kept", b"old")
     file = storage.stage(f"{root}/kept")
     file.write(b"new")
     staged = file.finish()
@@ -131,7 +131,7 @@ def test_what_killed_writers_left_is_found_by_its_marker(place: tuple[Storage, s
     assert storage.directories.find_staged_paths(f"{root}/nothing", "job") == []
     ours = [storage.stage(f"{root}/{name}") for name in ("part-0-job1", "part-1-job1/column")]
     other = storage.stage(f"{root}/part-0-job2")
-    put(storage, f"{root}/published-job1", b"1")
+    publish(storage, f"{root}/published-job1", b"1")
     staged = [file.finish() for file in (*ours, other)]
     found = storage.directories.find_staged_paths(root, "job1")
     assert sorted(map(os.path.basename, found)) == sorted(os.path.basename(one.temporary) for one in staged[:2])
@@ -143,7 +143,7 @@ def test_what_killed_writers_left_is_found_by_its_marker(place: tuple[Storage, s
 
 def test_listings_show_what_others_have_written(s3: dict[str, Any]) -> None:
     storage, root = Storage(s3), f"s3://logs/{uuid.uuid4().hex}"
-    put(storage, f"{root}/1.log", b"1")
+    publish(storage, f"{root}/1.log", b"1")
     assert len(storage.find(root)) == 1
     with fsspec.filesystem("s3", skip_instance_cache=True, **s3).open(f"{root}/2.log", "wb") as file:
         file.write(b"2")
@@ -162,7 +162,7 @@ def test_publishing_is_taken_back_when_one_file_fails(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_opened(place: tuple[Storage, str]) -> None:
     storage, root = place
-    put(storage, f"{root}/empty", b"")
+    publish(storage, f"{root}/empty", b"")
     source = storage.open(f"{root}/empty")
     assert source.size == 0
     assert len(source.read_window(0, 10)) == 0
@@ -190,7 +190,7 @@ def test_nothing_is_fetched_after_the_end_that_is_named(monkeypatch: pytest.Monk
     monkeypatch.setattr(flight, "REMOTE_RANGE", 100_000)
     content = random.Random(2).randbytes(1_000_000)
     storage = Storage()
-    put(storage, "memory://ends/file", content)
+    publish(storage, "memory://ends/file", content)
     asked: list[int] = []
     fetch = MemoryFileSystem.cat_file
 
@@ -262,7 +262,7 @@ def test_a_directory_appears_whole(place: tuple[Storage, str]) -> None:
 
 def test_staged_directories_are_swept(place: tuple[Storage, str]) -> None:
     storage, root = place
-    put(storage, f"{root}/t/kept", b"x")
+    publish(storage, f"{root}/t/kept", b"x")
     discard_staged(storage, [fill(storage, f"{root}/t/loc", a=b"1")])
     assert storage.directories.find_staged_paths(root, "") == []
     left = fill(storage, f"{root}/t/loc", a=b"1")

@@ -22,7 +22,7 @@ from sawlog.stream.offset import Offset
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 
-def rows(first: int, last: int) -> pa.RecordBatch:
+def make_batch(first: int, last: int) -> pa.RecordBatch:
     numbers = list(range(first, last))
     return pa.record_batch([pa.array(numbers), pa.array([f"row {n}" for n in numbers])], schema=SCHEMA)
 
@@ -60,7 +60,7 @@ class Source:
 
     def log(self, batches: int, size: int = 20) -> None:
         for _ in range(batches):
-            self.logger.write(rows(self.written, self.written + size))
+            self.logger.write(make_batch(self.written, self.written + size))
             self.written += size
 
 

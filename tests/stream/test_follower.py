@@ -16,7 +16,8 @@ from sawlog.errors import DamageError, OptionError, SawlogError, SchemaError
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import Bytes, Duration, StreamOptions
 from sawlog.stream.offset import Offset
-from tests.stream.support import SCHEMA, Source, Stream, rows
+from tests.stream.support import SCHEMA, Source, Stream, make_batch
+from tests.support import write_records
 
 
 def test_rows_arrive_once_and_in_order_through_rolled_files(tmp_path: Path) -> None:
@@ -50,8 +51,8 @@ def test_steps_are_no_larger_than_their_limits(tmp_path: Path, options: dict[str
 def test_a_transaction_larger_than_the_limits_is_read_whole(tmp_path: Path) -> None:
     source = Source(tmp_path, roll_bytes=1 << 20)
     source.log(1, 5)
-    source.logger.transaction(rows(5, 305))
-    source.logger.write(rows(305, 310))
+    source.logger.transaction(make_batch(5, 305))
+    source.logger.write(make_batch(305, 310))
     stream = Stream(tmp_path, maxrowspertrigger=10)
     assert stream.drain()[0] == 5
     stream = Stream(tmp_path, maxbytespertrigger=300)
@@ -230,12 +231,12 @@ def test_a_file_that_comes_late_is_read(tmp_path: Path) -> None:
 def test_quiet_files_are_finished_too(tmp_path: Path) -> None:
     for name in "abc":
         with Logger(tmp_path / f"{name}.bin", SCHEMA) as logger:
-            logger.write(rows(0, 5))
+            logger.write(make_batch(0, 5))
         os.utime(tmp_path / f"{name}.bin", (time.time() - 700,) * 2)
     stream = Stream(tmp_path)
     stream.drain()
     with Logger(tmp_path / "d.bin", SCHEMA) as logger:
-        logger.write(rows(0, 5))
+        logger.write(make_batch(0, 5))
     stream.drain()
     assert list(stream.offset.files) == ["d.bin"]
     assert len(stream.offset.finished) == 3
@@ -283,7 +284,7 @@ def test_damage_is_an_error_in_the_batch_that_has_it(tmp_path: Path) -> None:
 
 def test_rocksdb_moves_logs_into_its_archive(tmp_path: Path) -> None:
     for number in (4, 5):
-        sawlog.write(pa.table({"record": [b"%d" % number]}), tmp_path / f"00000{number}.log", format="leveldb_log")
+        write_records(tmp_path / f"00000{number}.log", [b"%d" % number])
     (tmp_path / "IDENTITY").write_text("x")
     format = sawlog.formats()["leveldb_log"]
     assert format.stream_rules.stream_name("db/archive/000004.log") == "db/000004.log"

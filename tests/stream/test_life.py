@@ -19,7 +19,8 @@ from sawlog.deephaven.log import Logger
 from sawlog.errors import OptionError, SawlogError
 from sawlog.stream import records as module
 from sawlog.stream.offset import Finished, FinishedFile, Offset, ReadPosition, hash_name
-from tests.stream.support import SCHEMA, Source, Stream, only_rows, quiet, restarted, rows
+from tests.stream.support import SCHEMA, Source, Stream, make_batch, only_rows, quiet, restarted
+from tests.support import write_records
 
 FINISHED_BYTES = 30
 """What a finished file adds to an offset, at most: 100,000 of them make it 3 MB large."""
@@ -65,7 +66,7 @@ def test_a_stream_is_of_the_table_it_was_opened_with(tmp_path: Path, caplog: pyt
     stream = Stream(tmp_path)
     for number in range(2):
         with Logger(tmp_path, SCHEMA, namespace="Market", table="Quotes", internal_partition=f"w{number}") as logger:
-            logger.write(rows(0, 1))
+            logger.write(make_batch(0, 1))
         source.log(1)
         stream.drain()
     assert stream.numbers == list(range(60))
@@ -169,9 +170,7 @@ def test_logs_of_a_database_are_known_wherever_they_move(tmp_path: Path, later, 
 
     def log(number: int) -> Path:
         path = tmp_path / f"{number:06}.log"
-        sawlog.write(
-            pa.table({"record": [b"%d" % n for n in (2 * number, 2 * number + 1)]}), path, format="leveldb_log"
-        )
+        write_records(path, [b"%d" % n for n in (2 * number, 2 * number + 1)])
         return path
 
     logs = [log(number) for number in range(5)]
@@ -256,7 +255,7 @@ def test_rocksdb_uses_a_log_again(tmp_path: Path, later) -> None:
 def test_a_log_of_leveldb_that_gets_another_number_was_read(tmp_path: Path, later) -> None:
     """Its fragments carry no number: such logs are never written over."""
     first = tmp_path / "000004.log"
-    sawlog.write(pa.table({"record": [b"1", b"2"]}), first, format="leveldb_log")
+    write_records(first, [b"1", b"2"])
     stream = Stream(tmp_path)
     stream.ints = records
     stream.drain()
@@ -264,7 +263,7 @@ def test_a_log_of_leveldb_that_gets_another_number_was_read(tmp_path: Path, late
     stream = later(stream)
     stream.ints = records
     assert stream.step() == 0
-    sawlog.write(pa.table({"record": [b"3"]}), again, format="leveldb_log", append=True)
+    write_records(again, [b"3"], append=True)
     stream.drain()
     assert stream.numbers == [1, 2, 3]
 
@@ -284,7 +283,7 @@ def test_foreign_files_end_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert stream.numbers == list(range(40))
     assert ".gz: left out of the stream until it changes" in caplog.text
     with Logger(tmp_path / "x.bin.tmp.new", SCHEMA) as logger:
-        logger.write(rows(40, 45))
+        logger.write(make_batch(40, 45))
     (tmp_path / "x.bin.tmp.new").replace(tmp_path / "x.bin.tmp")
     stream.drain()
     (tmp_path / "x.bin.tmp").rename(tmp_path / "x.bin")

@@ -12,7 +12,7 @@ def record(data: bytes) -> bytes:
     return length + struct.pack("<I", mask_crc(length)) + data + struct.pack("<I", mask_crc(data))
 
 
-def write(*records: bytes) -> bytes:
+def frame(*records: bytes) -> bytes:
     return b"".join(map(record, records))
 
 

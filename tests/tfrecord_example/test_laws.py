@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.testing import Exemption, Laws, Mutation, Sample, Span
 from sawlog.testing.mutations import bend_bytes, change_file
 
-from .reference import offsets, record, write
+from .reference import frame, offsets, record
 
 RECORDS = [b"", b"x", b"hello", b"y" * 60, b"", bytes(range(40))]
 NESTED = [b"x", record(b"a record in a record"), b"hello"]
@@ -23,7 +23,7 @@ def below(sample: Sample, dice: Random) -> Mutation:
     records = list(RECORDS if sample.name == "records" else NESTED)
     at = dice.randrange(len(records))
     records[at] = bend_bytes(records[at], dice)
-    return change_file(sample, sample.file_name, write(*records), f"record {at} below its checksums")
+    return change_file(sample, sample.file_name, frame(*records), f"record {at} below its checksums")
 
 
 class TestLaws(Laws):
@@ -44,7 +44,7 @@ class TestLaws(Laws):
 def sample(name: str, records: list[bytes]) -> Sample:
     rows = pa.table({"record": pa.array(records, pa.binary())})
     headers = [Span(at, 12) for at in offsets(*records)]
-    data = write(*records)
+    data = frame(*records)
     return Sample(
         name, "tfrecord", data, "a.tfrecord", headers=headers, checked=True, rows=rows, grows=True, written=rows, body=0
     )

@@ -24,7 +24,7 @@ from sawlog.kernels import native
 from sawlog.map import survey
 
 from .conftest import HERE, PACKAGE
-from .reference import offsets, write
+from .reference import frame, offsets
 
 EXAMPLE = HERE.parents[1] / "examples" / "tfrecord"
 
@@ -42,7 +42,7 @@ def test_what_it_writes_is_what_others_write_and_read(tmp_path: Path) -> None:
     rows = [b"", *records(200), bytes(70_000), b"end"]
     path = tmp_path / "a.tfrecord"
     sawlog.write(table(rows), path, format="tfrecord")
-    assert path.read_bytes() == write(*rows)
+    assert path.read_bytes() == frame(*rows)
     assert [bytes(one) for one in tfrecord_iterator(str(path))] == rows
     assert sawlog.read(path, provenance=True).column("_offset").to_pylist() == offsets(*rows)
 
@@ -50,7 +50,7 @@ def test_what_it_writes_is_what_others_write_and_read(tmp_path: Path) -> None:
 def test_a_large_file_is_cut_and_read_in_bounded_batches(tmp_path: Path) -> None:
     rows = [b"%d" % n * 100 for n in range(40_000)]
     path = tmp_path / "a.tfrecord"
-    path.write_bytes(write(*rows))
+    path.write_bytes(frame(*rows))
     dataset = sawlog.open(path)
     fragments = dataset.fragments(1 << 20)
     assert len(fragments) > 10
@@ -63,7 +63,7 @@ def test_a_large_file_is_cut_and_read_in_bounded_batches(tmp_path: Path) -> None
 
 def test_the_damage_says_what_was_expected(tmp_path: Path) -> None:
     rows = records(9)
-    data = bytearray(write(*rows))
+    data = bytearray(frame(*rows))
     starts = offsets(*rows)
     data[starts[2]] ^= 1
     data[starts[5] + 12] ^= 1
@@ -79,14 +79,14 @@ def test_the_damage_says_what_was_expected(tmp_path: Path) -> None:
         kept = sawlog.read(path, on_damage="skip").column(0).to_pylist()
     assert kept == [row for n, row in enumerate(rows) if n not in (2, 5)]
     sawlog.repair(path, tmp_path / "b.tfrecord")
-    assert (tmp_path / "b.tfrecord").read_bytes() == write(*kept)
+    assert (tmp_path / "b.tfrecord").read_bytes() == frame(*kept)
     with pytest.warns(DamageWarning, match="1 bad_length"):
         assert sawlog.read(path, verify_checksums=False, on_damage="skip").num_rows == 8
 
 
 def test_options_and_columns_that_make_no_sense(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
-    path.write_bytes(write(b"long" * 10, b"short"))
+    path.write_bytes(frame(b"long" * 10, b"short"))
     with pytest.warns(DamageWarning, match="record_too_large"):
         assert sawlog.read(path, max_item_bytes=10, on_damage="skip").column(0).to_pylist() == [b"short"]
     with pytest.raises(OptionError, match="max_item_bytes=-1"):
@@ -112,7 +112,7 @@ def run(environment: dict[str, str], *arguments: Any) -> subprocess.CompletedPro
 def test_the_command_line_knows_it(tmp_path: Path, installed: dict[str, str]) -> None:
     rows = records(9)
     path = tmp_path / "train.tfrecord"
-    path.write_bytes(write(*rows)[:-1])
+    path.write_bytes(frame(*rows)[:-1])
     done = run(installed, "-m", "sawlog", "verify", path, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -122,7 +122,7 @@ def test_the_command_line_knows_it(tmp_path: Path, installed: dict[str, str]) ->
     assert pq.read_table(tmp_path / "train.parquet").column(0).to_pylist() == rows[:-1]
     done = run(installed, "-m", "sawlog", "convert", tmp_path / "train.parquet", tmp_path / "again.tfrecord")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "again.tfrecord").read_bytes() == write(*rows[:-1])
+    assert (tmp_path / "again.tfrecord").read_bytes() == frame(*rows[:-1])
 
 
 @pytest.mark.nightly
@@ -130,7 +130,7 @@ def test_without_a_library_it_is_compiled_and_helpers_stay_inside_of_kernels(
     tmp_path: Path, installed: dict[str, str]
 ) -> None:
     path = tmp_path / "train.tfrecord"
-    path.write_bytes(write(b"one"))
+    path.write_bytes(frame(b"one"))
     script = f"""
 import sawlog
 from sawlog.chain.kernels import make_head_window
@@ -179,7 +179,7 @@ def test_the_page_on_adding_a_format_is_about_this_one(tmp_path: Path, monkeypat
 
 def test_a_map_without_doing_anything(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
-    path.write_bytes(write(b"one", b"two" * 50, b"three"))
+    path.write_bytes(frame(b"one", b"two" * 50, b"three"))
     found = survey(sawlog.open(path))
     report = sawlog.verify(path)
     assert (found.account, found.rows) == (report.account, 3)

@@ -86,7 +86,7 @@ def pack(root: Path, target: Path) -> None:
     target.write_bytes(gzip.compress(buffer.getvalue(), mtime=0))
 
 
-def main() -> None:
+def make_golden() -> None:
     GOLDEN.mkdir(exist_ok=True)
     settings = {"MINIO_STORAGE_CLASS_INLINE_BLOCK": "512B"}
     for name, count in (("one", 1), ("four", 4)):
@@ -98,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    make_golden()

@@ -18,6 +18,7 @@ from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
 from sawlog.format.damage import Verdict
 from tests.milvus_binlog.support import GOLDEN, id_of, with_etcd
 from tests.storage.minio.maker import Stored, format_drives, put, xl_meta
+from tests.support import write_records
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
@@ -98,7 +99,7 @@ def test_verdicts_are_those_of_the_store(
 
 def test_a_log_is_read_up_to_the_block_that_is_damaged(tmp_path: Path) -> None:
     records = [f"{number:06}".encode() * 20 for number in range(60_000)]
-    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), tmp_path / "plain.log", format="leveldb_log")
+    write_records(tmp_path / "plain.log", records)
     data = (tmp_path / "plain.log").read_bytes()
     meta = put(tmp_path / "drive", "b/000003.log", Stored([data], inline=False))
     assert sawlog.read(meta.parent).equals(sawlog.read(tmp_path / "plain.log"))

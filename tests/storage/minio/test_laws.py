@@ -19,7 +19,7 @@ DATA = random.Random(7).randbytes(700)
 LARGEST = (1 << 63) - 1
 
 
-def read(root: Path) -> bytes | None:
+def read_object(root: Path) -> bytes | None:
     """The one object; `None` where it is refused by a finding, or is not there."""
     storage = Storage()
     found = [file for file in storage.find(root) if file.name == "key"]
@@ -53,7 +53,7 @@ def test_no_change_of_metadata_goes_unnoticed(tmp_path: Path, minor: int, *, inl
     meta = put(tmp_path, "b/key", *versions(inline), minor=minor)
     for changed in changes(meta.read_bytes()):
         meta.write_bytes(changed)
-        assert read(tmp_path) in (DATA, None)
+        assert read_object(tmp_path) in (DATA, None)
 
 
 def test_no_change_of_a_part_goes_unnoticed(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_no_change_of_a_part_goes_unnoticed(tmp_path: Path) -> None:
     part = next(meta.parent.glob("*/part.1"))
     for changed in changes(part.read_bytes()):
         part.write_bytes(changed)
-        assert read(tmp_path) is None
+        assert read_object(tmp_path) is None
 
 
 def test_changes_of_old_metadata_are_refused_or_harmless(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_changes_of_old_metadata_are_refused_or_harmless(tmp_path: Path) -> None
     meta = put_old(tmp_path, "b/key", [DATA])
     for changed in changes(meta.read_bytes()):
         meta.write_bytes(changed)
-        found = read(tmp_path)
+        found = read_object(tmp_path)
         assert found is None or DATA.startswith(found)
 
 
@@ -104,10 +104,10 @@ def test_memory_is_what_the_files_justify(tmp_path: Path, name: str) -> None:
     data = HOSTILE[name](xl_meta([Stored([DATA], inline=False)], minor=0))
     folder = put(tmp_path, "b/key", Stored([DATA], inline=False)).parent
     (folder / "xl.meta").write_bytes(data)
-    read(tmp_path)
+    read_object(tmp_path)
     tracemalloc.start()
     try:
-        found = read(tmp_path)
+        found = read_object(tmp_path)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
