@@ -271,8 +271,6 @@ LONG = 1024
 """So many entries that are next to each other are delivered as a slice."""
 _FEW_ENTRIES = 256
 _DELETES = ("delete", "single_delete", "delete_sized")
-
-
 _MERGES = ("merge", "delete_range")
 _EFFECTS = np.array(
     [k.DELETES if name in _DELETES else k.MERGES if name in _MERGES else k.PUTS for name in OPERATION_NAMES], np.uint8

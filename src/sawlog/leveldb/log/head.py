@@ -192,6 +192,9 @@ def _find_dialect(head: bytes) -> Dialect:
 
     LevelDB's where they are everyone's.
     """
+    is_common = _OWN_TYPES.isdisjoint(head[layout.TYPE.offset :: layout.BLOCK_SIZE])
+    if is_common and next(iterate_first_fragments(head, "leveldb"), None) is not None:
+        return "leveldb"  # of types that all dialects have, none says more
     for resync in (False, True):
         types = {
             candidate: {kind for _, kind, _ in iterate_first_fragments(head, candidate, resync=resync)}
@@ -205,6 +208,7 @@ def _find_dialect(head: bytes) -> Dialect:
     return "leveldb"
 
 
+_OWN_TYPES = frozenset[int]().union(*layout.OWN_TYPES.values())
 _ENCRYPTION_MESSAGE = (
     f"CURRENT begins with {layout.ENCRYPTED_PREFIX:,} random bytes: the files of this database are encrypted, and are"
     " read by RocksDB with their key only"
