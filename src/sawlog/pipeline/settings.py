@@ -356,11 +356,6 @@ class Pipeline(_Table):
         """All sinks but the quarantine."""
         return tuple(self.named_sinks.values())
 
-    @property
-    def guarded(self) -> list[Source]:
-        """Sources whose damage is counted, and perhaps written down, instead of stopping the pipeline."""
-        return [source for source in self.sources.values() if source.on_damage != "fail"]
-
     def of(self, document: Document) -> Pipeline:
         """Return the same, with everything that only the whole file says: names, and whether sources are streams."""
         streams = self.mode == "stream"

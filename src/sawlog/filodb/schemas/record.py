@@ -356,10 +356,6 @@ class RecordSchema:
             )
         return size
 
-    def as_bytes(self, record: Buffer) -> bytes:
-        """Return a copy of the record, without what follows it."""
-        return bytes(record[: self.num_bytes(record)])
-
     def schema_id(self, record: Buffer) -> int:
         """Return the schema ID, 0 to 65535."""
         self.num_bytes(record)
