@@ -368,17 +368,16 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
 def _parse_footer(data: bytes, length: int) -> Footer:
     """Return a footer, of a file of `length` bytes. Parts of a file are read one after the other."""
     footer = Thrift(data, "footer").read_struct(FOOTER, last=max(FOOTER))
-    groups = tuple(
-        RowGroup(
-            _parse_count(group, "num_rows", "rows of a row group"),
-            tuple(_parse_chunk(chunk, length) for chunk in _parse_list(group, _ROW_GROUP, 1)),
-        )
-        for group in _parse_list(footer, FOOTER, 4)
-    )
+    groups = tuple(_parse_group(group, length) for group in _parse_list(footer, FOOTER, 4))
     rows = _parse_count(footer, "num_rows", "rows")
     if rows != sum(group.rows for group in groups):
         raise ParquetError(f"{rows} rows, where the row groups have {sum(group.rows for group in groups)}")
     return Footer(rows, groups, len(data))
+
+
+def _parse_group(record: dict[str, Any], length: int) -> RowGroup:
+    chunks = tuple(_parse_chunk(chunk, length) for chunk in _parse_list(record, _ROW_GROUP, 1))
+    return RowGroup(_parse_count(record, "num_rows", "rows of a row group"), chunks)
 
 
 def _parse_chunk(record: dict[str, Any], length: int) -> Chunk:

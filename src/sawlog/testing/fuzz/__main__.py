@@ -89,8 +89,10 @@ class ProcessWatch:
                     if time.monotonic() - silent_since < patience:
                         continue
                     message = {"law": "hang", "text": f"nothing for {patience:.0f} s"}
-                else:
-                    message = message or {"law": "crash", "text": _describe_death(process.wait(), errors)}
+                if message is None:
+                    code = process.wait()
+                    manner = f"signal {-code}" if code < 0 else f"exit code {code}"
+                    message = {"law": "crash", "text": f"the process died: {manner}: {' | '.join(errors)}"}
                 silent_since = time.monotonic()
                 if "law" in message:
                     if number < first:
@@ -134,11 +136,6 @@ def _collect_last_lines(process: subprocess.Popen[str], last_lines: list[str]) -
         for line in process.stderr:
             last_lines.append(line.strip())
             del last_lines[:-3]
-
-
-def _describe_death(code: int, errors: Sequence[str]) -> str:
-    manner = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"the process died: {manner}: {' | '.join(errors)}"
 
 
 def repeat(name: str, seed: str, number: int) -> int:
