@@ -23,11 +23,13 @@ import sawlog
 from sawlog.errors import FormatError, IncompleteError, OptionError, SchemaError
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import SegmentsWarning
+from sawlog.milvus.collection.model import Collection, Segment
 from sawlog.milvus.encode import LogPlace, NewEvent, encode_log
-from sawlog.milvus.layout import DataType, EventType
+from sawlog.milvus.layout import DataType, EventType, SegmentState
 from sawlog.milvus.metadata import messages
 from sawlog.milvus.metadata.load import load
 from sawlog.milvus.metadata.messages import CollectionInfo, Message, SegmentInfo, ValueField
+from sawlog.milvus.metadata.model import CollectionMeta, LogMeta, SegmentMeta
 from sawlog.milvus.options import ReadOptions
 
 from .support import GOLDEN, NOW, SYNTHETIC, delete, id_of, open_as_it_lies, truth, with_etcd, write_collection
@@ -517,3 +519,34 @@ def test_statistics_of_keys_leave_segments_unread(tmp_path: Path, texts: bool) -
         log.write_bytes(b"{")
     kept = open_as_it_lies(tmp_path, filters=[("100", "=", key(0))], use_statistics=True)
     assert {fragment.place[2] for fragment in kept.fragments()} == {1000, 2000}
+
+
+def test_segments_of_dropped_partitions_cost_the_same_however_many_there_are() -> None:
+    reads = 0
+
+    class Sources(tuple[int, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[int]:
+            nonlocal reads
+            reads += 1
+            return super().__iter__()
+
+    reads_per_segment = []
+    for count in (50, 200):
+        reads = 0
+        metas = {
+            id: SegmentMeta(
+                id,
+                7,
+                SegmentState.DROPPED,
+                sources=Sources([id - 1] if id % 2 else []),
+                inserts={0: (LogMeta(1),)},
+            )
+            for id in range(count)
+        }
+        segments = {id: Segment("", 1, 7, id, meta) for id, meta in metas.items()}
+        collection = Collection(1, CollectionMeta(1, "c", (), segments=metas), segments)
+        assert [segment.id for segment in collection.list_living(None, {7})] == list(range(1, count, 2))
+        reads_per_segment.append(reads / count)
+    assert reads_per_segment[0] == reads_per_segment[1] <= 3

@@ -311,7 +311,8 @@ class Collection:
         segments = [segment for segment in self.segments.values() if segment.inserts or _is_expected(segment)]
         if not self.has_states:
             return segments
-        visible = {segment.id for segment in segments if self._is_alive(segment, as_of, partitions)}
+        compacted = {id for segment in self.segments.values() for id in segment.sources}
+        visible = {segment.id for segment in segments if self._is_alive(segment, as_of, partitions, compacted)}
         for segment in segments:
             sources = segment.sources
             if segment.id in visible and sources and as_of is not None:
@@ -427,14 +428,13 @@ class Collection:
         """Return the number of deletes per delta log of all segments by the metadata; see `Segment.count_deletes`."""
         return {path: count for segment in self.segments.values() for path, count in segment.count_deletes().items()}
 
-    def _is_alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:
+    def _is_alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int], compacted: set[int]) -> bool:
         meta = segment.meta
         if meta is None or meta.is_hidden or segment.is_l0:
             return False
         partition_names = self.meta.partitions if self.meta is not None else {}
         if segment.partition in partitions:  # its segments were dropped with it, but for those that were before
-            sources = {id for other in self.segments.values() if other.meta is not None for id in other.meta.sources}
-            return meta.is_live or (meta.state == SegmentState.DROPPED and segment.id not in sources)
+            return meta.is_live or (meta.state == SegmentState.DROPPED and segment.id not in compacted)
         if partition_names and segment.partition not in partition_names:
             return False
         return meta.is_live or (as_of is not None and meta.state == SegmentState.DROPPED and meta.dropped_at > as_of)
