@@ -72,7 +72,7 @@ def list_option_names(cls: Any) -> list[str]:
 def parse_options(
     cls: type[Options], values: Mapping[str, Any], *, context: str, general: Iterable[str] = ()
 ) -> Options:
-    """Build the options dataclass `cls` from `given`.
+    """Build the options dataclass `cls` from names and values.
 
     Args:
         cls: A frozen dataclass; its annotations (bool, int, float, str, Literal, lists and optionals of them) say what

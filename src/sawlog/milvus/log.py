@@ -226,8 +226,14 @@ def _parse_descriptor(source: Source, head: bytes, path: str, findings: Findings
         findings.add_damage(Damage(path, 0, size, BinlogDamageKind.BAD_DESCRIPTOR.label, detail))
         return None
     text = bytes(source.read_window(start, extra_length))
-    numbers: Any = *common, *values, end, _parse_extra(text, start, path, findings)
-    return Descriptor(*numbers)
+    return _make_descriptor(common, values, end, _parse_extra(text, start, path, findings), legacy=False)
+
+
+def _make_descriptor(
+    common: tuple[int, int, int], values: list[int], end: int, extra: dict[str, Any], *, legacy: bool
+) -> Descriptor:
+    collection, partition, segment, field, start, last, code = values
+    return Descriptor(*common, collection, partition, segment, field, start, last, code, end, extra, legacy)
 
 
 def _parse_extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str, Any]:
@@ -268,11 +274,10 @@ def _parse_legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int
     extra_bytes = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
     if extra_bytes >= 8:
         _, _, _, _, *values = layout.LEGACY_FIELD_DESCRIPTOR.unpack_from(head, pos)
-        numbers: Any = *common, *values, end, {}, True
-        return Descriptor(*numbers)
+        return _make_descriptor(common, values, end, {}, legacy=True)
     _, _, _, _, collection, partition, segment, *remaining, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, pos)
-    numbers = *common, collection, partition, segment, layout.DELTA_FIELD, *remaining, end, {}, True
-    return Descriptor(*numbers)
+    values = [collection, partition, segment, layout.DELTA_FIELD, *remaining]
+    return _make_descriptor(common, values, end, {}, legacy=True)
 
 
 def wrap_signed(value: int, bits: int = 32) -> int:

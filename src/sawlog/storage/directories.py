@@ -67,7 +67,7 @@ class File:
 
     @property
     def directory(self) -> str:
-        """The path of its directory, as `posixpath.dirname` has it; empty for the current one."""
+        """Path of its directory, as `posixpath.dirname` has it; empty for the current one."""
         above, separator, _ = self.path.rpartition("/")
         return above.rstrip("/") or above + separator
 

@@ -206,7 +206,7 @@ class Storage:
         source = self._open_apart(name)
         if source is None:
             return self._stores.choose_store(name).read(name, file, offset, length)
-        with contextlib.closing(source) as source:
+        with contextlib.closing(source):
             return source.read_window(offset, source.size if length is None else length).tobytes()
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:

@@ -349,7 +349,7 @@ class StoreObject:
         self._path = path
         self.url = url
         self.state = state
-        self._has_uploaded = False
+        self._has_fetched = False
         self._copy: IO[bytes] | None = None
 
     def fetch(self, start: int, end: int) -> memoryview:
@@ -364,9 +364,9 @@ class StoreObject:
         except StorageError:
             self.check()  # which says more
             raise
-        if self._has_uploaded and not self._store.has_objects:
+        if self._has_fetched and not self._store.has_objects:
             self.check()
-        self._has_uploaded = True
+        self._has_fetched = True
         return data
 
     def close(self) -> None:

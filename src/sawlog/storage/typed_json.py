@@ -32,20 +32,20 @@ def parse_json_as(value: Any, hint: Any, context: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and types.NoneType in arguments:
             return None
-        (only,) = (argumentm for argumentm in arguments if argumentm is not types.NoneType)
+        (only,) = (argument for argument in arguments if argument is not types.NoneType)
         return parse_json_as(value, only, context)
     if origin is Literal and value in arguments:
         return value
     if is_dataclass(hint) and isinstance(value, Mapping):
         return _make_dataclass(value, hint, context)
     if origin in (dict, Mapping) and isinstance(value, Mapping):
-        return {key: parse_json_as(argumentm, arguments[1], f"{context}, {key}") for key, argumentm in value.items()}
+        return {key: parse_json_as(argument, arguments[1], f"{context}, {key}") for key, argument in value.items()}
     if origin in (list, tuple, Sequence) and isinstance(value, list):
         kinds = arguments if origin is tuple and arguments[-1] is not ... else (arguments[0],) * len(value)
         if len(kinds) == len(value):
             items = [
-                parse_json_as(argumentm, kind, f"{context}, {index}")
-                for index, (argumentm, kind) in enumerate(zip(value, kinds, strict=True))
+                parse_json_as(argument, kind, f"{context}, {index}")
+                for index, (argument, kind) in enumerate(zip(value, kinds, strict=True))
             ]
             return items if origin is list else tuple(items)
     if hint in (bool, int, str) and type(value) is hint:

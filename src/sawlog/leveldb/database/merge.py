@@ -270,6 +270,7 @@ _PICKED_BYTES = 16 << 20
 LONG = 1024
 """So many entries that are next to each other are delivered as a slice."""
 _FEW_ENTRIES = 256
+"""So many entries are ordered by their keys themselves: to number the keys first takes longer."""
 _DELETES = ("delete", "single_delete", "delete_sized")
 _MERGES = ("merge", "delete_range")
 _EFFECTS = np.array(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SECONDS = 0.5
-_FOLLOWED_BYTES = 64 << 20
+FOLLOWED_BYTES = 64 << 20
 """Bytes of logs that are taken of a partition at a time, so that none waits long for another one."""
 
 
@@ -45,7 +45,7 @@ def follow_logs(
     seconds: float = SECONDS,
     on_damage: str = "fail",
     on_unstorable: OnUnstorable = "error",
-    max_bytes: int = _FOLLOWED_BYTES,
+    max_bytes: int = FOLLOWED_BYTES,
     write_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
@@ -73,7 +73,7 @@ def follow_logs(
     Raises:
         OptionError: For options that cannot be.
     """
-    choices = ImportSettings(on_damage, on_unstorable, LOCATION_BYTES, max_bytes, here_bytes=_FOLLOWED_BYTES)
+    choices = ImportSettings(on_damage, on_unstorable, LOCATION_BYTES, max_bytes, here_bytes=FOLLOWED_BYTES)
     job = ImportJob(spark, root, choices, write_options or {}, storage_options or {}, options)
     while True:
         start_time = monotonic()
