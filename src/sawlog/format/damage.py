@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum, StrEnum
+from functools import partial
 from typing import Any, Literal, Self, get_args
 
 import pyarrow as pa
@@ -225,6 +226,9 @@ _ERRORS: dict[Verdict, type[DamageError | UnsupportedError | IncompleteError]] =
 _MAX_GAPS = 3
 
 
+_make_counter = partial(Counter[str].__new__, Counter)  # an empty one, in a fifth of the time that `Counter()` takes
+
+
 @dataclass(slots=True)
 class Findings:
     """Collects what a scan found; applies the damage policy.
@@ -249,10 +253,10 @@ class Findings:
     rows: int = 0
     account: Account = field(default_factory=Account)
     damages: list[Damage] = field(default_factory=list)
-    kinds: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=_make_counter)
     tail: Tail | None = None
     drained: bool = False
-    notes: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=_make_counter)
     columns: list[pa.RecordBatch] | None = None
     observe: Callable[[Any], None] | None = None
     intact: dict[str, Account] | None = None
