@@ -133,6 +133,13 @@ def test_a_value_that_does_not_expand_costs_itself_only(codec: str, tmp_path: Pa
         for threads in (False, True):
             assert live(tmp_path / "db", on_damage="skip", use_threads=threads) == expected
         assert len(expected) == len(held) - 1
+        for view in ("live", "all"):
+            keys_before_damage = []
+            dataset = sawlog.open(tmp_path / "db", format="leveldb_database", view=view)
+            with pytest.raises(DamageError, match=blob.name):
+                for batch in dataset.to_batches():
+                    keys_before_damage += batch["key"].to_pylist()
+            assert keys_before_damage == sorted(name for name in held if name < key)
 
 
 @pytest.mark.parametrize("code", [6, 8, 0x80, 0xFF])

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import make_array, unpack_booleans, view_values
+from sawlog.errors import SawlogError
 from sawlog.format.damage import MISSING_FILE, UNSUPPORTED, Damage, Findings
 from sawlog.kernels.varints import decode_varints, encode_varint
 from sawlog.leveldb.columns import KEY, OPERATION, STAMP, VALUE
@@ -420,7 +421,12 @@ class Blobs:
                 key, value = batch.column(KEY)[place].as_py(), batch.column(VALUE)[place].as_py()
                 if STAMP in batch.schema.names:  # records have the keys of tables
                     key += batch.column(STAMP)[place].as_py().to_bytes(layout.STAMP_WIDTH, "little")
-                value = self._read(key, _CODES[names[place].as_py()], value)
+                try:
+                    value = self._read(key, _CODES[names[place].as_py()], value)
+                except SawlogError:  # the policy is `fail`: the rows before are delivered
+                    if place > first:
+                        yield self._replace_values(batch.slice(first, place - first), values)
+                    raise
                 values[place - first] = value
                 size += len(value or b"")
                 if size >= BATCH_BYTES:
