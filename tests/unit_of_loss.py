@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import sawlog
 
@@ -24,9 +25,12 @@ def assert_lost_by_unit(
     left: Mapping[int, Rows] | None = None,
     damages: int | None = 1,
     unsupported: bool = False,
+    rows_before: int | None = None,
     **options: Any,
 ) -> None:
     """Every unit, when it is broken, takes its own rows with it, however the file is cut and by how many threads read.
+
+    `skip` delivers all others, `fail` those of the units before it.
 
     Args:
         path: The file, or the directory.
@@ -37,6 +41,8 @@ def assert_lost_by_unit(
         left: What is delivered of a unit that is broken, where that is not nothing.
         damages: How many `verify` counts; `None` where one unit may be reported more than once.
         unsupported: Whether what is broken looks like something of a later version.
+        rows_before: How many rows `fail` delivers, where it is not those of all units before: those of a block that
+            leads to what is broken are after the damage.
         options: Of reading.
     """
     whole = [row for number in sorted(units) for row in units[number]]
@@ -51,6 +57,8 @@ def assert_lost_by_unit(
             for threads in (False, True):
                 found = sawlog.read(path, on_damage="skip", use_threads=threads, **options)
                 assert found.to_pylist() == expected, (number, threads)
+                before = [row for unit in sorted(units) if unit < number for row in units[unit]][:rows_before]
+                assert read_rows_before_damage(path, use_threads=threads, **options) == before, (number, threads)
             dataset = sawlog.open(path, on_damage="skip", **options)
             assert dataset.count_rows() == len(expected)
             for task_bytes in (700, None):
@@ -60,3 +68,12 @@ def assert_lost_by_unit(
         assert (report.damaged, report.unsupported) == (not unsupported, unsupported)
         assert report.rows == len(expected)
         assert damages in (None, sum(file.kinds.total() for file in report.files))
+
+
+def read_rows_before_damage(path: Path, **options: Any) -> Rows:
+    """Return the rows that `fail` delivers before it raises."""
+    rows: Rows = []
+    batches = sawlog.open(path, **options).to_batches()
+    with pytest.raises((sawlog.DamageError, sawlog.UnsupportedError)):
+        rows.extend(row for batch in batches for row in batch.to_pylist())
+    return rows

@@ -102,6 +102,7 @@ def test_every_block_of_values_is_a_unit(name: str, way: str, tmp_path: Path) ->
         data = table.read_bytes()
         path.write_bytes(data)
         whole = sawlog.read(path).to_pylist()
+        offsets = sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()
         blocks = [row for row in sawlog.read(path, view="frames").to_pylist() if row["name"] == "values"]
         seen: list[bytes] = []
         for block in blocks:
@@ -117,7 +118,12 @@ def test_every_block_of_values_is_a_unit(name: str, way: str, tmp_path: Path) ->
             assert lost
             assert not any(row["key"] in seen and row["value"] in seen for row in lost)
             seen += [value for row in lost for value in (row["key"], row["value"])]
-            assert_lost_by_unit(path, "leveldb_table", {1: path.read_bytes()}, {0: rest, 1: lost}, damages=None)
+            units = {number: [row] for number, row in enumerate(whole) if row not in lost}
+            first = whole.index(lost[0])
+            assert_lost_by_unit(
+                path, "leveldb_table", {first: path.read_bytes()}, {first: lost, **units},
+                damages=None, rows_before=offsets.index(offsets[first]),
+            )  # fmt: skip
             tables += 1
     assert tables
 
@@ -155,8 +161,9 @@ def test_every_block_of_a_blob_file_is_a_unit(tmp_path: Path) -> None:
             if gone and gone not in lost:
                 lost.append(gone)
                 units = {number: [row] for number, row in enumerate(whole) if row not in gone}
+                first = whole.index(gone[0])
                 assert_lost_by_unit(
-                    database, "leveldb_database", {-1: path.read_bytes()}, {-1: gone, **units},
+                    database, "leveldb_database", {first: path.read_bytes()}, {first: gone, **units},
                     file=path, damages=None, view="live",
                 )  # fmt: skip
         path.write_bytes(data)

@@ -298,7 +298,7 @@ def deltas(rows: int, keys: int, place: Path) -> File:
 
 
 def looked_up(file: File, most: int | None = None) -> index.DeleteIndex:
-    place = (None, None, most, Storage())
+    place = (None, None, most, Storage(), {})
     logs = DeltaLogs((file,), pa.int64(), str(most) + file.path, *place)
     return logs.read_newest(strict=False)
 

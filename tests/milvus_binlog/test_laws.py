@@ -56,7 +56,7 @@ def paged(codec: str, **options: Any) -> Sample:
     """An insert log of two events of small pages."""
     values = pa.array([None if row == 5 else f"text {row % 4}" for row in range(30)])
     data = log([payload(values, compression=codec, max_rows_per_page=8, **options)] * 2)
-    return Sample(f"pages {codec}", "milvus_binlog", data, effort=0.3)
+    return Sample(f"pages {codec}", "milvus_binlog", data, pages=True, effort=0.3)
 
 
 def paged_collection() -> Sample:

@@ -190,7 +190,7 @@ def test_manifests_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest
     memory.put(f"{tmp_path}/", "/sawlog-packed/", recursive=True)
     requests = Watched(monkeypatch, 5, lists=True)  # to know which collections there are takes manifests
     dataset = open_as_it_lies("memory://sawlog-packed", schema={"name": "c", "fields": [PRIMARY]})
-    assert len(dataset.contents.batches()) == len(segments)
+    assert len(dataset.contents.list_batches()) == len(segments)
     assert sorted(requests.paths) == [
         f"/sawlog-packed/insert_log/1/2/{segment}/_metadata/manifest-1.avro" for segment in segments
     ]

@@ -265,7 +265,7 @@ class FileFragment(Fragment):
             raise payload.make_error(f"{len(payload.schema)} columns where {len(fields)} were expected")
         names = schema.names or (None if self.subject is None else self.projection.decoded.names)
         read = [(index, field) for index, field in enumerate(fields) if names is None or field.name in names]
-        for arrays, keep in decode_rows(payload, read):
+        for arrays, keep in decode_rows(payload, read, is_strict=findings.on_damage == "fail"):
             count = int(keep.sum())
             findings.rows += count
             yield self._assemble(arrays, schema, part.offset, count)
@@ -279,16 +279,18 @@ class FileFragment(Fragment):
 
 
 def decode_rows(
-    payload: Payload, fields: Sequence[tuple[int, Field]]
+    payload: Payload, fields: Sequence[tuple[int, Field]], *, is_strict: bool = False
 ) -> Iterator[tuple[dict[str, pa.Array], NDArray[np.uint8]]]:
     """Yield the rows of a payload, some at a time: the values of some columns by name, and which of the rows these are.
+
+    With `is_strict`, no row that follows one of which a value is lost.
 
     Raises:
         UnreadableError: After the last rows that are delivered.
     """
     for index, user_field in fields:
         check_stored(user_field, payload, index)
-    for arrays, keep in zip_columns(payload, fields):
+    for arrays, keep in zip_columns(payload, fields, is_strict=is_strict):
         yield dict(zip((field.name for _, field in fields), arrays, strict=True)), keep
 
 

@@ -386,6 +386,9 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
         origins = [(files.index(file) if file in files else -1, offset) for file, offset in outcome.origins]
         before = sum(place < limit for place in origins) - (raised.kind in subject.sample.within)
         max_rows = before + (origins.count(limit) if subject.sample.blocks else 0)
+        if subject.sample.pages:
+            last = max((place for place in origins if place < limit), default=limit)
+            before -= origins.count(last)
         if not before <= len(rows) <= max_rows:
             outcome.complaints.append(
                 f"fail returns {len(rows)} rows, {before} are before the damage at byte {raised.offset}"

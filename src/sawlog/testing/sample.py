@@ -52,6 +52,8 @@ class Sample:
         beside: Files and directories that `verify` checks and reading the view has no need of: what is damaged there is
             damage only to `verify`.
         blocks: Whether the place of a row is that of its block, and so that of damage after it there.
+        pages: Whether rows of one place are in pages of which each may be damaged: some of those at the last place
+            before a damage may follow it.
         within: Kinds of damage that take a value from a row which is returned: the row begins before its value.
         folded: Whether rows are put together of several records, such as the last of each key: `verify` counts what is
             read for them.
@@ -85,6 +87,7 @@ class Sample:
     ordered: bool = True
     beside: Sequence[str] = ()
     blocks: bool = False
+    pages: bool = False
     within: Sequence[str] = ()
     folded: bool = False
     advisory: Sequence[str] = ()

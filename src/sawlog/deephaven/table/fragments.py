@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from sawlog.deephaven.table.layout import ColumnDamageKind
 from sawlog.deephaven.table.location import ColumnFiles, Headers, decode_count, read_checkpoint
 from sawlog.deephaven.table.symbols import SymbolTable
 from sawlog.deephaven.table.types import PARTITION_KEY
-from sawlog.errors import SchemaError
+from sawlog.errors import FINDING_ERRORS, SchemaError
 from sawlog.format.contract import PROVENANCE, Fragment, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.format.query import Condition
@@ -93,20 +93,34 @@ class RowRange(Fragment):
                 count = min(max_rows, end - row)
                 for reader in readers.values():
                     count = min(count, reader.count_batch_rows(row, count))
-                columns = {
-                    field.name: self._convert(readers[field.name].read(row, count), field)
-                    if field.name in readers
-                    else self._fill(field, count)
-                    for field in fields
-                }
-                batch = assemble(schema, count, columns, self.path, make_offsets)
-                self._check_groups(batch, row, findings)
+                try:
+                    columns = {
+                        field.name: self._convert(readers[field.name].read(row, count), field)
+                        if field.name in readers
+                        else self._fill(field, count)
+                        for field in fields
+                    }
+                    batch = assemble(schema, count, columns, self.path, make_offsets)
+                    self._check_groups(batch, row, findings)
+                except FINDING_ERRORS as error:  # the policy is `fail`: the rows before are delivered
+                    yield from replace(self, start=row, end=row + count)._decode_until(error, schema, findings)
                 findings.rows += count
                 row += count
                 yield batch
         finally:
             for reader in readers.values():
                 reader.close()
+
+    def _decode_until(self, error: Exception, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Yield the rows before the first damaged one, which is searched for by halves, and raise the error of all."""
+        middle = (self.start + self.end) // 2
+        try:
+            if self.start < middle:
+                for half in (replace(self, end=middle), replace(self, start=middle)):
+                    yield from half.decode(schema, findings)
+        except FINDING_ERRORS:
+            pass
+        raise error
 
     def _check_groups(self, batch: pa.RecordBatch, row: int, findings: Findings) -> None:
         """Report rows that are not what their groups say: then rows of other groups may be what is looked for."""

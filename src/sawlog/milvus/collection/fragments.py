@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -156,14 +157,14 @@ class BatchFragment(Fragment):
                 try:
                     yield from join.read_batches()
                 except UnreadableError:
-                    damage = join.resolve()
-                    if damage is None:
+                    loss = join.resolve()
+                    if loss is None:
                         raise
-                    if findings.on_damage != "fail":
-                        self._report(join, columns, findings, damage)
-                    yield from join.read_batches()
+                    row, damage = loss
                     if findings.on_damage == "fail":
-                        self._report(join, columns, findings, damage)
+                        yield from join.read_batches(row)
+                    self._report(join, columns, findings, damage)
+                    yield from join.read_batches()
             except UnreadableError as error:
                 self._report(join, columns, findings, error.damage)
 
@@ -258,8 +259,11 @@ class _Join:
         self._lives: dict[str, pa.Array] = {}
         self._reported = False
 
-    def read_batches(self) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, end: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are left, some at a time, from where the last call of this came.
+
+        Args:
+            end: The row to stop before; `None`: none.
 
         Raises:
             UnreadableError: When a page cannot be decoded, or the files do not go together.
@@ -283,14 +287,15 @@ class _Join:
         streams = {id: ColumnStream(stored.payloads, stored.index, step) for id, stored in opened.items()}
         for id, stored in opened.items():
             streams[id].skip(stored.first - stored.base + self._position)
-        while self._position < rows:
-            yield from self._read_step(min(step, rows - self._position), fields, streams)
+        end = rows if end is None else min(end, rows)
+        while self._position < end:
+            yield from self._read_step(min(step, end - self._position), fields, streams)
 
-    def resolve(self) -> Damage | None:
+    def resolve(self) -> tuple[int, Damage] | None:
         """Find the rows of which a value is lost, which `read_batches` leaves out from here on.
 
         Returns:
-            The first damage; `None` where no value is known to be lost.
+            The first such row, and its damage; `None` where no value is known to be lost.
         """
         damage_by_row: list[tuple[int, Damage]] = []
         for user_field, stored, payload, start in self._iterate_payloads(self.fields_to_read):
@@ -303,7 +308,7 @@ class _Join:
                 self._losing.add(stored.path)
         if not damage_by_row:  # whatever is wrong, it is found here
             self._losing.update(stored.path for stored in self.opened.values())
-        return min(damage_by_row, key=lambda pair: pair[0])[1] if damage_by_row else None
+        return min(damage_by_row, key=itemgetter(0), default=None)
 
     def loses_first(self, id: int) -> bool:
         """Return whether rows of a file are lost here, and none of those in front of them."""

@@ -494,7 +494,7 @@ def make_mask(keep: NDArray[np.uint8]) -> pa.BooleanArray:
 
 
 def zip_columns(
-    payload: Payload, fields: Sequence[tuple[int, Field | None]], max_rows: int = BATCH_ROWS
+    payload: Payload, fields: Sequence[tuple[int, Field | None]], max_rows: int = BATCH_ROWS, *, is_strict: bool = False
 ) -> Iterator[tuple[list[pa.Array], NDArray[np.uint8]]]:
     """Yield rows of a payload of which no value is lost, some at a time: the values of some columns, and which rows.
 
@@ -502,20 +502,22 @@ def zip_columns(
         payload: The payload.
         fields: Places of columns, and the fields whose values are made of them; `None` for what is stored.
         max_rows: How many rows there are at a time, at most.
+        is_strict: Whether no row is yielded that follows one of which a value is lost.
 
     Raises:
         UnreadableError: After the last rows that are delivered.
     """
     start = 0
     try:
-        for arrays, keep in _zip_columns(payload, fields, None, 0, max_rows):
+        for arrays, keep in _zip_columns(payload, fields, None, range(payload.rows), max_rows):
             yield arrays, keep
             start += len(keep)
     except UnreadableError:
         losses = [loss for index, field in fields for loss in payload.resolve(index, field)]
         if not losses:
             raise
-        yield from _zip_columns(payload, fields, _mark_intact_rows(losses, payload.rows), start, max_rows)
+        end = min(loss.first for loss in losses) if is_strict else payload.rows
+        yield from _zip_columns(payload, fields, _mark_intact_rows(losses, payload.rows), range(start, end), max_rows)
         raise payload.make_loss_error(losses) from None
 
 
@@ -523,18 +525,18 @@ def _zip_columns(
     payload: Payload,
     fields: Sequence[tuple[int, Field | None]],
     sound: NDArray[np.uint8] | None,
-    start: int,
+    rows: range,
     max_rows: int,
 ) -> Iterator[tuple[list[pa.Array], NDArray[np.uint8]]]:
-    """Yield the sound rows of a payload from one on, some at a time; `None`: all of them."""
+    """Yield the sound ones of some rows of a payload, some at a time; `None`: all of them are."""
     import numpy as np
 
     step = min(max_rows, limit_rows(payload, [index for index, _ in fields]))
     streams = [(ColumnStream([payload], index, step), field) for index, field in fields]
     for stream, _ in streams:
-        stream.skip(start)
-    for row in range(start, payload.rows, step):
-        count = min(step, payload.rows - row)
+        stream.skip(rows.start)
+    for row in rows[::step]:
+        count = min(step, rows.stop - row)
         keep = np.ones(count, np.uint8) if sound is None else sound[row : row + count]
         yield [_take(stream, keep, field, payload) for stream, field in streams], keep
 
