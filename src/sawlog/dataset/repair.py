@@ -46,7 +46,8 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             copies = [
                 File(place, holding.count_bytes(place), file.explicit) for file, place in places if holding.holds(place)
             ]
-            copies += holding.list_directory_files()
+            directories = [staged.temporary for staged in holding.staged_by_path.values() if staged.directory]
+            copies += [file for directory in directories for file in holding.list_files(directory)]
             copied = replace(scan, storage=holding, roots=(normalize(target),))
             files = [file for file, _ in places]
             unsupported = _prove(source, files, copies, copied, target)
@@ -102,11 +103,6 @@ class _HoldingStorage(Storage):
     def holds(self, path: str) -> bool:
         """Return whether something was published at a path."""
         return resolve_destination(normalize(path)) in self.staged_by_path
-
-    def list_directory_files(self) -> list[File]:
-        """Return the files of directories that are held, where they are now."""
-        directories = [staged.temporary for staged in self.staged_by_path.values() if staged.directory]
-        return [file for directory in directories for file in self.list_files(directory)]
 
     def count_bytes(self, path: str) -> int:
         """Return the size of what was published at a path."""

@@ -60,10 +60,6 @@ class ContainerContents(Contents):
     def _make_schema(self) -> pa.Schema:
         return pa.schema([field.arrow for field in self._fields], metadata=self._make_metadata())
 
-    def _list_extra(self) -> Sequence[pa.Field]:
-        """Return the schema, hash and bytes of a record, and the timestamp of its container."""
-        return (*PROVENANCE, *(extra_field.arrow for extra_field in self._extra_fields))
-
     def _plan_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield ranges that begin and end at containers.
 
@@ -82,7 +78,9 @@ class ContainerContents(Contents):
         yield SeriesScan(*request, first, sum(file.size for file in self.files), ranges)
 
     views: ClassVar = {
-        "rows": View(_make_schema, _plan_ranges, _list_extra),
+        "rows": View(
+            _make_schema, _plan_ranges, lambda self: (*PROVENANCE, *(field.arrow for field in self._extra_fields))
+        ),
         "partkeys": View(_make_schema, _plan_series),
         "frames": View(CONTAINERS_SCHEMA, _plan_ranges),
     }

@@ -213,7 +213,9 @@ class Walk(ChainWalk):
             state["header_bytes"] += length
             state["zeros"] = -1
         else:
-            self._note_damage(container.kind, container.start, length, container.one, container.two)
+            event = container.kind, container.start, length, -1, container.one, container.two
+            self.events[int(state["events"])] = event
+            state["events"] += 1
 
     def _look_for_hidden(self, offset: int) -> None:
         """Go on, after a container's records have ended or are broken, to another one that it hides, if it does."""
@@ -233,10 +235,6 @@ class Walk(ChainWalk):
         elif offset >= end:
             is_empty = is_whole(bound - start, 0, layout.EMPTY_CONTAINER, 0, self.framing.step)
             state["next"] = bound if is_empty else end
-
-    def _note_damage(self, kind: int, start: int, length: int, first_number: int, second_number: int) -> None:
-        self.events[int(self.state["events"])] = (kind, start, length, -1, first_number, second_number)
-        self.state["events"] += 1
 
     def choose_window_length(self, position: int) -> int:
         """Return the length of a window. Past the range, what follows its last container is looked at."""
@@ -329,8 +327,10 @@ class RecordsWalk(Walk):
         if marks.errors_by_row:
             keep = np.ones(selected.count, np.bool_)
             keep[list(marks.errors_by_row)] = False
-            for row, mark in marks.errors_by_row.items():
-                self._complain(row, *mark)
+            for row, (code, name, place) in marks.errors_by_row.items():
+                kind, start = ContainerDamageKind(code), int(self.starts[row])
+                size = layout.LENGTH.of(self._sight.data, start - self._sight.base) + layout.LENGTH_SIZE
+                self.complain(kind, start, layout.align(size), kind.detail.format(name, place))
             if self.fails:
                 keep[min(marks.errors_by_row) :] = False
             rows -= selected.count - int(keep.sum())
@@ -340,13 +340,6 @@ class RecordsWalk(Walk):
     def _choose_rows(self, rows: BatchRows) -> BatchRows:
         """Return the rows that filters leave, as far as they are decided before anything is decoded."""
         return rows
-
-    def _complain(self, row: int, code: int, name: str, place: int) -> None:
-        kind = ContainerDamageKind(code)
-        start = int(self.starts[row])
-        pos = start - self._sight.base
-        size = layout.LENGTH.of(self._sight.data, pos) + layout.LENGTH_SIZE
-        self.complain(kind, start, layout.align(size), kind.detail.format(name, place))
 
     def reset(self) -> None:
         self._builder.reset()

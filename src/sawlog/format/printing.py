@@ -27,6 +27,7 @@ Encode: TypeAlias = Callable[[bytes], str]
 _ESCAPE = re.compile(r"\\(\\|x([0-9a-fA-F]{2}))?")
 _TABLE_SIZE = 8192
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -192,13 +193,7 @@ def _encode_floats(array: pa.Array) -> list[Any]:
     if pa.types.is_float32(array.type):
         # The shortest text that means this float32, not the double next to it.
         numbers = [None if text is None else float(text) for text in cast(array, pa.string()).to_pylist()]
-    return [number if number is None or math.isfinite(number) else _encode_non_finite(number) for number in numbers]
-
-
-def _encode_non_finite(number: float) -> str:
-    if math.isnan(number):
-        return "NaN"
-    return "Infinity" if number > 0 else "-Infinity"
+    return [number if number is None or math.isfinite(number) else _NOT_FINITE[str(number)] for number in numbers]
 
 
 def _encode_timestamps(array: pa.Array) -> list[str | None]:

@@ -269,13 +269,15 @@ def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator
     """Yield why files next to those of parts hold none of their rows, and enter them into the parts."""
     claimed = {file.path for part in located for file in part.files}
     unclaimed = [file for file in files if file.path not in claimed]
-    homes: dict[str, dict[str, list[File]]] = {}
+    homes: dict[str, dict[str, list[File]]] = {}  # by format, and by the directory of the dataset they would be of
     for part in located:
         assert part.format is not None
         layout, elsewhere = part.format.directory_layout, []
         is_first = part.format.name not in homes
         if is_first:
-            homes[part.format.name] = _group_by_home(part.format, unclaimed)
+            by_home = homes[part.format.name] = defaultdict(list)
+            for file in unclaimed:
+                by_home[layout.dataset_directory(file)].append(file)
         near = [file for file in homes[part.format.name].get(part.path, ()) if file.path not in claimed]
         explained = {skipped.path: skipped for skipped in find_unread(part.format, near, "rows")}
         if is_first and not layout.is_directory:  # a system may keep more of its own elsewhere
@@ -286,14 +288,6 @@ def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator
         part.other_files.extend(file for file in (*near, *elsewhere) if file.path in explained)
         claimed.update(explained)
         yield from explained.values()
-
-
-def _group_by_home(format: Format, files: Sequence[File]) -> dict[str, list[File]]:
-    """Return files by the directory of the dataset that they would be of."""
-    homes: dict[str, list[File]] = defaultdict(list)
-    for file in files:
-        homes[format.directory_layout.dataset_directory(file)].append(file)
-    return homes
 
 
 def find_named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Part]:

@@ -244,7 +244,11 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
             for entry in entries
             if object_cache is not None and _copy_file(os.path.join(object_cache, entry.file), objects)
         }
-        missing = [task for task in _group_tasks(entries) if not cached_entries.issuperset(task)]
+        # A helper is compiled once for all kernels of a task that call it.
+        tasks = [
+            list(task) for _, task in itertools.groupby(entries, lambda entry: (_find_part(entry.module), entry.wide))
+        ]
+        missing = [task for task in tasks if not cached_entries.issuperset(task)]
         processor = sum(_compile_in_processes(missing, objects, jobs)) if missing else 0
         library = os.path.join(objects, native.LIBRARY)
         _link(sorted(os.path.join(objects, entry.file) for entry in entries), library)
@@ -262,11 +266,6 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
         f"{len(entries) - 1 - wide} kernels for {baseline.cpu}{also}, {size >> 10} KiB, "
         f"{compiled}, in {seconds:.0f} s ({processor:.0f} processor seconds)"
     )
-
-
-def _group_tasks(entries: list[_Entry]) -> list[list[_Entry]]:
-    """Yield units of compilation: a helper is compiled once for all kernels that call it."""
-    return [list(task) for _, task in itertools.groupby(entries, lambda entry: (_find_part(entry.module), entry.wide))]
 
 
 def _compile_in_processes(tasks: list[list[_Entry]], folder: str, jobs: int | None) -> list[float]:

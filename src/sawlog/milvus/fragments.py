@@ -111,7 +111,8 @@ def read_subject(log: Log, place: LogFile | None, named: Mapping[int, Field]) ->
     parts = list(log.iterate_parts(descriptor, quiet))
     content = _find_content(log, descriptor, parts, kind)
     if content == "delta":
-        return FileSubject("delta", key=_find_key_type(log))
+        deletes = next(read_deletes(log, Findings("skip")), None)
+        return FileSubject("delta", key=deletes.keys.type if deletes is not None else pa.string())
     id = layout.DELTA_FIELD if descriptor is None else descriptor.field
     if place is not None and (named or id < 0):  # a collection goes by its directories
         id = place.field
@@ -152,11 +153,6 @@ def _read_fields(
 def _name_field(field: Field) -> Field:
     system = {field.id: field.name for field in SYSTEM}
     return replace(field, name=system.get(field.id, layout.PAYLOAD_COLUMN if field.id < 0 else str(field.id)))
-
-
-def _find_key_type(log: Log) -> pa.DataType:
-    deletes = next(read_deletes(log, Findings("skip")), None)
-    return deletes.keys.type if deletes is not None else pa.string()
 
 
 @dataclass(frozen=True)

@@ -278,7 +278,10 @@ class Filler:
         try:
             for fragment in split.fragments:
                 findings = Findings(fragment.scan.on_damage)
-                read = fragment if mender is None else _with_provenance(fragment)
+                read = fragment
+                if mender is not None:  # it names the rows that it changes
+                    schema = pa.schema([*fragment.projection.schema, *PROVENANCE])
+                    read = replace(fragment, projection=Projection(schema, schema))
                 for batch in read.to_batches(findings):
                     writer.write(conform(batch, self.schema) if mender is None else mender.mend(batch))
                     rows += batch.num_rows
@@ -290,9 +293,3 @@ class Filler:
         except BaseException:
             writer.abort()
             raise
-
-
-def _with_provenance(fragment: RowRange) -> RowRange:
-    """Return the fragment with the columns that say where a row comes from."""
-    schema = pa.schema([*fragment.projection.schema, *PROVENANCE])
-    return replace(fragment, projection=Projection(schema, schema))

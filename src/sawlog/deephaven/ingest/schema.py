@@ -83,12 +83,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
-def find_unknown_columns(logged: pa.Schema, columns: Sequence[SchemaColumn]) -> list[str]:
-    """Return columns that are logged, and that the schema file does not know."""
-    column_names = {column.name for column in columns}
-    return [name for name in logged.names if name not in column_names] if columns else []
-
-
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a logged batch with the columns of locations: by name, missing ones null.
 

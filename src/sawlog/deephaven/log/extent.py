@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sawlog.deephaven.log.fragments import RowRange
-from sawlog.deephaven.log.walk import RowWalk
 from sawlog.format.damage import Findings, TailStatus
 
 _STEPS_PER_CUT = 64
@@ -63,11 +62,8 @@ def measure_range(
             if step is not None and position - last_cut >= step:
                 cuts.append(position)
                 last_cut = position
-    return RangeExtent(_find_end(walk, findings, last=last), tuple(cuts), int(walk.state.last_delete))
-
-
-def _find_end(walk: RowWalk, findings: Findings, *, last: bool) -> int:
-    if last and walk.state.orphaned:
-        return int(walk.state.orphaned_from)
     tail = findings.tail
-    return walk.span.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
+    end = fragment.file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
+    if last and walk.state.orphaned:
+        end = int(walk.state.orphaned_from)
+    return RangeExtent(end, tuple(cuts), int(walk.state.last_delete))

@@ -104,10 +104,12 @@ class FileCheck(Fragment):
         value_findings = Findings("skip", drained=True)
         headers, count = self.verdict.headers, self.verdict.rows.count
         reader = ColumnReader(column.name, self.verdict, self.scan, value_findings)
+        kind, groups = self.verdict.specs[column.name].type, None
         try:
-            groups = self._make_comparison(column, reader.type) if suffix == layout.DATA else None
+            grouping = read_column_grouping(column, self.verdict, self.scan.storage) if suffix == layout.DATA else None
+            if grouping is not None and is_comparable(grouping, kind):
+                groups = GroupComparison(grouping, kind, reader.type)
         except FormatError as error:
-            groups = None
             value_findings.add_damage(make_metadata_damage(column, headers, str(error)))
         row = 0
         while row < count and suffix == layout.DATA:
@@ -121,13 +123,6 @@ class FileCheck(Fragment):
             yield take_listed_damage(value_findings)
         reader.close()
         yield take_listed_damage(value_findings)
-
-    def _make_comparison(self, column: ColumnFiles, target: pa.DataType) -> GroupComparison | None:
-        grouping = read_column_grouping(column, self.verdict, self.scan.storage)
-        kind = self.verdict.specs[column.name].type
-        return (
-            GroupComparison(grouping, kind, target) if grouping is not None and is_comparable(grouping, kind) else None
-        )
 
     def _find_last_end(self, column: ColumnFiles, suffix: str) -> int:
         """Return how far the binary data is referred to."""

@@ -264,7 +264,9 @@ class DeephavenTableContents(Contents):
                 warn(f"{error}; all rows are read", DamageWarning)
                 continue
             if grouping is not None:
-                ranges = _intersect_ranges(ranges, self._group_ranges(grouping, condition))
+                field = self.rows_schema.field(condition.column)
+                groups = [group for value in condition.values for group in grouping.find(_make_key(value, field))]
+                ranges = _intersect_ranges(ranges, sorted({(group.first, group.end) for group in groups}))
                 used.append(condition)
         return ranges, tuple(used)
 
@@ -286,26 +288,15 @@ class DeephavenTableContents(Contents):
             raise FormatError(f"{column.data.path}: grouping: row {wrong} is in the group of another value")
         return grouping
 
-    def _group_ranges(self, grouping: Any, condition: Condition) -> list[tuple[int, int]]:
-        field = self.rows_schema.field(condition.column)
-        ranges = [
-            (group.first, group.end) for value in condition.values for group in grouping.find(_make_key(value, field))
-        ]
-        return sorted(set(ranges))
-
-    def _list_files(self, location: Location) -> list[File]:
-        """Return the files of a location; with the first, the links that lead out of the tree."""
-        links = [file for file in self.files if file.path in self._links]
-        return location.files + (links if location is self.locations[0] else [])
-
     def _plan_checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[FileCheck]:
-        """Yield a check per file of every location."""
+        """Yield a check per file of every location; with those of the first, of the links that lead out of the tree."""
         del task_bytes
         self._judge_remote(self.locations)
+        links = [file for file in self.files if file.path in self._links]
         for location in self.locations:
             verdict = self._judge_location(location)
             counted = False
-            for number, file in enumerate(self._list_files(location)):
+            for number, file in enumerate(location.files + (links if location is self.locations[0] else [])):
                 parts = layout.split_name(file.name)
                 counts = not counted and parts is not None and parts[1] == layout.DATA
                 counted |= counts

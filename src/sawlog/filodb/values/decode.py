@@ -185,22 +185,21 @@ class ValueDecoder:
         self, values: pa.Array
     ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, ValueDamage]]]:
         """Yield rows some at a time, the number of the value that each is of, and the damage found with them."""
-        starts, data = _split_values(fill_null(values.cast(pa.binary()), b""))
+        data, edges = view_binary(fill_null(values.cast(pa.binary()), b""))
+        data = data[edges[0] : edges[-1]]
+        starts = edges.astype(np.int64) - int(edges[0])
         findings = Findings("skip", drained=True)
         ends = starts[1:]
 
         class ValueWalk(RowsWalk):
             def describe(self, event: WalkEvent) -> str:
-                end = self._find_value_end(event)
+                if event.kind in (ContainerDamageKind.BAD_RECORD_LENGTH, ContainerDamageKind.BAD_CONTAINER_LENGTH):
+                    # The end of a container, or of its value, counts from the value's start.
+                    start = int(starts[np.searchsorted(ends, event.offset, "right")])
+                    event = event._replace(two=event.two - start)
                 if event.kind == ContainerDamageKind.BAD_CONTAINER_LENGTH:
-                    return _BAD_CONTAINER_LENGTH.format(event.one, end)
-                return super().describe(event._replace(two=end))
-
-            def _find_value_end(self, event: WalkEvent) -> int:
-                """Return where a container, or its value, ends, counted from the value's start."""
-                if event.kind not in (ContainerDamageKind.BAD_RECORD_LENGTH, ContainerDamageKind.BAD_CONTAINER_LENGTH):
-                    return event.two
-                return event.two - int(starts[np.searchsorted(ends, event.offset, "right")])
+                    return _BAD_CONTAINER_LENGTH.format(event.one, event.two)
+                return super().describe(event)
 
         schema = pa.schema([*self.schema, PROVENANCE[1]])
         walk = ValueWalk(self._make_fragment(len(data)), MemorySource(data), schema, findings, bounds=starts)
@@ -266,14 +265,6 @@ class ValueDecoder:
 def _describe_value(number: int) -> str:
     """Return the text that stands for the file in messages."""
     return f"value {number} of the batch"
-
-
-def _split_values(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return where each value starts and the last one ends, and the bytes."""
-    data, ends = view_binary(values)
-    first = int(ends[0])
-    data = data[first : int(ends[-1])]
-    return ends.astype(np.int64) - first, data
 
 
 def _group_damage(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, ValueDamage]:

@@ -101,14 +101,11 @@ _FLOAT, _DOUBLE = 5, 6
 _NEGATIVE = np.uint64(1 << 31)
 
 
-def _pack_texts(texts: list[bytes]) -> tuple[Any, Any]:
-    ends = np.cumsum([0, *map(len, texts)]).astype(np.int64)
-    return np.frombuffer(b"".join(texts), np.uint8).copy(), ends
-
-
 _KEYS = sorted(name.encode() for name in layout.NAMES if name != layout.DICTIONARY)
-_NAME_TEXT, _NAME_ENDS = _pack_texts([*_KEYS, *(name.encode() for name in (layout.DICTIONARY, *layout.PREFIXES))])
+_NAMES = [*_KEYS, *(name.encode() for name in (layout.DICTIONARY, *layout.PREFIXES))]
 """All names, that of the dictionary, which is left to Python, and how other names begin."""
+_NAME_TEXT = np.frombuffer(b"".join(_NAMES), np.uint8).copy()
+_NAME_ENDS = np.cumsum([0, *map(len, _NAMES)]).astype(np.int64)
 _WHOLE_NAMES = len(_KEYS)
 _FIRST_BYTES = np.zeros(256, np.uint8)
 for _first in _NAME_TEXT[_NAME_ENDS[:-1]]:

@@ -118,16 +118,10 @@ def _read_registration(value: bytes) -> dict[str, Any]:
     return row | (_read_time(checked) if checked else {})
 
 
-def _read_instance(value: bytes) -> dict[str, Any]:
-    """Return an ID, and when it was made."""
-    name, _, created = value.partition(b",")
-    return _read_text(name) | (_read_time(created) if created else {})
-
-
-def _read_incoming(value: bytes) -> dict[str, Any]:
-    """Read when a message is forgotten; older ones have only their ID."""
-    name, _, end = value.partition(b"|")
-    return _read_text(name) | (_read_time(end) if end else {})
+def _read_timed_text(separator: bytes, value: bytes) -> dict[str, Any]:
+    """Return a text, and the time after it: when an ID was made, or when a message is forgotten; some have none."""
+    text, _, time = value.partition(separator)
+    return _read_text(text) | (_read_time(time) if time else {})
 
 
 def _read_outgoing(value: bytes) -> dict[str, Any]:
@@ -151,12 +145,12 @@ def _read_account(value: bytes) -> dict[str, Any]:
 
 _PREFIXES: Mapping[bytes, tuple[str, str, Callable[[bytes], dict[str, Any]]]] = {
     b"reg1-": ("registration", "app", _read_registration),
-    b"incoming1-": ("incoming_message", "name", _read_incoming),
+    b"incoming1-": ("incoming_message", "name", partial(_read_timed_text, b"|")),
     b"outgoing1-": ("outgoing_message", "name", _read_outgoing),
     b"gservice1-": ("setting", "name", _read_text),
     b"account1-": ("account", "name", _read_account),
     b"heartbeat1-": ("heartbeat", "name", _read_text),
-    b"iid1-": ("instance_id", "app", _read_instance),
+    b"iid1-": ("instance_id", "app", partial(_read_timed_text, b",")),
 }
 """How keys begin: the kind, the column of the rest of the key, and how the value is read."""
 _SINGLE: Mapping[bytes, tuple[str, Callable[[bytes], dict[str, Any]]]] = {
@@ -256,7 +250,8 @@ class GcmStore(view.ApplicationView):
     def decode(self, entry: view.Entry, context: bool) -> Mapping[str, Any]:
         """Return the text, and protobuf where a message or keys are stored."""
         if context:
-            return _decode_row("encryption_keys", ("app", "sender"), entry.key, entry.value, _read_keys)
+            show = partial(PUSH.show, name="Encryption")
+            return _decode_row("encryption_keys", ("app", "sender"), entry.key, entry.value, show)
         if entry.key in _SINGLE:
             kind, read = _SINGLE[entry.key]
             return {"kind": kind} | view.read_columns(entry.value, read)
@@ -268,10 +263,6 @@ class GcmStore(view.ApplicationView):
         if kind == "registration" and suffix.startswith(_TOKEN):
             return _decode_row("token", _TOKEN_COLUMNS, suffix[len(_TOKEN) :], entry.value, _read_registration)
         return _decode_row(kind, (column,), suffix, entry.value, read)
-
-
-def _read_keys(value: bytes) -> dict[str, Any]:
-    return PUSH.show(value, "Encryption")
 
 
 def _decode_row(

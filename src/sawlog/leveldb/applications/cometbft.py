@@ -127,10 +127,11 @@ class CometBFT(view.ApplicationView):
         if entry.key == STORE:
             return {"kind": "store"} | view.read_columns(entry.value, partial(MESSAGES.show, name="Store"))
         if entry.key == _VERSION:
-            return {"kind": "version"} | view.read_columns(entry.value, _read_plain)
+            return {"kind": "version"} | view.read_columns(entry.value, partial(view.read_text, "value"))
         if entry.key.startswith(_HASH_PREFIX):
             name = entry.key[len(_HASH_PREFIX) :].decode("ascii", "backslashreplace")
-            return {"kind": "hash", "hash": name} | view.read_columns(entry.value, _read_height)
+            columns = view.read_columns(entry.value, partial(view.read_integer, "height"))
+            return {"kind": "hash", "hash": name} | columns
         match = _KEY.fullmatch(entry.key)
         if match is None:
             raise view.UnknownBytesError("a key that is none of a block store with the layout v1")
@@ -138,15 +139,6 @@ class CometBFT(view.ApplicationView):
         kind, name = _KINDS[start]
         row = {"kind": kind, "height": int(height), "part": None if part is None else int(part)}
         return row | view.read_columns(entry.value, partial(_read_message, name))
-
-
-def _read_plain(value: bytes) -> dict[str, Any]:
-    plain, wrong = view.decode_text(value, "utf-8")
-    return {"value": plain, "reason": wrong}
-
-
-def _read_height(value: bytes) -> dict[str, Any]:
-    return {"height": view.parse_integer(value)}
 
 
 def _read_message(name: str, value: bytes) -> dict[str, Any]:

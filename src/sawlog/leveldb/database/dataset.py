@@ -441,20 +441,15 @@ class DatabaseContents(Contents):
         return [*skipped, *(Skipped(file.path, "of another backup", file.size) for file in self._other_backups)]
 
     def _describe_skipped(self, file: File) -> Skipped:
-        if not self._is_later(file):
+        manifest = self.metadata.manifest
+        is_table = TABLE_NAME.match(file.name) is not None
+        if manifest is None or not is_table or not manifest.is_later(parse_number(file)):
             return Skipped(file.path, "the MANIFEST does not name it any more", file.size)
         if self._may_hold_rows(file):
             reason = "it was written after the MANIFEST's last edit, and may hold rows that are in no other file"
             return Skipped(file.path, reason, file.size, missed=True)
         reason = "it was written after the MANIFEST's last edit, and holds nothing that is not in others"
         return Skipped(file.path, reason, file.size)
-
-    def _is_later(self, file: File) -> bool:
-        """Return whether it is a table that was written after the last edit."""
-        manifest = self.metadata.manifest
-        return (
-            manifest is not None and TABLE_NAME.match(file.name) is not None and manifest.is_later(parse_number(file))
-        )
 
     def _may_hold_rows(self, file: File) -> bool:
         """Return whether a table that nothing names has operations later than those of the files that are read.

@@ -546,11 +546,6 @@ class Keys(NamedTuple):
     edges: NDArray[np.int64]
 
 
-def _split_binary(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    data, ends = view_binary(column)
-    return data, ends.astype(np.int64)
-
-
 def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate([np.zeros(0, kind), *arrays])
 
@@ -611,7 +606,8 @@ def sort_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     stamped = [(STAMP, "descending")] if STAMP in batch.schema.names else []
     if not stamped:
         sequences, codes = view_values(batch.column(SEQUENCE), np.int64), view_values(batch.column(OPERATION), np.uint8)
-        entries = k.Entries(*_split_binary(batch.column(KEY)), sequences, sequences, codes)
+        keys, ends = view_binary(batch.column(KEY))
+        entries = k.Entries(keys, ends.astype(np.int64), sequences, sequences, codes)
         if k.is_sorted(entries, 0, batch.num_rows):
             return batch
     order = pc.sort_indices(batch, sort_keys=[(KEY, "ascending"), *stamped, (SEQUENCE, "descending")])

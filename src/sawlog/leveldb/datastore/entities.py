@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sawlog.arrow import make_array, make_fixed_array, view_binary, view_values
 from sawlog.errors import SchemaError
@@ -167,7 +166,10 @@ class EntityRange(LogRange):
             damages += [failed] if failed is not None else []
         starts = view_values(records.column(OFFSET_COLUMN), np.int64)
         offsets = np.append(starts[plain.entities.rows], np.array([entity.offset for entity in decoded], np.int64))
-        mask = self._mask_kind(plain.entities, len(decoded))
+        mask = np.ones(len(offsets), bool)
+        if (table := self.scan.options.table) is not None:  # the library has left out other kinds
+            kinds = plain.entities.make_column("kind").to_pylist()
+            mask[: len(kinds)] = [kind == table for kind in kinds]
         if damages and findings.on_damage == "fail":
             mask &= offsets < damages[0].offset
         order = np.argsort(offsets, kind="stable")
@@ -187,14 +189,6 @@ class EntityRange(LogRange):
         yield assemble(schema, len(selection), make_column, self.path, take_offsets)
         for damage in damages:
             report_record(findings, damage)
-
-    def _mask_kind(self, plain: PlainEntities, row_count: int) -> NDArray[np.bool_]:
-        """Return a mask of the entities of the kind in the options: of the plain ones, and of `row_count` others."""
-        table = self.scan.options.table
-        mask = np.ones(len(plain.rows) + row_count, bool)
-        if table is not None:
-            mask[: len(plain.rows)] = [kind == table for kind in plain.make_column("kind").to_pylist()]
-        return mask
 
 
 class PlainColumns:

@@ -145,15 +145,12 @@ def make_converter(field: pa.Field) -> Callable[[Any], Any] | None:
         fields = {field.name: make_converter(field) for field in field.type}
         converters = {name: convert for name, convert in fields.items() if convert is not None}
         if converters:
-            return lambda value: None if value is None else _convert_fields(value, converters)
+            return lambda value: (
+                None
+                if value is None
+                else {**value, **{name: convert(value.get(name)) for name, convert in converters.items()}}
+            )
     return None
-
-
-def _convert_fields(value: Mapping[str, Any], converters: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    converted = dict(value)
-    for name, convert in converters.items():
-        converted[name] = convert(value.get(name))
-    return converted
 
 
 def read_typed(texts: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array] | None:

@@ -278,7 +278,10 @@ class Transactions:
             row_groups.append(places)
             numbers.append(np.full(len(places), UNWRITTEN))
             stamps.append(np.zeros(len(places), np.int64))
-        effective = _take_rows(all_rows, np.concatenate(row_groups), np.concatenate(numbers))
+        operations = all_rows.take(make_fixed_array(pa.int64(), np.concatenate(row_groups)))
+        index = operations.schema.get_field_index(SEQUENCE)
+        numbered = make_fixed_array(pa.int64(), np.concatenate(numbers))
+        effective = operations.set_column(index, operations.schema.field(index), numbered)
         self._keep(all_rows)
         if stamped is None:
             return effective
@@ -394,14 +397,6 @@ class Following:
         if shared and (code == _NOOP or code in _CLOSERS):
             return int(last) + 1
         return int(last) + int(_COUNTED[code]) + self._added
-
-
-def _take_rows(all_rows: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.RecordBatch:
-    operations = all_rows.take(make_fixed_array(pa.int64(), places))
-    sequence_index = operations.schema.get_field_index(SEQUENCE)
-    return operations.set_column(
-        sequence_index, operations.schema.field(sequence_index), make_fixed_array(pa.int64(), numbers)
-    )
 
 
 def _stamp_operations(

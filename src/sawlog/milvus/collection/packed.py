@@ -27,9 +27,10 @@ def unpack(collection: Collection, storage: Storage) -> None:
         if segment.is_packed or not segment.manifests:
             continue
         segment.is_packed = True
-        log = _find_current_manifest(segment)
+        version = segment.meta.manifest if segment.meta is not None else 0
+        latest = max(segment.manifests, key=lambda log: log.log)
+        log = next((log for log in segment.manifests if log.log == version), None) if version else latest
         if log is None:
-            version = segment.meta.manifest if segment.meta is not None else 0
             detail = f"the metadata names version {version} of the manifest, which is not there"
             segment.lacking.append(Missing(f"{segment.directory}/{layout.MANIFEST_DIRECTORY}", detail))
         else:
@@ -47,13 +48,6 @@ def unpack(collection: Collection, storage: Storage) -> None:
         except FormatError as error:
             detail = str(error).removeprefix(f"{log.file.path}: ")
             segment.lacking.append(Missing(log.file.path, detail, BinlogDamageKind.BAD_MANIFEST.label, log.file.size))
-
-
-def _find_current_manifest(segment: Segment) -> LogFile | None:
-    """Return the manifest of the version that the metadata names, or else of the latest."""
-    named = segment.meta.manifest if segment.meta is not None else 0
-    latest = max(segment.manifests, key=lambda log: log.log)
-    return next((log for log in segment.manifests if log.log == named), None) if named else latest
 
 
 class _ManifestFiles:

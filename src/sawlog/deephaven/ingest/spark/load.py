@@ -12,7 +12,7 @@ from sawlog.deephaven.ingest.journal import recover
 from sawlog.deephaven.ingest.plan import Filler, PartitionPlan, Planner, order_of
 from sawlog.deephaven.ingest.publication import Import, Publication
 from sawlog.deephaven.ingest.records import Partition
-from sawlog.deephaven.ingest.schema import find_unknown_columns, make_location_schema, merge_schemas
+from sawlog.deephaven.ingest.schema import make_location_schema, merge_schemas
 from sawlog.deephaven.ingest.tree import IntradayTable, TreeLocation, resolve_root
 from sawlog.deephaven.ingest.unstorable import OnUnstorable
 from sawlog.deephaven.log.dataset import BinaryLog, DeephavenLogContents, open_log
@@ -257,7 +257,9 @@ class _TableImport:
     def _open_logs(self, files: Sequence[File], locations: list[TreeLocation]) -> _Logs | None:
         """Return the logs of one table; None when all of them are new, and still inside their headers."""
         imported_logs = {name for location in locations if location.record is not None for name in location.record.logs}
-        options = replace(self._scan.options, **dict(zip(_NAME_PARTS[:2], self._find_table(files[0]), strict=True)))
+        name = replace(parse_name(files[0].name), **_select_options(self._scan))
+        partition = _make_partition(name, files[0].path)
+        options = replace(self._scan.options, namespace=partition.namespace, table=partition.table)
         scan = replace(self._scan, options=options)
         format = get_format("deephaven_log")
 
@@ -280,16 +282,13 @@ class _TableImport:
             datasets = [contents_of_log for file in files if (contents_of_log := open_files([file])) is not None]
         return _Logs.of(datasets) if datasets else None
 
-    def _find_table(self, file: File) -> tuple[str, str]:
-        name = replace(parse_name(file.name), **_select_options(self._scan))
-        return _make_partition(name, file.path).namespace, _make_partition(name, file.path).table
-
     def _make_schema(self, logs: _Logs) -> pa.Schema:
         """Return the columns of the table's locations."""
         path = self._scan.options.schema
         table = TableSchema() if path is None else parse_schema(path, self._scan.storage.read(path))
-        unknown = find_unknown_columns(logs.schema, table.columns)
-        if unknown:
+        columns = {column.name for column in table.columns}
+        unknown = [name for name in logs.schema.names if name not in columns]
+        if columns and unknown:
             self.done.remarks.append(f"{path}: does not know {', '.join(unknown)}, which are logged; they are left out")
         return make_location_schema(logs.schema, table.columns, self._job.write_options.charset, str(path))
 

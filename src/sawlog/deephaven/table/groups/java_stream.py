@@ -190,9 +190,6 @@ class Reader(ByteCursor):
             raise self.make_error(f"expected an object, found the code {code:#04x}")
         return read(self, depth)
 
-    def _read_null(self, depth: int) -> None:
-        """Read null: nothing follows its code."""
-
     def _read_string(self, depth: int) -> str:
         start = self.position - 1
         length = self.read_number(">H")
@@ -413,7 +410,7 @@ class _Entries:
 
 
 _ELEMENTS: dict[int, Callable[[Reader, int], Any]] = {
-    Code.NULL: Reader._read_null,
+    Code.NULL: lambda reader, depth: None,
     Code.REFERENCE: Reader._read_reference,
     Code.CLASS_DESC: Reader._read_description,
     Code.OBJECT: Reader._read_object,
