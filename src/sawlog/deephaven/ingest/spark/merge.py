@@ -218,7 +218,7 @@ class MergeJob:
             location.path: location for location in locations if location.record is None or location.record.rows
         }
         self._options = options
-        self._archive = history.list_locations(date)
+        self._historical_locations = tuple(history.list_locations(date))
         self._intraday = self._open(self._filled) if self._filled else None
 
     def plan(self, *, append: bool, replacing: bool) -> _Plan:
@@ -228,7 +228,8 @@ class MergeJob:
             FormatError: When there is nothing to merge.
             SawlogError: When it is unknown what history has.
         """
-        recorded, unknown = list_parts(self._archive)
+        historical = self._historical_locations
+        recorded, unknown = list_parts(historical)
         void = select_void_parts(recorded, self._locations)
         if not self._filled and not void:
             raise FormatError(f"{self._tree.directory}: there are no rows of {self._date} to merge")
@@ -246,16 +247,15 @@ class MergeJob:
         if replacing:
             inside = {part.identity for part in intraday_parts.values()}
             only = tuple(part for part in kept_parts if part.identity not in inside)
-            return _Plan(
-                intraday_parts, only, tuple(self._archive), _count_rows(void), _sum((*only, *intraday_parts.values()))
-            )
+            rows = _sum((*only, *intraday_parts.values()))
+            return _Plan(intraday_parts, only, historical, _count_rows(void), rows)
         if void and unknown:
             raise SawlogError(
                 f"{unknown[0].path}: does not say what it was made of, and a partition of {self._date} was deleted"
                 " since a merge; replace the date to rebuild it from the intraday rows"
             )
         if void:
-            return _Plan(new, kept_parts, tuple(self._archive), _count_rows(void), _sum((*kept_parts, *new.values())))
+            return _Plan(new, kept_parts, historical, _count_rows(void), _sum((*kept_parts, *new.values())))
         if not unknown:
             return _Plan(new, (), (), 0, _sum((*kept_parts, *new.values())))
         if append:
@@ -272,7 +272,7 @@ class MergeJob:
         merged = list(self._filled)
         if not plan.has_writes:
             self._compare(plan.expected, plan.advice or "nothing was written")
-            paths = [location.path for location in self._archive]
+            paths = [location.path for location in self._historical_locations]
             return Merge(plan.expected.rows, plan.expected.checksum, merged, paths)
         staged, group_columns, groups = self._arrange(plan, arrangement, options)
         replaced = tuple(location.partition.internal_partition for location in plan.replaced)
@@ -321,7 +321,7 @@ class MergeJob:
                 run for run in self._run_tasks(sorter, tasks, list(map(count_bytes, tasks))) if run is not None
             )
             groups = find_contiguous_groups(runs, group_columns)
-            internals = [location.partition.internal_partition for location in self._archive]
+            internals = [location.partition.internal_partition for location in self._historical_locations]
             first = max((int(name) + 1 for name in internals if name.isdecimal()), default=0)
             targets = [TargetLocation(first + i, i) for i in range(locations)]
             if not group_columns:
