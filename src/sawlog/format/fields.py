@@ -74,7 +74,9 @@ class Fields:
         content = self._data[self.position : self.position + length]
         cut = len(content) < length
         text = f"the first {len(content):,} of {length:,} bytes" if cut else show(content)
-        self._note(name, len(content), text)
+        if content:
+            self.parts.append(Part(name, self._base + self.position, len(content), text, use=self._use))
+        self.position += len(content)
         if cut:
             raise EOFError
         return content
@@ -96,11 +98,6 @@ class Fields:
         """Note what follows, as one part, if anything does."""
         if self.remaining:
             self.take(name, self.remaining, lambda content: f"{len(content):,} bytes")
-
-    def _note(self, name: str, length: int, text: str) -> None:
-        if length:
-            self.parts.append(Part(name, self._base + self.position, length, text, use=self._use))
-        self.position += length
 
 
 FieldParser = Callable[[int], Iterator[Part]]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from sawlog.format.damage import Findings
-from sawlog.kernels.varints import read_varint
+from sawlog.kernels.varints import ByteCursor, read_varint
 from sawlog.leveldb.database.layout import (
     CATALOG_BLOB,
     CATALOG_CREATOR,
@@ -61,55 +62,41 @@ def read_remote_objects(settings: Sequence[File], storage: Storage) -> dict[int,
     return objects
 
 
-class _Fields:
-    """Reads numbers and texts of a record."""
+class _Cursor(ByteCursor):
+    """Reads numbers and texts of a record, up to where it ends in one of them: then there is an `EOFError`."""
 
-    def __init__(self, record: bytes) -> None:
-        self._record = record
-        self._position = 0
+    def make_missing_error(self, label: str, length: int) -> EOFError:
+        return EOFError(f"{label} of {length} bytes")
 
-    def take_number(self) -> int | None:
-        """Return the next varint; `None` where there is none."""
-        value, self._position = read_varint(self._record, self._position) or (None, self._position)
+    def take_number(self) -> int:
+        number = read_varint(self.data, self.position)
+        if number is None:
+            raise self.make_missing_error("number", 1)
+        value, self.position = number
         return value
-
-    def take_text(self) -> str | None:
-        """Return the next text, after its length; `None` where there is none."""
-        size = self.take_number()
-        if size is None or size > len(self._record) - self._position:
-            return None
-        self._position += size
-        return self._record[self._position - size : self._position].decode("utf-8", "replace")
 
 
 def _iterate_changes(record: bytes, catalog: str) -> Iterator[tuple[int, RemoteObject | None]]:
     """Yield the objects that a record adds, and the numbers of those that it deletes, up to what is not known."""
-    fields = _Fields(record)
-    while (tag := fields.take_number()) is not None:
-        number = fields.take_number()
-        if number is None or tag not in (CATALOG_NEW, CATALOG_DELETED, CATALOG_CREATOR):
-            return
-        if tag == CATALOG_DELETED:
-            yield number, None
-        elif tag == CATALOG_NEW:
-            remote = _make_object(fields, catalog)
-            if remote is None:
+    cursor = _Cursor(record)
+    with suppress(EOFError):
+        while cursor.remaining:
+            tag, number = cursor.take_number(), cursor.take_number()
+            if tag == CATALOG_DELETED:
+                yield number, None
+            elif tag == CATALOG_NEW and (remote := _read_object(cursor, catalog)) is not None:
+                yield number, remote
+            elif tag != CATALOG_CREATOR:
                 return
-            yield number, remote
 
 
-def _make_object(fields: _Fields, catalog: str) -> RemoteObject | None:
-    kind, creator, file, _ = (fields.take_number() for _ in range(4))
-    if kind is None or creator is None or file is None:
-        return None
+def _read_object(cursor: _Cursor, catalog: str) -> RemoteObject | None:
+    kind, creator, file, _ = (cursor.take_number() for _ in range(4))
     texts = {CATALOG_LOCATOR: "", CATALOG_NAME: ""}
-    while tag := fields.take_number():
-        text = fields.take_text()
-        if tag not in texts or text is None:
+    while tag := cursor.take_number():
+        if tag not in texts:
             return None
-        texts[tag] = text
-    if tag is None:
-        return None
+        texts[tag] = cursor.take(cursor.take_number()).decode("utf-8", "replace")
     hashed = sum(prime * value for prime, value in zip(OBJECT_HASH, (creator, file), strict=True)) & 0xFFFF
     name = texts[CATALOG_NAME] or f"{hashed:04x}-{creator}-{file:06d}.{'blob' if kind == CATALOG_BLOB else 'sst'}"
     return RemoteObject(catalog, texts[CATALOG_LOCATOR], name)
