@@ -91,7 +91,7 @@ class Driver:
         everything = {"key": base64.b64encode(b"\0").decode(), "range_end": base64.b64encode(b"\0").decode()}
         for port in ports():
             try:
-                request = urllib.request.BoundScan(
+                request = urllib.request.Request(
                     f"http://127.0.0.1:{port}/v3/kv/range", json.dumps(everything).encode()
                 )
                 answer = json.load(urllib.request.urlopen(request, timeout=5))

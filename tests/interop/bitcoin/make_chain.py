@@ -47,7 +47,7 @@ class Node:
         token = base64.b64encode(self._cookie.read_bytes()).decode()
         body = json.dumps({"jsonrpc": "2.0", "id": 0, "method": method, "params": parameters}).encode()
         headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
-        asked = urllib.request.BoundScan(f"http://127.0.0.1:{PORT}/", body, headers)
+        asked = urllib.request.Request(f"http://127.0.0.1:{PORT}/", body, headers)
         with urllib.request.urlopen(asked, timeout=within) as answer:
             found = json.load(answer)
         if "error" in found:
