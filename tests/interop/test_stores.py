@@ -55,7 +55,8 @@ def program(name: str) -> str:
         environment = {**os.environ, "GOBIN": str(CACHE / "bin"), "GOFLAGS": "-mod=mod"}
         subprocess.run(["go", "install", MODULES[name]], check=True, env=environment)
     elif not built.exists():
-        command = ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(CACHE / "npm"), name]
+        package = name.partition("-")[0]
+        command = ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(CACHE / "npm"), package]
         subprocess.run(command, check=True)
         return str(CACHE / "npm" / "node_modules" / ".bin" / name)
     return str(built)
