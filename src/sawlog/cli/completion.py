@@ -12,7 +12,6 @@ import sawlog
 from sawlog.cli.app import describe_completion
 from sawlog.cli.cards import make_option_cards
 from sawlog.dataset.dataset import Dataset
-from sawlog.format.contract import Format
 from sawlog.format.planning import list_available_columns
 from sawlog.format.recognition import get_format
 
@@ -48,11 +47,15 @@ def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_options(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return options for reading the format."""
-    format = _find_format(ctx)
-    cards = make_option_cards(format.read_options) if format is not None else []
+    if ctx.params.get("format"):
+        format = get_format(ctx.params["format"])
+    elif (dataset := _open_dataset(ctx)) is not None:
+        format = dataset.format
+    else:
+        return []
     return [
         describe_completion(f"{card.name}=", _shorten_text(card.doc))
-        for card in cards
+        for card in make_option_cards(format.read_options)
         if card.name.startswith(incomplete)
     ]
 
@@ -60,13 +63,6 @@ def complete_options(ctx: typer.Context, incomplete: str) -> list[tuple[str, str
 def _shorten_text(text: str) -> str:
     """Return a description that Typer does not wrap: fish takes each line for a word to complete."""
     return textwrap.shorten(text.partition(":")[0], 60, placeholder=" …")
-
-
-def _find_format(ctx: typer.Context) -> Format | None:
-    if ctx.params.get("format"):
-        return get_format(ctx.params["format"])
-    dataset = _open_dataset(ctx)
-    return None if dataset is None else dataset.format
 
 
 def _open_dataset(ctx: typer.Context) -> Dataset | None:

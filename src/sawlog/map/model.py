@@ -87,7 +87,9 @@ class FileMap(HasVerdict):
         return count_findings([self.kinds], (), verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return plain data for JSON; spans as the distances of their offsets, which are shorter, and their bytes."""
+        starts = [0, *(start for start, _ in self.spans)]
+        steps = [after - before for before, after in itertools.pairwise(starts)]
         return {
             "path": self.path,
             "size": self.size,
@@ -103,18 +105,11 @@ class FileMap(HasVerdict):
             "unsupported_count": self.count(Verdict.UNSUPPORTED),
             "bin_bytes": self.bin_bytes,
             "bins": self.bins,
-            "spans": _encode_spans(self.spans),
+            "spans": {"steps": steps, "bytes": [size for _, size in self.spans]},
             "complete": self.complete,
             "excerpts": [excerpt.to_dict() for excerpt in self.excerpts],
             "order": self.order,
         }
-
-
-def _encode_spans(spans: list[tuple[int, int]]) -> dict[str, list[int]]:
-    """Return spans as the distances of their offsets, which are shorter, and their bytes."""
-    starts = [0, *(start for start, _ in spans)]
-    steps = [after - before for before, after in itertools.pairwise(starts)]
-    return {"steps": steps, "bytes": [size for _, size in spans]}
 
 
 @dataclass(slots=True)

@@ -67,8 +67,11 @@ def _parse_path(path: str) -> _LogPlace | None:
         return _parse_index_path(root, parts[anchor + 1 :])
     if not all(layout.ID.match(part) for part in parts[anchor + 1 :] if kind != layout.DDL_LOG):
         return None
-    if kind == layout.DDL_LOG:
-        return (root, kind, *_parse_ddl_ids(parts[anchor + 1 :])) if len(parts) > anchor + 2 else None
+    if kind == layout.DDL_LOG:  # `<collection>/{ts,ddl}/<log>`
+        if len(parts) <= anchor + 2:
+            return None
+        collection, log = (int(part) if layout.ID.match(part) else 0 for part in (parts[anchor + 1], parts[-1]))
+        return root, kind, collection, layout.ALL_PARTITIONS, -1, -1, log
     ids = [int(part) for part in parts[anchor + 1 :]]
     if kind == layout.DELTA_LOG:
         if len(ids) not in (4, 5):
@@ -134,10 +137,3 @@ def _parse_index_path(root: str, parts: list[str]) -> _LogPlace | None:
         return None
     build, _, partition, segment = map(int, parts[:4])
     return root, layout.INDEX_FILES, 0, partition, segment, -1, build
-
-
-def _parse_ddl_ids(parts: list[str]) -> tuple[int, int, int, int, int]:
-    """Return the ids in `<collection>/{ts,ddl}/<log>`."""
-    collection = int(parts[0]) if layout.ID.match(parts[0]) else 0
-    log = int(parts[-1]) if layout.ID.match(parts[-1]) else 0
-    return collection, layout.ALL_PARTITIONS, -1, -1, log

@@ -167,7 +167,9 @@ def check_schema(user_schema: StructType, available: pa.Schema, description: str
         raise SchemaError(f"{description}: the schema given to Spark has no column; columns: {_render_ddl(available)}")
     for user_field in user_schema.fields:
         if user_field.name not in available.names:
-            raise SchemaError(f"{description}: no column {user_field.name!r}{_hint(user_field.name, available)}")
+            similar = [name for name in available.names if name.lower() == user_field.name.lower()]
+            hint = f"did you mean {similar[0]!r}? Case matters" if similar else f"columns: {_render_ddl(available)}"
+            raise SchemaError(f"{description}: no column {user_field.name!r}; {hint}")
         field = available.field(user_field.name)
         if isinstance(user_field.dataType, spark.LongType) and has_integers(field.type):
             continue
@@ -244,15 +246,6 @@ def _restore_field(spark_field: spark.StructField) -> pa.Field | None:
     except SchemaError:
         return None
     return field if is_same_type else None
-
-
-def _hint(name: str, available: pa.Schema) -> str:
-    similar_names = [available_name for available_name in available.names if available_name.lower() == name.lower()]
-    return (
-        f"; did you mean {similar_names[0]!r}? Case matters"
-        if similar_names
-        else f"; columns: {_render_ddl(available)}"
-    )
 
 
 def _render_ddl(schema: pa.Schema) -> str:

@@ -225,7 +225,10 @@ class Job:
             raise
         for directory, _, _ in os.walk(self.staging):
             sync_directory(directory)
-        _write_list(f"{self.root}/{_REPLACED_NAME}", replaced)
+        with open(f"{self.root}/{_REPLACED_NAME}", "w", encoding="utf-8") as file:
+            json.dump(replaced, file)
+            file.flush()
+            os.fsync(file.fileno())
         if not exchange(self.staging, self.root):
             os.unlink(f"{self.root}/{_REPLACED_NAME}")
             return False
@@ -451,13 +454,6 @@ def _explain_failed_deletion(root: str) -> Iterator[None]:
         raise SawlogError(
             f"{root}: the new files are in place, but what they replace cannot be deleted: {error}"
         ) from error
-
-
-def _write_list(path: str, names: Sequence[str]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(list(names), file)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _read_list(path: str) -> list[str] | None:

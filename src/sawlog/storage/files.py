@@ -237,7 +237,9 @@ class Storage:
                     published.append(staged_file)
         except BaseException:
             for staged_file in published:
-                self._take_back(staged_file)
+                if staged_file.directory:
+                    self._rename(staged_file.final, staged_file.temporary, directory=True)
+                self.directories.remove(staged_file.temporary if staged_file.directory else staged_file.final)
             raise
 
     def _publish(self, staged: Staged) -> None:
@@ -262,14 +264,6 @@ class Storage:
             self._rename(aside, staged.final, directory=True)
             raise
         self.directories.remove(aside)
-
-    def _take_back(self, staged: Staged) -> None:
-        """Make what was published disappear again."""
-        if staged.directory:
-            self._rename(staged.final, staged.temporary, directory=True)
-            self.directories.remove(staged.temporary)
-        else:
-            self.directories.remove(staged.final)
 
     def _rename(self, source: str, target: str, *, directory: bool = False) -> None:
         self._stores.forget()

@@ -146,7 +146,10 @@ def _deal_verbs(samples: Sequence[Sample], sample: Sample) -> list[str]:
 
 def check_stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
     """Yield complaints where a store that fails or changes at a request makes answers wrong, and nobody says so."""
-    changed_files = {name: _change_byte(data) for name, data in subject.files.items()}
+    changed_files = {  # of the same size and beginning: a read of one cannot go on with the other
+        name: data[: len(data) // 2] + bytes(byte ^ 0x55 for byte in data[len(data) // 2 :])
+        for name, data in subject.files.items()
+    }
     options = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
     for number, verb in enumerate(_deal_verbs(samples, subject.sample)):
         ask, is_whole = _VERBS[verb], number % 2 == 1
@@ -191,12 +194,6 @@ def _choose_faults(subject: Subject, verb: str, requests: int) -> Iterator[tuple
     for fault in FAULTS:
         for _ in range(count_changes(subject.sample, 1) if requests else 0):
             yield fault, dice.randint(1, requests), dice.random() < 0.5
-
-
-def _change_byte(data: bytes) -> bytes:
-    """Return other content of the same size, with the same beginning: a read of one cannot go on with the other."""
-    half = len(data) // 2
-    return data[:half] + bytes(byte ^ 0x55 for byte in data[half:])
 
 
 def _try_answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, options: dict[str, Any]) -> Answer:

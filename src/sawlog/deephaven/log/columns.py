@@ -105,7 +105,9 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
     for name in names:
         column = united[name][1]
         constant = same_constant[name] and file_counts[name] == len(files)
-        values = _unite_tables(list(tables.get(name, ())))
+        column_tables = list(tables.get(name, ()))
+        united_values = dict.fromkeys(value for table in column_tables for value in table)
+        values = column_tables[0] if len(column_tables) == 1 else tuple(united_values)  # kept as it is, where all agree
         fields.append(_make_field(column, values, rendering, constant=constant))
     return pa.schema(fields, _merge_facts([header for _, header in files]))
 
@@ -152,13 +154,6 @@ def from_hex(text: str, key: bytes) -> bytes:
     if isinstance(decoded, Undecodable):
         raise SchemaError(f"schema metadata {key.decode()}: expected hexadecimal digits: {decoded.detail}")
     return decoded
-
-
-def _unite_tables(tables: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the tables of an Enum as one: files that agree keep theirs as it is."""
-    if len(tables) == 1:
-        return tables[0]
-    return tuple(dict.fromkeys(value for table in tables for value in table))
 
 
 def _choose_wider(earlier: tuple[str, LogColumn], later: tuple[str, LogColumn], widen: bool) -> tuple[str, LogColumn]:

@@ -92,7 +92,9 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     file = column.files.get(layout.SYMBOL_BINARY)
     characters = np.zeros(0, np.uint8) if file is None else _read_content(file, 0, storage)
     bad = check_ends(ends, len(characters))
-    slices = gather(ends, bad, characters, 0) if not bad.any() else _gather_symbols(ends, bad, characters)
+    if bad.any():  # the readable symbols are together no longer than their file: what overlaps is unusable too
+        bad |= np.cumsum(np.where(bad, 0, np.diff(ends))) > len(characters)
+    slices = gather(ends, bad, characters, 0)
     strings, replaced = make_text_array(slices, charset)
     if (
         not bad.any()
@@ -109,13 +111,6 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     places[: len(bad)][bad[: len(places)]] = UNUSABLE
     places[replaced] = UNUSABLE
     return SymbolTable(encoded.dictionary, places, count)
-
-
-def _gather_symbols(ends: NDArray[np.int64], bad: NDArray[np.bool_], characters: Bytes) -> Any:
-    """Return the readable symbols, together no longer than their file: what overlaps is unusable too."""
-    lengths = np.where(bad, 0, np.diff(ends))
-    bad |= np.cumsum(lengths) > len(characters)
-    return gather(ends, bad, characters, 0)
 
 
 def _read_content(file: File, start: int, storage: Storage) -> Bytes:

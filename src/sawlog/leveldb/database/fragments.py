@@ -457,9 +457,11 @@ class KeyRange(Fragment):
         orphan = isinstance(self, Orphan)
         ledgers: dict[File, _ForwardingFindings] = {}
         try:
-            streams = self._open_streams(findings, ledgers)
             version = self.version
             bytewise = version.bytewise
+            groups = _group_tables(self.tables, disjoint=bytewise)
+            tables = [[self._open_table(table, findings, ledgers) for table in group] for group in groups]
+            streams = [*([stream] for stream in self._open_logs(findings)), *tables]  # newest first
             report = partial(self._report_ranges, findings)
             order = None if bytewise else version.key_order
             for entries in merge_groups(
@@ -507,12 +509,6 @@ class KeyRange(Fragment):
                 if schema.names:
                     yield batch.select(schema.names)
         findings.rows -= blobs.lost_values
-
-    def _open_streams(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
-        """Return streams, newest first: of the logs, each table of level 0, and the tables of each other level."""
-        groups = _group_tables(self.tables, disjoint=self.version.bytewise)
-        tables = [[self._open_table(table, findings, ledgers) for table in group] for group in groups]
-        return [*([stream] for stream in self._open_logs(findings)), *tables]
 
     def _split(self, table: LiveTable) -> tuple[bytes, bytes | None]:
         """Return the keys that part a table of the range from the ranges before and after; nothing where none does."""
@@ -589,6 +585,8 @@ class KeyRange(Fragment):
 
     def _read_entries(self, on_damage: OnDamage, logged: LoggedTransactions | None) -> LogEntries:
         """Return the entries of all logs that may count; without `logged`, all operations for their own."""
+        import pyarrow.compute as pc
+
         from sawlog.leveldb.database.merge import select_rows, sort_batch
 
         options = LogReadOptions(verify_checksums=self.scan.options.verify_checksums)
@@ -622,7 +620,9 @@ class KeyRange(Fragment):
                 logs.has_marks = logs.has_marks or has_marks(batch)
                 batches.append(self._filter_family(batch))
             if file in version.prior:
-                batches = [waiting for batch in batches if (waiting := _select_waiting(batch)).num_rows]
+                zero = make_scalar(0, pa.int64())  # numbers below are of operations that wait for a commit
+                waiting = [batch.filter(pc.less(batch.column(SEQUENCE), zero)) for batch in batches]
+                batches = [batch for batch in waiting if batch.num_rows]
             # What is wrong inside of records is found out later than what is wrong around them.
             for damage in sorted(ledger.damages, key=lambda finding: finding.offset):
                 logs.reports.add_damage(damage)
@@ -735,13 +735,6 @@ class BlobParts(Fragment):
             return open_blob_file(self.blobs, source, verify=verify, longest=longest).iterate_parts()
         except MalformedError as error:
             return iter([BlobPart.of(0, source.size, error)])
-
-
-def _select_waiting(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the operations that wait for a commit."""
-    import pyarrow.compute as pc
-
-    return batch.filter(pc.less(batch.column(SEQUENCE), make_scalar(0, pa.int64())))
 
 
 def _group_tables(tables: Sequence[LiveTable], *, disjoint: bool) -> list[list[LiveTable]]:

@@ -553,7 +553,8 @@ def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
 def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> k.Order:
     """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
     edges = [0, *itertools.accumulate(length for length in lengths if length)]
-    order, spare = (_allocate_order(length) for length in (edges[-1], edges[-1] if len(edges) > 2 else 0))
+    rooms = edges[-1], edges[-1] if len(edges) > 2 else 0
+    order, spare = (k.Order(Column(np.int64, room).values, Column(np.uint64, room).values) for room in rooms)
     order.numbers[:] = np.arange(edges[-1])
     _write_words(entries, edges, order.words)
     for first, last in itertools.pairwise(edges if not presorted else ()):
@@ -569,11 +570,6 @@ def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = Tru
         order, spare = spare, order
         edges = [*edges[0:-1:2], edges[-1]]
     return order
-
-
-def _allocate_order(length: int) -> k.Order:
-    """Return an order that is still to be written, in memory that Arrow has at hand."""
-    return k.Order(Column(np.int64, length).values, Column(np.uint64, length).values)
 
 
 def _write_words(entries: k.Entries, edges: Sequence[int], words: NDArray[np.uint64]) -> None:

@@ -574,6 +574,7 @@ class CollectionContents(Contents):
         deletes = "ignore" if shared.raw else self._options.deletes
         across = self.collection.group_l0_deltas() if deletes == "apply" else {}
         counts = self.collection.count_deletes()
+        field_ids = {field.id for field in self.fields if field.name in request.projection.decoded.names}
         query = request.projection.query
         without = self._rule_out_segments(request)
         bounds = find_time_bounds(query, None if shared.raw else self._until)
@@ -594,10 +595,11 @@ class CollectionContents(Contents):
             for batch in self._cut_batches(segment, bounds, task_bytes):
                 fresh = tuple(file for file in (*delete_files, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
+                sizes = [batch.count_bytes(id) for id in batch.files if id in field_ids | layout.SYSTEM_FIELDS]
                 yield BatchFragment(
                     *request,
                     segment.directory,
-                    self._measure_batch(request, batch),
+                    sum(sizes) if field_ids & set(batch.files) else batch.size,
                     shared,
                     batch,
                     (segment.collection, segment.partition, segment.id),
@@ -634,12 +636,6 @@ class CollectionContents(Contents):
         since = moment - (ttl * 1000 << layout.LOGICAL_BITS) if view == "rows" and ttl and moment is not None else None
         raw, history = view == "inserts", view == "history"
         return Shared(fields, self.primary, self.dynamic_fields, raw, history, self._until, since)
-
-    def _measure_batch(self, request: BoundScan, batch: Batch) -> int:
-        """Return the size of the files that are read."""
-        fields = {field.id for field in self.fields if field.name in request.projection.decoded.names}
-        read = [batch.count_bytes(id) for id in batch.files if id in fields or id in layout.SYSTEM_FIELDS]
-        return sum(read) if fields & set(batch.files) else batch.size
 
     def _rule_out_segments(self, request: BoundScan) -> frozenset[int]:
         """Return segments that the statistics of their keys rule out; read once, as long as the request is the same."""

@@ -59,12 +59,12 @@ _KINDS = re.compile(r"'([a-z_]+)'")
 """Kinds of damage, in a list of damaged ranges."""
 
 
-def _list_kinds(damages: re.Match[str]) -> str:
-    return ",".join(sorted(set(_KINDS.findall(damages[0])))) or "none"
-
-
 def _generalize(text: str) -> str:
     """Return a complaint without what differs from input to input: numbers, names, what is in quotes."""
-    text = re.sub(r"\[[^\]]*\]( and \d+ more)?|Place\(.*?\)", _list_kinds, text)
+    text = re.sub(
+        r"\[[^\]]*\]( and \d+ more)?|Place\(.*?\)",
+        lambda damages: ",".join(sorted(set(_KINDS.findall(damages[0])))) or "none",
+        text,
+    )
     text = re.sub(r"'[^']*/[^']*'|\"[^\"]*\"|/[^ ,;:')]+|0x[0-9a-f]+|-?\d+(\.\d+)?", "#", text)
     return re.sub(r"#([ ,.:#]*#)+", "#", text)[:160]
