@@ -54,6 +54,11 @@ class Column:
         return self._buffer.slice(0, used)
 
 
+def find_value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column; dictionaries are looked through."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Return whether a type holds strings."""
     return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))

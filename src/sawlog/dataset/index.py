@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.arrow import make_array, make_scalar
+from sawlog.arrow import find_value_type, make_array, make_scalar
 from sawlog.errors import ChangedError, FormatError, InternalError, OptionError, SawlogError, StorageError, warn
 from sawlog.format.capabilities import PrefetchesHeaders, find_file_options
 from sawlog.format.contract import TASK_BYTES, Format
@@ -40,7 +40,6 @@ from sawlog.storage.index import (
     IndexedFileFacts,
     Notebook,
     find_last_change,
-    find_value_type,
     pack_numbers,
 )
 from sawlog.storage.names import PathLike, is_remote, normalize

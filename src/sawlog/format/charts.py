@@ -21,9 +21,9 @@ Axis = Literal["number", "bytes", "time", "keys"]
 MAX_BOXES = 800
 """Of one chart; the longest are drawn."""
 MOST_LANES = 40
-MAX_LANE_ROWS = 8
+_MAX_LANE_ROWS = 8
 """Of boxes that overlap in one lane; others are drawn in the last one."""
-MOST_TEXT = 300
+_MAX_TEXT = 300
 _MAX_KEY_BYTES = 40
 """Of a key that are shown."""
 TIME_BUCKETS = 240
@@ -107,12 +107,12 @@ class Picture:
 
 
 def _pack_boxes(boxes: Sequence[LaneBox]) -> list[list[LaneBox]]:
-    """Return boxes in at most `MAX_LANE_ROWS` rows; only in the last one may they overlap."""
+    """Return boxes in at most `_MAX_LANE_ROWS` rows; only in the last one may they overlap."""
     rows: list[list[LaneBox]] = [[]]
     for box in sorted(boxes):
         free = (row for row in rows if not row or (row[-1].end <= box.start and row[-1].start < box.start))
         row = next(free, None)
-        if row is None and len(rows) < MAX_LANE_ROWS:
+        if row is None and len(rows) < _MAX_LANE_ROWS:
             rows.append(row := [])
         (rows[-1] if row is None else row).append(box)
     return rows
@@ -258,8 +258,8 @@ def render_time(milliseconds: float) -> str:
 
 
 def _escape_text(text: str) -> str:
-    """Return a text, cut at `MAX_TEXT` characters, and escaped if some of them are not printable."""
-    cut = text[:MOST_TEXT]
+    """Return a text, cut at `_MAX_TEXT` characters, and escaped if some of them are not printable."""
+    cut = text[:_MAX_TEXT]
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
 
 

@@ -21,6 +21,7 @@ from sawlog.arrow import (
     combine_column,
     evaluate_expressions,
     fill_null,
+    find_value_type,
     list_schema_metadata,
     make_array,
     make_constant,
@@ -87,7 +88,7 @@ class Condition:
             return pc.invert(matches) if self.op in ("!~", "not like") else matches
         if self.op in _COMPARISONS:
             return pc.call_function(_COMPARISONS[self.op], [column, make_scalar(self.value, column.type)])
-        kind = _find_value_type(column.type)
+        kind = find_value_type(column.type)
         # To Arrow's sets 0.0 and -0.0 are two values, to every comparison one.
         zeros = [0.0, -0.0] if pa.types.is_floating(kind) and 0.0 in self.value else []
         inside = pc.is_in(column, value_set=make_array([*self.value, *zeros], kind))
@@ -352,11 +353,6 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind))
 
 
-def _find_value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values; dictionaries are looked through."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
 def resolve_expression(
     expression: Any, schema: pa.Schema, viewed: pa.Schema, context: str
 ) -> tuple[pa.DataType, frozenset[str]]:
@@ -474,7 +470,7 @@ def _fit_literal(literal: Any, kind: pa.DataType) -> Any:
         return None
     if not isinstance(literal, (pa.Scalar, pa.Array)):
         return NotImplemented
-    of = _find_value_type(kind)
+    of = find_value_type(kind)
     among = isinstance(literal, pa.Array)
     alike = literal.type == of or (
         pa.types.is_integer(literal.type) and (pa.types.is_integer(of) or pa.types.is_float64(of))

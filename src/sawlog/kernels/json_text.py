@@ -15,13 +15,13 @@ from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u64, store_u16, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes, OutInt32s
-from sawlog.kernels.text import HIGH_BITS, measure_utf8, put_beyond_ascii, read_utf_16
+from sawlog.kernels.text import HIGH_BITS, make_text, measure_utf8, put_beyond_ascii, read_utf_16
 
 _IS_ESCAPED = np.zeros(256, np.uint8)
 _IS_ESCAPED[list(b'"\\/bfnrt')] = 1
 _HEX_DIGITS = np.zeros(256, np.uint8)
 _HEX_DIGITS[list(b"0123456789abcdefABCDEF")] = 1
-_TRUE_NAME, _FALSE_NAME, _NULL_NAME = (np.frombuffer(name, np.uint8).copy() for name in (b"true", b"false", b"null"))
+_TRUE_NAME, _FALSE_NAME, _NULL_NAME = map(make_text, (b"true", b"false", b"null"))
 _DAY = 86_400_000_000
 _FIRST_DAY = -719_162
 _LAST_DAY = 2_932_896
@@ -39,8 +39,8 @@ _MOST_WIDTH = np.uint64(len(_POWERS))
 _PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), "<u2").astype(np.uint64)
 """The two digits of each number, as a number of 16 bits."""
 
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
-_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).copy()
+_HEX = make_text(b"0123456789abcdef")
+_BASE64 = make_text(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 _BASE64_PAIRS = (
     _BASE64[np.arange(4096) >> 6] | _BASE64[np.arange(4096) & 63].astype(np.uint64) << np.uint64(8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import load_big_u16, load_u16, load_u64, store_u16, store_u64
@@ -15,6 +16,11 @@ _CONTINUED, _LOW6 = np.uint64(0x80), np.uint64(0x3F)
 _SURROGATE, _LOW_SURROGATE, _LOW10 = np.uint64(0xD800), np.uint64(0xDC00), np.uint64(0x3FF)
 _DIGITS = np.frombuffer(bytes(range(256)).hex().encode(), np.dtype("<u2")).astype(np.uint64)
 """The two digits of each byte, as a number of 16 bits."""
+
+
+def make_text(text: bytes) -> NDArray[np.uint8]:
+    """Return a text as a constant of kernels."""
+    return np.frombuffer(text, np.uint8).copy()
 
 
 @inlined

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import (
     combine_column,
     fill_null,
+    find_value_type,
     make_array,
     make_constant,
     make_fixed_array,
@@ -418,11 +419,6 @@ class Index:
     @cached_property
     def _versions(self) -> pa.Array:
         return combine_column(self.rows["version"])
-
-
-def find_value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values of a column; dictionaries are looked through."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _read_column(table: pa.Table, field: pa.Field) -> pa.Array:

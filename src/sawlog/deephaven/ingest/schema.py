@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import fill_null, is_text, view_binary
+from sawlog.arrow import fill_null, find_value_type, is_text, view_binary
 from sawlog.deephaven.schema_xml import SchemaColumn
 from sawlog.deephaven.table.column_specs import choose_spec, fits
 from sawlog.deephaven.table.infer import make_schema_spec
@@ -80,7 +80,7 @@ def _merge_fields(first: pa.Field, second: pa.Field) -> pa.Field:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    return is_text(find_value_type(kind))
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

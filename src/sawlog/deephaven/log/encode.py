@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import (
     fill_null,
     find_index,
+    find_value_type,
     is_binary,
     is_text,
     make_array,
@@ -251,7 +252,7 @@ class Encoder:
         if value is None:
             return layout.encode_null(column.type)
         try:
-            array = make_array([value], kind.value_type if pa.types.is_dictionary(kind) else kind)
+            array = make_array([value], find_value_type(kind))
             if column.type is LogType.ENUM:
                 return layout.SCALARS[column.type].encode(column.values.index(value))
             piece = self._convert(column, array)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.arrow import make_array, make_scalar
+from sawlog.arrow import find_value_type, make_array, make_scalar
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import LocationVerdict
 from sawlog.deephaven.table.checks import FileCheck
@@ -338,7 +338,7 @@ def _intersect_ranges(
 
 def _make_key(value: Any, field: pa.Field) -> Any:
     """Return a filter's value as groups name it: in the column's precision, times in ns, characters as numbers."""
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    kind = find_value_type(field.type)
     scalar = make_scalar(value, kind)
     if pa.types.is_timestamp(kind):
         return scalar.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from sawlog.kernels.json_text import fill_numbers
 from sawlog.leveldb.applications import bedrock_kernels as k
 from sawlog.leveldb.applications import bedrock_layout as layout
 from sawlog.leveldb.applications import view
-from sawlog.leveldb.applications.script_values import MAX_DEPTH, encode_base64, render_number, to_json
+from sawlog.leveldb.applications.script_values import MAX_DEPTH, encode_base64, read_json, render_number, to_json
 from sawlog.leveldb.columns import convert_codes
 from sawlog.leveldb.records.kernels import Strings
 
@@ -150,13 +151,6 @@ def _read_dictionary(cursor: view.Cursor) -> Any:
     return entries
 
 
-def _read_number(cursor: view.Cursor) -> Any:
-    """Return an integer of all bytes."""
-    if not 0 < cursor.remaining <= 8:
-        raise view.UnknownBytesError(f"an integer of {cursor.remaining} bytes")
-    return cursor.take_unsigned(cursor.remaining)
-
-
 def _read_subchunk(cursor: view.Cursor) -> Any:
     """Return layers of 16 by 16 by 16 blocks: the kinds of blocks, and how many there are of each."""
     version = cursor.take_byte()
@@ -201,7 +195,7 @@ def _refuse_value(cursor: view.Cursor) -> Any:
 
 _READERS: Mapping[str, Callable[[view.Cursor], Any]] = {
     "": _refuse_value,
-    "number": _read_number,
+    "number": view.Cursor.take_last_integer,
     "roots": _read_roots,
     "subchunk": _read_subchunk,
 }
@@ -291,13 +285,7 @@ class Bedrock(view.ApplicationView):
             row = {"kind": kind, "x": place.x, "z": place.z, "dimension": place.dimension, "subchunk": place.subchunk}
         else:
             raise view.UnknownBytesError(f"a key of {len(entry.key)} bytes that is neither of a chunk nor a known name")
-
-        def decode_value(data: bytes) -> dict[str, Any]:
-            cursor = view.Cursor(data)
-            value = to_json(read(cursor))
-            return cursor.explain({"value": value})
-
-        return row | view.read_columns(entry.value, decode_value)
+        return row | view.read_columns(entry.value, partial(read_json, read))
 
 
 def _read_named_key(key: bytes) -> tuple[dict[str, Any], Callable[[view.Cursor], Any]] | None:

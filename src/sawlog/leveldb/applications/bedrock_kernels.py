@@ -16,7 +16,7 @@ from sawlog.kernels.json_text import put_double, put_integer, put_string, put_te
 from sawlog.kernels.memory import are_bytes_equal, load_u16, load_u32, load_u64
 from sawlog.kernels.numbers import _EIGHT, _FOUR, _ONE, _TWO, _ZERO
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt32s, OutInt64s, OutUInt64s
-from sawlog.kernels.text import find_utf8_end, put_hex
+from sawlog.kernels.text import find_utf8_end, make_text, put_hex
 from sawlog.leveldb.applications import bedrock_layout as layout
 from sawlog.leveldb.applications.script_values import MAX_DEPTH
 from sawlog.leveldb.records.kernels import Strings
@@ -104,13 +104,13 @@ _NEGATIVE = np.uint64(1 << 31)
 _KEYS = sorted(name.encode() for name in layout.NAMES if name != layout.DICTIONARY)
 _NAMES = [*_KEYS, *(name.encode() for name in (layout.DICTIONARY, *layout.PREFIXES))]
 """All names, that of the dictionary, which is left to Python, and how other names begin."""
-_NAME_TEXT = np.frombuffer(b"".join(_NAMES), np.uint8).copy()
+_NAME_TEXT = make_text(b"".join(_NAMES))
 _NAME_ENDS = np.cumsum([0, *map(len, _NAMES)]).astype(np.int64)
 _WHOLE_NAMES = len(_KEYS)
 _FIRST_BYTES = np.zeros(256, np.uint8)
 for _first in _NAME_TEXT[_NAME_ENDS[:-1]]:
     _FIRST_BYTES[_first] = 1
-_ACTOR_TEXT, _DIGEST_TEXT = (np.frombuffer(name, np.uint8).copy() for name in (layout.ACTOR, layout.DIGEST))
+_ACTOR_TEXT, _DIGEST_TEXT = map(make_text, (layout.ACTOR, layout.DIGEST))
 _ACTOR_LENGTH, _DIGEST_LENGTH = np.uint64(len(layout.ACTOR)), np.uint64(len(layout.DIGEST))
 _ACTOR_SIZE = np.uint64(layout.ACTOR_SIZE)
 _PLACE = np.uint64(layout.PLACE_SIZE)
@@ -121,15 +121,11 @@ _IS_WIDTH = np.zeros(128, np.uint8)
 _IS_WIDTH[list(layout.BLOCK_BITS)] = 1
 
 
-def _encode_text(text: str) -> Any:
-    return np.frombuffer(text.encode(), np.uint8).copy()
-
-
-_VERSION_TEXT = _encode_text('{"version":')
-_HEIGHT_TEXT = _encode_text(',"y":')
-_LAYERS_TEXT = _encode_text(',"layers":[')
-_BLOCK_TEXT = _encode_text('{"block":')
-_COUNT_TEXT = _encode_text(',"count":')
+_VERSION_TEXT = make_text(b'{"version":')
+_HEIGHT_TEXT = make_text(b',"y":')
+_LAYERS_TEXT = make_text(b',"layers":[')
+_BLOCK_TEXT = make_text(b'{"block":')
+_COUNT_TEXT = make_text(b',"count":')
 
 
 @inlined

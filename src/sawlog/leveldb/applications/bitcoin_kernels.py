@@ -13,7 +13,7 @@ from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32
 from sawlog.kernels.numbers import _FOUR, _LOW7, _NINE, _ONE, _SEVEN, _TEN, _ZERO
 from sawlog.kernels.signature import Array, Bytes, OutBytes, OutInt32s, OutUInt32s
-from sawlog.kernels.text import put_reversed_hex
+from sawlog.kernels.text import make_text, put_reversed_hex
 from sawlog.leveldb.applications import bitcoin_layout as layout
 from sawlog.leveldb.applications.bitcoin_points import put_other_coordinate
 from sawlog.leveldb.records.kernels import Strings
@@ -67,15 +67,11 @@ SCRIPT_ROOM = sum(map(len, layout.UNCOMPRESSED_PARTS)) + layout.PUBLIC_KEY_SIZE
 """Bytes that a script has more than what is stored of it, at most."""
 
 
-def _copy_bytes(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return np.frombuffer(data, np.uint8).copy()
-
-
-_P2PKH_BEFORE, _P2PKH_AFTER = map(_copy_bytes, layout.P2PKH_PARTS)
-_P2SH_BEFORE, _P2SH_AFTER = map(_copy_bytes, layout.P2SH_PARTS)
-_P2PK_BEFORE, _P2PK_AFTER = map(_copy_bytes, layout.P2PK_PARTS)
-_BETWEEN = _copy_bytes(b"")
-_UNCOMPRESSED_BEFORE, _UNCOMPRESSED_AFTER = map(_copy_bytes, layout.UNCOMPRESSED_PARTS)
+_P2PKH_BEFORE, _P2PKH_AFTER = map(make_text, layout.P2PKH_PARTS)
+_P2SH_BEFORE, _P2SH_AFTER = map(make_text, layout.P2SH_PARTS)
+_P2PK_BEFORE, _P2PK_AFTER = map(make_text, layout.P2PK_PARTS)
+_BETWEEN = make_text(b"")
+_UNCOMPRESSED_BEFORE, _UNCOMPRESSED_AFTER = map(make_text, layout.UNCOMPRESSED_PARTS)
 
 
 class Mask(NamedTuple):

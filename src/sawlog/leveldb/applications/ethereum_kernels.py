@@ -16,7 +16,7 @@ from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import are_bytes_equal, load_big_u64, load_u64, store_u32, store_u64
 from sawlog.kernels.numbers import _EIGHT, _ONE, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt32s, OutInt64s
-from sawlog.kernels.text import put_hex
+from sawlog.kernels.text import make_text, put_hex
 from sawlog.leveldb.applications import ethereum_layout as layout
 from sawlog.leveldb.records.kernels import Strings
 
@@ -146,11 +146,11 @@ _SHAPE_OF = np.array([_ROOTS.get(name, _DATA) for name in KINDS], np.int64)
 _SHAPE_KINDS, _SHAPE_FIRST, _SHAPE_COUNT = (np.array(column, np.int64) for column in zip(*_shapes, strict=True))
 _FIELD_SHAPES = np.array(_field_shapes, np.int64)
 _FIELD_LENGTHS = np.array([len(name) for name in _field_names], np.uint64)
-_FIELD_TEXTS = np.frombuffer(b"".join(name.ljust(_TEXT, b"\0") for name in _field_names) + bytes(8), np.uint8).copy()
+_FIELD_TEXTS = make_text(b"".join(name.ljust(_TEXT, b"\0") for name in _field_names) + bytes(8))
 
 
 def _pad_text(text: bytes) -> Any:
-    return np.frombuffer(text.ljust(16, b"\0"), np.uint8).copy()
+    return make_text(text.ljust(16, b"\0"))
 
 
 _TYPE_TEXT, _NULL_TEXT = _pad_text(b'{"type":"0x0"'), _pad_text(b"null")
@@ -166,8 +166,8 @@ _BLOCK, _BLOOM_KEY = np.uint64(layout.BLOCK_SIZE), np.uint64(layout.BLOOM_SIZE)
 HASH_TEXT = 2 + 2 * layout.HASH_SIZE
 """Bytes of the text of a hash."""
 
-_PREIMAGE_TEXT = np.frombuffer(layout.PREIMAGE, np.uint8).copy()
-_INDEX_TEXT = np.frombuffer(b"".join(layout.INDEXES), np.uint8).copy()
+_PREIMAGE_TEXT = make_text(layout.PREIMAGE)
+_INDEX_TEXT = make_text(b"".join(layout.INDEXES))
 _INDEX_ENDS = np.cumsum([0, *map(len, layout.INDEXES)]).astype(np.uint64)
 _PREIMAGE_LENGTH = np.uint64(len(layout.PREIMAGE))
 _HEADER_KEY, _SKELETON_KEY = layout.HEADER[0], layout.SKELETON[0]
@@ -175,7 +175,7 @@ _DIFFICULTY_END, _CANONICAL_END = layout.DIFFICULTY[0], layout.CANONICAL[0]
 _STORAGE_KEY, _STORAGE_NODE_KEY = layout.STORAGE[0], layout.STORAGE_NODE[0]
 _ACCOUNT_NODE_KEY, _BLOOM_FIRST = layout.ACCOUNT_NODE[0], layout.BLOOM_BITS[0]
 _NIBBLE = layout.NIBBLE
-_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
+_DIGITS = make_text(b"0123456789abcdef")
 
 LEVEL = make_record_type(("limit", np.uint64), "field", "last", "inner")
 """A list that is open: where it ends; which field is next, and after which there is none; or the shape of its items, -1

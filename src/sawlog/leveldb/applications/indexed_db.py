@@ -23,6 +23,7 @@ from sawlog.leveldb.applications.script_values import (
     MAX_DEPTH,
     decode_script_value,
     encode_base64,
+    read_json,
     render_date,
     render_number,
     to_json,
@@ -62,13 +63,6 @@ class Names:
     stores: dict[tuple[int, int], str] = field(default_factory=dict)
     indexes: dict[layout.KeyPrefix, str] = field(default_factory=dict)
     external: dict[tuple[int, int, bytes], list[tuple[int, bytes]]] = field(default_factory=dict)
-
-
-def _read_integer(cursor: view.Cursor) -> Any:
-    """Return all bytes that are left, little endian."""
-    if not 0 < cursor.remaining <= 8:
-        raise view.UnknownBytesError(f"an integer of {cursor.remaining} bytes")
-    return cursor.take_unsigned(cursor.remaining)
 
 
 def _read_string(cursor: view.Cursor) -> str:
@@ -117,39 +111,39 @@ def _read_bytes(cursor: view.Cursor) -> Any:
 
 Read = Callable[[view.Cursor], Any]
 _GLOBAL: Mapping[int, tuple[str, Read]] = {
-    0: ("schema_version", _read_integer),
-    1: ("max_database_id", _read_integer),
-    2: ("data_version", _read_integer),
+    0: ("schema_version", view.Cursor.take_last_integer),
+    1: ("max_database_id", view.Cursor.take_last_integer),
+    2: ("data_version", view.Cursor.take_last_integer),
     3: ("recovery_blob_journal", _read_journal),
     4: ("active_blob_journal", _read_journal),
-    5: ("earliest_sweep", _read_integer),
-    6: ("earliest_compaction", _read_integer),
+    5: ("earliest_sweep", view.Cursor.take_last_integer),
+    6: ("earliest_compaction", view.Cursor.take_last_integer),
     50: ("scopes", _read_bytes),
     100: ("database_free_list", _skip_value),
-    201: ("database_id", _read_integer),
+    201: ("database_id", view.Cursor.take_last_integer),
 }
 """Metadata of all databases: the byte after the prefix, what it means, and how the value is read."""
 DATABASE: Mapping[int, tuple[str, Read]] = {
     0: ("origin", _read_string),
     1: ("name", _read_string),
     2: ("string_version", _read_string),
-    3: ("max_object_store_id", _read_integer),
+    3: ("max_object_store_id", view.Cursor.take_last_integer),
     4: ("version", lambda cursor: cursor.take_varint()),
     5: ("blob_number", lambda cursor: cursor.take_varint()),
     150: ("object_store_free_list", _skip_value),
     151: ("index_free_list", _skip_value),
-    200: ("object_store_id", _read_integer),
-    201: ("index_id", _read_integer),
+    200: ("object_store_id", view.Cursor.take_last_integer),
+    201: ("index_id", view.Cursor.take_last_integer),
 }
 _STORE: Mapping[int, tuple[str, Read]] = {
     0: ("name", _read_string),
     1: ("key_path", _read_key_path),
     2: ("auto_increment", _read_flag),
     3: ("evictable", _read_flag),
-    4: ("last_version", _read_integer),
-    5: ("max_index_id", _read_integer),
+    4: ("last_version", view.Cursor.take_last_integer),
+    5: ("max_index_id", view.Cursor.take_last_integer),
     6: ("has_key_path", _read_flag),
-    7: ("key_generator", _read_integer),
+    7: ("key_generator", view.Cursor.take_last_integer),
 }
 INDEX: Mapping[int, tuple[str, Read]] = {
     0: ("name", _read_string),
@@ -340,13 +334,7 @@ def _read_metadata(place: layout.KeyPrefix, cursor: view.Cursor, value: bytes | 
             _replace_surrogates(_read_sized_string(cursor)),
         )
         row |= {"origin": origin, "database": database, "reason": wrong or wrong_too}
-
-    def decode_value(data: bytes) -> dict[str, Any]:
-        stored = view.Cursor(data)
-        value = to_json(read(stored))
-        return stored.explain({"value": value})
-
-    return row | {"kind": f"{level}.{name}"} | view.read_columns(value, decode_value)
+    return row | {"kind": f"{level}.{name}"} | view.read_columns(value, partial(read_json, read))
 
 
 def _read_id(cursor: view.Cursor) -> int:
@@ -375,7 +363,7 @@ def _note(names: Names, cursor: view.Cursor, value: bytes, sequence: int) -> Non
             _replace_surrogates(_read_sized_string(cursor))[0],
             _replace_surrogates(_read_sized_string(cursor))[0],
         )
-        names.databases.setdefault(_read_integer(view.Cursor(value)), (origin, name))
+        names.databases.setdefault(view.Cursor(value).take_last_integer(), (origin, name))
     elif place.database and tag == _STORE_METADATA:
         store = cursor.take_varint()
         if cursor.take_remainder() == b"\0":
@@ -389,7 +377,7 @@ def _note(names: Names, cursor: view.Cursor, value: bytes, sequence: int) -> Non
 
 def _read_version(value: bytes) -> dict[str, Any]:
     """Return the version as Chromium's `EncodeInt` writes it: little endian; records and index entries have varints."""
-    version = _read_integer(view.Cursor(value))
+    version = view.Cursor(value).take_last_integer()
     if version >> 63:
         raise view.UnknownBytesError(f"version {version} of a record")
     return {"version": version}

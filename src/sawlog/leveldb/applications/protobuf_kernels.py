@@ -29,7 +29,7 @@ from sawlog.kernels.memory import are_bytes_equal, copy_bytes, load_u32, load_u6
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _FOUR, _ONE, _SEVEN, _SIX, _TEN, _THREE, _TWO, _U32, _ZERO
 from sawlog.kernels.protobuf import read_varint
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutBytes, OutInt32s, OutInt64s, OutUInt64s, UInt64s
-from sawlog.kernels.text import HIGH_BITS, find_utf8_end, put_latin_1, put_utf_16
+from sawlog.kernels.text import HIGH_BITS, find_utf8_end, make_text, put_latin_1, put_utf_16
 from sawlog.kernels.vector import copy_16, copy_short
 from sawlog.leveldb.applications.script_kernels import LEVEL, MAX_LEVELS, MAX_NAMES, NAME, put_script
 from sawlog.leveldb.records.kernels import Strings
@@ -173,7 +173,7 @@ def make_scratch() -> Scratch:
 _LONGEST_TAG, _LONGEST = np.uint64(5), _TEN
 _SINGLE = np.uint64(1)
 """All of the last byte of a varint of 64 bits that has ten."""
-_BYTES_TEXT = np.frombuffer(b'{"$bytes":', np.uint8).copy()
+_BYTES_TEXT = make_text(b'{"$bytes":')
 _TRUE_TEXT, _FALSE_TEXT = (np.uint64(int.from_bytes(name, "little")) for name in (b"true", b"false"))
 _SPACES = np.uint64(0x2020202020202020)
 _DIGIT, _SIXTEEN = np.uint64(48), np.uint64(16)

@@ -24,6 +24,7 @@ from sawlog.kernels.json_text import (
 from sawlog.kernels.memory import are_bytes_equal, load_u64
 from sawlog.kernels.numbers import _EIGHT, _FIVE, _ONE, _THREE, _TWO, _U32, _ZERO
 from sawlog.kernels.protobuf import read_varint
+from sawlog.kernels.text import make_text
 from sawlog.leveldb.applications import indexed_db_layout as layout
 
 LEVEL = make_record_type("kind", "length", "remaining", "items", "names")
@@ -38,10 +39,6 @@ ROOM = 6
 """Bytes of text that there is room for, for each byte of a key or value."""
 
 
-def _encode_text(text: str) -> Any:
-    return np.frombuffer(text.encode(), np.uint8).copy()
-
-
 _LITERALS = {
     layout.TRUE_TAG: "true",
     layout.FALSE_TAG: "false",
@@ -53,8 +50,8 @@ _LITERAL_SIZES = np.zeros(256, np.int64)
 for _tag, _literal in _LITERALS.items():
     _LITERAL_SIZES[_tag] = len(_literal)
     _LITERAL_TEXTS[_tag, : len(_literal)] = list(_literal.encode())
-NULL_TEXT = _encode_text("null")
-_DATE_TEXT, BYTES_TEXT = map(_encode_text, ('{"$date":', '{"$bytes":'))
+NULL_TEXT = make_text(b"null")
+_DATE_TEXT, BYTES_TEXT = map(make_text, (b'{"$date":', b'{"$bytes":'))
 _SLACK = np.uint64(128)
 """More than the text of anything that is written at a time, but for strings and bytes."""
 _ROOM = np.uint64(ROOM)

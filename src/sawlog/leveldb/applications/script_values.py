@@ -138,6 +138,12 @@ def to_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
     return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
+def read_json(read: Callable[[Cursor], Any], data: bytes) -> dict[str, Any]:
+    """Return a value that a function reads as the column `value`, and why it is not all."""
+    cursor = Cursor(data)
+    return cursor.explain({"value": to_json(read(cursor))})
+
+
 def decode_script_value(data: bytes) -> tuple[str, str | None]:
     """Return the JSON of a value, and why parts of it are shown as bytes, if any are.
 

@@ -266,6 +266,16 @@ class Cursor(ByteCursor):
         """Return an unsigned integer, little endian."""
         return int.from_bytes(self.take(length, "integer"), "little")
 
+    def take_last_integer(self) -> int:
+        """Return all bytes that are left as an unsigned integer, little endian.
+
+        Raises:
+            UnknownBytesError: When there are none, or more than 8.
+        """
+        if not 0 < self.remaining <= 8:
+            raise UnknownBytesError(f"an integer of {self.remaining} bytes")
+        return self.take_unsigned(self.remaining)
+
     def take_double(self) -> float:
         """Return a float64, little endian."""
         number: float = struct.unpack("<d", self.take(8, "double"))[0]

@@ -18,6 +18,7 @@ from sawlog.kernels.memory import load_u64
 from sawlog.kernels.numbers import _NINE, _ONE, _SIX, _TEN, _TWO, _ZERO
 from sawlog.kernels.protobuf import of_group, read_field
 from sawlog.kernels.signature import Array, Int64, OutBytes, OutInt64s, OutUInt64s
+from sawlog.kernels.text import make_text
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.keys import Keys, has_steps, read_key
 from sawlog.leveldb.datastore.layout import find_wire_tag
@@ -114,17 +115,13 @@ _SLACK = np.uint64(128)
 """More than the text of any value that is no string, with its punctuation."""
 
 
-def _encode_text(text: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return np.frombuffer(text.encode(), np.uint8).copy()
-
-
-_NULL_TEXT = _encode_text("null")
-_TRUE_TEXT = _encode_text("true")
-_FALSE_TEXT = _encode_text("false")
-_EMPTY_TEXT = _encode_text("[]")
-_LATITUDE = _encode_text('{"latitude":')
-_LONGITUDE = _encode_text(',"longitude":')
-_VECTOR_NAME = _encode_text(layout.VECTOR_PROPERTY)
+_NULL_TEXT = make_text(b"null")
+_TRUE_TEXT = make_text(b"true")
+_FALSE_TEXT = make_text(b"false")
+_EMPTY_TEXT = make_text(b"[]")
+_LATITUDE = make_text(b'{"latitude":')
+_LONGITUDE = make_text(b',"longitude":')
+_VECTOR_NAME = make_text(layout.VECTOR_PROPERTY.encode())
 
 
 _SEED = np.uint64(0xCBF29CE484222325)

@@ -11,6 +11,7 @@ from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, prefetch
 from sawlog.kernels.numbers import _ONE, _SIX, _TEN, _THREE, _TWO, _ZERO
 from sawlog.kernels.signature import Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s, UInt64, UInt64s
+from sawlog.kernels.text import make_text
 
 
 class Table(NamedTuple):
@@ -41,10 +42,10 @@ _NOUGHT = np.uint8(ord("0"))
 _NINE = np.uint8(ord("9"))
 _SPACE = np.uint8(ord(" "))
 
-_KEY = np.frombuffer(b'{"pk":', np.uint8).copy()
-_TIME = np.frombuffer(b',"ts":', np.uint8).copy()
-_NUMBER = np.frombuffer(b',"pkType":5}', np.uint8).copy()
-_TEXT = np.frombuffer(b',"pkType":21}', np.uint8).copy()
+_KEY = make_text(b'{"pk":')
+_TIME = make_text(b',"ts":')
+_NUMBER = make_text(b',"pkType":5}')
+_TEXT = make_text(b',"pkType":21}')
 """What surrounds key and time in the cells that Milvus writes."""
 
 
