@@ -302,16 +302,14 @@ def decode_part(payload: Payload, part: LogPart, subject: FileSubject) -> pa.Rec
     if subject.content == "index":
         data = make_array([_concatenate(values, payload)], pa.large_binary())
         return pa.record_batch([data], schema=INDEX_SCHEMA)
-    cells = [cell for array in values for cell in _cast_cells(array, payload)]
+    cells: list[bytes | None] = []
+    for array in values:
+        if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
+            raise payload.make_error(f"expected requests, found {array.type}")
+        cells += array.cast(pa.binary()).to_pylist()
     event = part.event
     name, time = (event.type.name, event.start_timestamp) if event is not None else ("", 0)
     return make_batch_from_rows([{"type": name, "timestamp": time, "request": cell} for cell in cells], DDL_SCHEMA)
-
-
-def _cast_cells(array: pa.Array, payload: Payload) -> list[bytes | None]:
-    if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
-        raise payload.make_error(f"expected requests, found {array.type}")
-    return list(array.cast(pa.binary()).to_pylist())
 
 
 def _concatenate(values: Sequence[pa.Array], payload: Payload) -> bytes:

@@ -640,15 +640,13 @@ class CollectionContents(Contents):
     def _rule_out_segments(self, request: BoundScan) -> frozenset[int]:
         """Return segments that the statistics of their keys rule out; read once, as long as the request is the same."""
         if self._last is None or self._last[0] is not request.projection:
-            self._last = request.projection, self._find_ruled_out(request)
+            used = self._options.use_statistics and self._scan.view in _ROW_VIEWS and not self._is_ambiguous
+            ruled_out = frozenset[int]()
+            if used and self.primary is not None:
+                segments = [segment for segment in self._selection.all_segments if segment.inserts]
+                ruled_out = rule_out_segments(segments, self.primary, request.projection.query, self.scan.storage)
+            self._last = request.projection, ruled_out
         return self._last[1]
-
-    def _find_ruled_out(self, request: BoundScan) -> frozenset[int]:
-        used = self._options.use_statistics and self._scan.view in _ROW_VIEWS and not self._is_ambiguous
-        if not (used and self.primary is not None):
-            return frozenset()
-        segments = [stored_segment for stored_segment in self._selection.all_segments if stored_segment.inserts]
-        return rule_out_segments(segments, self.primary, request.projection.query, self.scan.storage)
 
     def _check_key(self) -> None:
         """Check that what needs the primary key can be done.
