@@ -109,8 +109,8 @@ def test_machine_code(monkeypatch: pytest.MonkeyPatch, triple: str, feature: str
 @pytest.mark.nightly
 def test_tables_serve_where_numba_is_told_to_compile_for_a_plain_cpu() -> None:
     script = (
-        "from sawlog.kernels import crc32c; from sawlog.leveldb.log.kernels import masked_checksum;"
-        "print(crc32c.INSTRUCTIONS, hex(masked_checksum(b'foo')))"
+        "from sawlog.kernels import crc32c; from sawlog.leveldb.log.kernels import compute_masked_checksum;"
+        "print(crc32c.INSTRUCTIONS, hex(compute_masked_checksum(b'foo')))"
     )
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "SAWLOG_KERNELS": "jit"}
     done = subprocess.run(
