@@ -19,7 +19,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _COMPILER = ("numba>=0.63",)
-_MACHINES = ("aarch64", "arm64", "x86_64")
+MACHINES = ("aarch64", "arm64", "x86_64")
 """Those that kernels are compiled for. Elsewhere the wheel is plain Python, and the extra `jit` compiles them."""
 _IMPORTED = ("fsspec", "numpy", "pyarrow", "xxhash")
 """Dependencies of the package that modules with kernels import."""
@@ -37,7 +37,7 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def dependencies(self) -> list[str]:
         """What compiles them, what their modules import, and a linker where the machine has none: for wheels alone."""
-        if self.target_name != "wheel" or platform.machine() not in _MACHINES:
+        if self.target_name != "wheel" or platform.machine() not in MACHINES:
             return []
         metadata = self.metadata.core.dependencies_complex.values()
         imported = [str(one) for one in metadata if one.name in _IMPORTED]
@@ -52,7 +52,7 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
         if self.target_name != "wheel":
             return
         build_data["artifacts"].append("src/sawlog/_jars/*")
-        if platform.machine() not in _MACHINES:
+        if platform.machine() not in MACHINES:
             return
         source = os.path.join(self.root, "src")
         command = [sys.executable, "-c", _BUILD, source, "--if-needed"]

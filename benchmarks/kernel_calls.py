@@ -76,9 +76,7 @@ def recorded(place: Path, rows: int, wanted: Collection[str] | None = None) -> d
     library = native.load_library()
     missing = kernels()
     for kernel in missing.values():
-        vars(kernel)["_entry"] = make_caller(
-            kernel.signature, library.reader, library.find_entry(kernel.signature.name)
-        )
+        kernel.entry = make_caller(kernel.signature, library.reader, library.find_entry(kernel.signature.name))
     found: dict[str, Call] = {}
     for number, work in enumerate([*pieces_of_work(rows), tests]):
         if wanted is not None and missing.keys().isdisjoint(wanted):
@@ -90,7 +88,7 @@ def recorded(place: Path, rows: int, wanted: Collection[str] | None = None) -> d
             work(own)
         shutil.rmtree(own)
     for kernel in kernels().values():
-        del vars(kernel)["_entry"]
+        del kernel.entry
     never = sorted(missing if wanted is None else missing.keys() & wanted)
     if never:
         raise LookupError(f"nothing calls {', '.join(never)}")

@@ -15,6 +15,7 @@ from sawlog.errors import ChangedError, InternalError, StorageError
 from sawlog.format.damage import Damage, Findings
 from sawlog.guard import Undecodable, call_decoder
 from sawlog.leveldb.log import format as leveldb
+from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.walk import LogRange
 from tests.support import write_records
@@ -133,13 +134,13 @@ def broken_source() -> None:
 @pytest.mark.parametrize(
     ("place", "name", "said"),
     [
-        (LogContents, "_cut_log", "planning failed"),
+        (layout, "find_block_end", "planning failed"),
         (LogContents, "find_view", "opening as leveldb_log failed"),
         (leveldb.LevelDBLog, "match", "leveldb_log could not say"),
     ],
 )
 def test_planning_opening_and_recognition_say_what_they_did(
-    log: Path, monkeypatch: pytest.MonkeyPatch, place: type, name: str, said: str
+    log: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, said: str
 ) -> None:
     def give_up(*_: Any) -> Any:
         raise KeyError("no such thing")

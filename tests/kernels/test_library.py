@@ -287,7 +287,7 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     made = module.KernelsHook()
-    made.machines = module._MACHINES
+    made.machines = module.MACHINES
     made.root, made.target_name = str(tmp_path), "wheel"
 
     def compiled(command: list[str], **_: Any) -> None:

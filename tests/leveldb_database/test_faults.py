@@ -21,8 +21,8 @@ PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_table" / "pebble"
     ("place", "name", "path"),
     [
         (pebble, "split_rows", "15-at"),
-        (pebble, "_of_columns", "24-plain"),
-        (meta, "_parse_columnar_index", "24-plain"),
+        (pebble, "BlockColumns", "24-plain"),
+        (meta, "BlockColumns", "24-plain"),
         (ValueFile, "read_value", "24-plain"),
         (ValueFile, "__init__", "24-plain"),
         (RecordFile, "read_value", None),

@@ -125,7 +125,8 @@ class Kernel:
         return Signature(self.py_func)
 
     @functools.cached_property
-    def _entry(self) -> Any:
+    def entry(self) -> Any:
+        """The function that a call runs: machine code, or plain Python."""
         if MODE == PYTHON:
             return self._run_plain
         if MODE == JIT:
@@ -150,7 +151,7 @@ class Kernel:
             TypeError: For arguments that are not as declared.
             InternalError: When there is no machine code for it.
         """
-        return self._entry(*arguments)
+        return self.entry(*arguments)
 
 
 def kernel(function: Any) -> Any:

@@ -240,7 +240,7 @@ class DeephavenLogContents(Contents):
     def with_files(self, files: Sequence[File]) -> Self:
         contents = super().with_files(files)
         contents.logs = [self.logs[place] for place in sorted(self._places[file.path] for file in files)]
-        for name in ("_known", "_places"):
+        for name in ("_logs_by_path", "_places"):
             vars(contents).pop(name, None)
         return contents
 
